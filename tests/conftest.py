@@ -7,6 +7,7 @@
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
 | `connection` | test | a connection to the server of `logs_url` |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
+| `own_broker` | test | as `own_server`, with the stream and buckets of `logs_url` |
 | `processes` | test | starts programs, shippers as forks (tests/support/forks.py), and cleans up after them |
 | `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
@@ -54,7 +55,7 @@ for number, usual in {
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-PARTITIONS = 2
+_LOGS = Topology(partitions=2)
 _SLOW = ("booted", "journey", "spark")  # marks of tests that take long, nearly all of them
 _OWN_ACCOUNT = ("fresh_url", "second_url")
 
@@ -110,7 +111,9 @@ def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Serve
     return Server(f"nats://127.0.0.1:{port}", process)
 
 
-def apply_topology(url: str, topology: Topology) -> None:
+def apply_topology(url: str, topology: Topology = _LOGS) -> None:
+    """Set up the streams and the buckets at an address."""
+
     async def apply(connection: Connection) -> None:
         for configuration in topology.streams():
             await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
@@ -211,7 +214,7 @@ def second_url(_server: Server) -> str:
 
 @pytest.fixture
 def logs_url(fresh_url: str) -> str:
-    apply_topology(fresh_url, Topology(partitions=PARTITIONS))
+    apply_topology(fresh_url)
     return fresh_url
 
 
@@ -229,6 +232,12 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
     folder.mkdir()
     with Processes(folder) as processes:
         yield start_server(processes, folder)
+
+
+@pytest.fixture
+def own_broker(own_server: Server) -> Server:
+    apply_topology(own_server.url)
+    return own_server
 
 
 @pytest.fixture

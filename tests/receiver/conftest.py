@@ -8,9 +8,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from broker.topology import Topology
 from receiver.spark.session import spark_context
-from tests.conftest import Server, apply_topology
+from tests.conftest import Server
 from tests.receiver.partition import Partition
 from tests.receiver.scene import Scene
 from tests.support.processes import Processes
@@ -36,6 +35,5 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 
 @pytest.fixture
-def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
-    apply_topology(own_server.url, Topology(partitions=2))
-    return Scene(own_server, processes, tmp_path)
+def scene(own_broker: Server, processes: Processes, tmp_path: Path) -> Scene:
+    return Scene(own_broker, processes, tmp_path)

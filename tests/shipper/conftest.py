@@ -14,12 +14,10 @@ from pathlib import Path
 import pytest
 
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, decode_origin, decode_payload, split
 from receiver.consume.judging import judge
 from shipper.tail.reader import Block
-from tests.conftest import Server, apply_topology
 from tests.shipper.logs import ROOT, Ship
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
@@ -148,18 +146,6 @@ def arrives(
     wait_until("all lines are there", lambda: len(read(url)) >= len(expected), 40, watched)
     found = read(url)
     assert found == expected, str(judge_lines([expected], found))
-
-
-def apply_logs(url: str) -> None:
-    """Set up the stream and the buckets at an address."""
-    apply_topology(url, Topology(partitions=2))
-
-
-@pytest.fixture
-def own_broker(own_server: Server) -> Server:
-    """Return a server of the test's own, with the stream and the buckets."""
-    apply_logs(own_server.url)
-    return own_server
 
 
 @dataclass

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from broker.client.answer import ConnectionLost
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.subjects import Subject
 from shipper.agent import Agent
 from shipper.settings import ShipperSettings
@@ -41,7 +40,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
 ACTIONS = {
     **FILE_ACTIONS,
     "copy_slowly_and_truncate": 2,
-    "breathe": 8,
+    "wait": 8,
     "settle": 5,
     "pass_time": 1,
     "kill": 3,
@@ -52,8 +51,7 @@ ACTIONS = {
     "lose_acknowledgement": 2,
 }
 Answer = TypeVar("Answer")
-BREATHS = (0.001, 0.003, 0.01, 0.03, 0.06)
-PARTITIONS = 2
+WAITS = (0.001, 0.003, 0.01, 0.03, 0.06)
 TOGETHER = 20
 """Hosts that run at the same time, since each of them mostly waits."""
 PATIENCE = 60.0
@@ -100,7 +98,7 @@ class Program:
     def __init__(self, folder: Path, broker: Broker, line: Line) -> None:
         self.broker, self.line = broker, line
         self.host = f"host{next(broker.numbers)}"
-        self.subject = Subject.for_host(self.host, PARTITIONS)
+        self.subject = Subject.for_host(self.host, 2)
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
         self.later = 0
@@ -137,13 +135,13 @@ class Program:
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
         self.model.begin_to_copy(amount)
-        await self.breathe(amount)
+        await self.wait(amount)
         self.model.finish_copying(amount)
-        await self.breathe(amount)
+        await self.wait(amount)
         self.model.truncate_copied(amount)
 
-    async def breathe(self, amount: int) -> None:
-        await asyncio.sleep(BREATHS[amount])
+    async def wait(self, amount: int) -> None:
+        await asyncio.sleep(WAITS[amount])
 
     async def pass_time(self, _: int = 0) -> None:
         self.later += 3 * SECOND
@@ -237,7 +235,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("model-server")
     with Processes(folder) as processes:
         server = start_server(processes, folder)
-        apply_topology(server.url, Topology(partitions=PARTITIONS))
+        apply_topology(server.url)
         broker = Broker(server)
         yield broker
         broker.close()
@@ -247,7 +245,7 @@ COMPRESSED = [("write", 3), ("settle", 4), ("copy_truncate", 2), ("settle", 1), 
 """The file of a probe gets the inode of the one that was compressed."""
 LOST = [
     *(("write", 1), ("settle", 0), ("lose_acknowledgement", 0), ("write", 3), ("delete", 0)),
-    *(("write", 0), ("settle", 0), ("write", 4), ("breathe", 2), ("lose_acknowledgement", 0)),
+    *(("write", 0), ("settle", 0), ("write", 4), ("wait", 2), ("lose_acknowledgement", 0)),
     *(("write", 2), ("rename", 0), ("write", 1)),
 ]
 """Of a deleted file, and of one that is rotated, acknowledgements are lost."""

@@ -12,8 +12,9 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
+from tests.conftest import apply_topology
 from tests.descriptors import held_by
-from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream, received
+from tests.shipper.conftest import arrives, read_lines, read_stream, received
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import put, saved
 from tests.support.processes import Process, wait_until
@@ -127,7 +128,7 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
 def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the_first(
     logs_url: str, second_url: str, ship: Ship, tmp_path: Path
 ) -> None:
-    apply_logs(second_url)
+    apply_topology(second_url)
     log, missing = tmp_path / "a.log", tmp_path / "missing/x.log"
     log.write_bytes(b"one\n")
     first = ship(logs_url, "--file", log)

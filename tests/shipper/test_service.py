@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Server
+from tests.conftest import Server, apply_topology
 from tests.descriptors import held_by
 from tests.manager import Manager
-from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream
+from tests.shipper.conftest import arrives, read_lines, read_stream
 from tests.shipper.logs import Ship, append, says
 from tests.support.processes import Process, wait_until
 from tests.support.suite import ask
@@ -39,7 +39,7 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes
     wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
     own_server.start()
     says(process, "run `logbroker apply`")
-    apply_logs(own_server.url)
+    apply_topology(own_server.url)
     arrives(own_server.url, b"one\n", process)
     assert process.stop(10) == 0
 

@@ -27,7 +27,7 @@ from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.rotation import Calendar
-from tests.conftest import Server, apply_topology
+from tests.conftest import Server
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -233,17 +233,16 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_
 
 
 async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
-    own_server: Server, tmp_path: Path
+    own_broker: Server, tmp_path: Path
 ) -> None:
-    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
-    partition = Partition(own_server.url, tmp_path)
+    partition = Partition(own_broker.url, tmp_path)
     async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         async with asyncio.timeout(20):
             while len(loop.reports) < 2:  # noqa: ASYNC110 - a thread's doing is waited for
                 await asyncio.sleep(0.02)
-        await asyncio.to_thread(own_server.stop)
+        await asyncio.to_thread(own_broker.stop)
 
         loop.stop.set()
         async with asyncio.timeout(9.5):  # all of a program's end has ten
