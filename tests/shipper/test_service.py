@@ -18,19 +18,12 @@ from tests.support.suite import ask
 pytestmark = pytest.mark.nats
 
 
-@pytest.fixture
-def managed(ship: Ship, manager: Manager) -> Ship:
-    def start(url: str, *options: object, **environment: str) -> Process:
-        return ship(url, *options, environment={"NOTIFY_SOCKET": manager.address, **environment})
-
-    return start
-
-
 def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes(
-    own_server: Server, managed: Ship, manager: Manager, log: Path
+    own_server: Server, ship: Ship, manager: Manager, log: Path
 ) -> None:
     own_server.stop()
-    process = managed(own_server.url, "--file", log)
+    environment = {"NOTIFY_SOCKET": manager.address}
+    process = ship(own_server.url, "--file", log, environment=environment)
 
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
@@ -45,10 +38,12 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes
 
 
 def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_loop_is_stuck(
-    logs_url: str, managed: Ship, manager: Manager, log: Path
+    logs_url: str, ship: Ship, manager: Manager, log: Path
 ) -> None:
+    environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "500000"}
     endless = "(a+)+$"  # tries for longer than anyone can wait
-    process = managed(logs_url, "--file", log, "--exclude-lines", endless, WATCHDOG_USEC="500000")
+    options = ("--file", log, "--exclude-lines", endless)
+    process = ship(logs_url, *options, environment=environment)
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
     assert "is followed" in process.said()
     assert manager.has_heard("STATUS=1 file, ")

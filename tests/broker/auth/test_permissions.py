@@ -58,12 +58,12 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         agent = await PublishingAgent(host, host="web02").open()
         entry = await read(own, CONFIG_BUCKET, PARTITIONS_KEY)
         assert entry is not None
-        assert agent.subject.partition == 1
+        assert agent.config.subject.partition == 1
 
         await write(own, CONFIG_BUCKET, PARTITIONS_KEY, b"1", entry.revision)
         await agent.open()
 
-        assert agent.subject.partition == 0
+        assert agent.config.subject.partition == 0
         heads = {head.stream: head for head in await HostMessages(host, "web02", STREAMS).heads()}
         assert heads["LOGS_1"].origin is not None
         assert heads["LOGS_1"].origin.moved == 0

@@ -31,7 +31,7 @@ class PublishingAgent:
         self.store = self._sessions.publish
         self.snapshots = self._sessions.snapshots
         self.positions = Positions()
-        self.lost = self.last = 0
+        self.lost = 0
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""
@@ -43,12 +43,8 @@ class PublishingAgent:
     def agent(self) -> str:
         return self._sessions.agent
 
-    @property
-    def subject(self) -> Subject:
-        return self.config.subject
-
-    async def publish(self, round_: Round) -> int:
-        """Publish a round, once; return the last sequence of the subject then."""
+    async def publish(self, round_: Round) -> None:
+        """Publish a round, once."""
         while not self.has(round_):
             try:
                 sequence = await self.store(round_)
@@ -57,8 +53,6 @@ class PublishingAgent:
                 await self.open()
             else:
                 self.positions = self.positions.advance([round_.origin], sequence)
-                self.last = sequence
-        return self.last
 
     def has(self, round_: Round) -> bool:
         """Whether a round is stored as far as the positions tell."""
