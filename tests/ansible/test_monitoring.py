@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.access import Access
 from tests.docs.commands import untrue_commands
+from tests.pages import page
 from tests.support.commands import run_command
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.suite import Suite
@@ -99,7 +99,7 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
     }
 
     def scrape() -> tuple[Sample, ...]:
-        return tuple(one for job, program in programs.items() for one in page(job, get(program)))
+        return tuple(one for job, program in programs.items() for one in samples(job, program))
 
     def have_come() -> bool:
         return sum(one.value for one in scrape() if one.name in COME) == 2000
@@ -122,16 +122,9 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
     return last
 
 
-def get(process: Process) -> str:
-    found = re.search(r"listening on (http://\S+)", process.log.read_text())
-    assert found
-    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def page(job: str, text: str) -> Iterator[Sample]:
-    """Yield what a page says, as Prometheus keeps it."""
-    for family in text_string_to_metric_families(text):
+def samples(job: str, program: Process) -> Iterator[Sample]:
+    """Yield what a program exposes, as Prometheus keeps it."""
+    for family in text_string_to_metric_families(page(program, "/metrics")[1]):
         for one in family.samples:
             yield Sample(one.name, {**one.labels, "job": job, "instance": "a:1"}, one.value)
 

@@ -1,86 +1,70 @@
 """What the broker's tests share: a connection to `fresh_url`, and `logbroker run` as a real program."""
 
-import asyncio
 import json
 import logging
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.client.connection import Connection
-
-LOGBROKER = (sys.executable, "-m", "broker")
+from tests.support import suite
+from tests.support.commands import run_program
+from tests.support.processes import Process, installed, wait_until
 
 
 def ask(url: str, *work: Any) -> Any:
     """Return what a function makes of a connection; a text is a call of the API, a pair a message that is published."""
 
-    async def asked() -> Any:
-        connection, found = Connection([url], "test"), None
-        try:
-            for one in work:
-                match one:
-                    case str():
-                        found = await connection.api(one)
-                    case (subject, payload, *headers):
-                        found = await connection.ask(subject, payload, *headers)
-                    case _:
-                        found = await one(connection)
-        finally:
-            await connection.close()
+    async def asked(connection: Connection) -> Any:
+        for one in work:
+            match one:
+                case str():
+                    found = await connection.api(one)
+                case (subject, payload, *headers):
+                    found = await connection.ask(subject, payload, *headers)
+                case _:
+                    found = await one(connection)
         return found
 
-    return asyncio.run(asked())
+    return suite.ask(url, asked)
 
 
-class Broker:
-    """A running `logbroker run`; `within` is the command that runs it, if any."""
+@dataclass(slots=True, eq=False)
+class Broker(Process):
+    """A running `logbroker run`, and its store."""
 
-    def __init__(
-        self,
-        store: Path,
-        log: Path,
-        *options: str,
-        within: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self.store = store
-        self.log = log
-        (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
-        with log.open("ab") as sink:
-            self.popen = subprocess.Popen(
-                [
-                    *(*within, *LOGBROKER, "run", "--store-dir", store),
-                    *("--listen", "127.0.0.1:0", "--http", "", *options),
-                ],
-                stderr=sink,
-                env={**os.environ, **(environment or {})},
-            )
+    store: Path = Path()
 
-    @property
-    def said(self) -> str:
-        return self.log.read_text("utf-8")
+    def ready(self) -> dict[str, Any]:
+        """Wait until it is set up, and return what it says of itself."""
+        path = self.store / "broker.json"
+        wait_until("the broker is ready", path.exists, 60, [self], every=0.01)
+        said: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return said
 
-    def wait_ready(self) -> dict[str, Any]:
-        deadline = time.monotonic() + 60
-        while not (self.store / "broker.json").exists():
-            assert self.popen.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.01)
-        ready: dict[str, Any] = json.loads((self.store / "broker.json").read_text("utf-8"))
-        return ready
 
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.popen.send_signal(number)
-        return self.popen.wait(10)
+def run_broker(
+    store: Path,
+    log: Path,
+    *options: str | Path,
+    within: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Broker:
+    """Start `logbroker run`; `within` is the command that runs it, if any."""
+    (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
+    words = [*within, installed("logbroker"), "run", "--store-dir", store]
+    words += ["--listen", "127.0.0.1:0", "--http", "", *options]
+    broker = Broker("logbroker", tuple(map(str, words)), log, environment or {}, store=store)
+    broker.start()
+    return broker
 
 
 StartBroker = Callable[..., Broker]
@@ -115,27 +99,17 @@ def mounted() -> Mounted:
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[Broker] = []
 
-    def start(*options: str, store: Path | None = None, **rest: Any) -> Broker:
+    def start(*options: str | Path, store: Path = tmp_path / "store", **rest: Any) -> Broker:
         log = tmp_path / f"broker-{len(started)}.log"
-        started.append(Broker(store or tmp_path / "store", log, *options, **rest))
+        started.append(run_broker(store, log, *options, **rest))
         return started[-1]
 
     yield start
     for broker in started:
-        broker.popen.kill()  # its nats-server goes with it; a test proves that
-        broker.popen.wait()
+        broker.kill()  # its nats-server goes with it; a test proves that
 
 
-def call_logbroker(
-    *arguments: str | Path, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*LOGBROKER, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
+call_logbroker = partial(run_program, "logbroker")
 
 
 @pytest.fixture

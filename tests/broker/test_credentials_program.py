@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,23 +20,26 @@ from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.connection import BrokerAway, Connection
 from tests.broker.cluster import Cluster
-from tests.broker.conftest import Broker, call_logbroker
+from tests.broker.conftest import Broker, StartBroker, call_logbroker, run_broker
+from tests.pages import fetch
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
+
+HTTP = ("--http", "127.0.0.1:0")
 
 
 class Secured:
     """A running broker, and its credentials."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder = folder
-        self.store = folder / "store"
-        self.broker = Broker(self.store, folder / "broker.log", "--http", "127.0.0.1:0", *options)
+        self.store = broker.store
+        self.broker = broker
 
     @property
     def server(self) -> str:
-        server: str = self.broker.wait_ready()["server"]
+        server: str = self.broker.ready()["server"]
         return server
 
     def call(self, command: str, *arguments: str) -> str:
@@ -84,14 +85,15 @@ async def gets_in(server: str, access: Access) -> bool:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    made = Secured(tmp_path_factory.mktemp("secured"))
+    folder = tmp_path_factory.mktemp("secured")
+    broker = run_broker(folder / "store", folder / "broker.log", *HTTP)
     try:
-        made.server  # noqa: B018 - it is there now
+        broker.ready()
+        made = Secured(folder, broker)
         made.add("admin", "first")
         yield made
     finally:
-        made.broker.popen.kill()
-        made.broker.popen.wait()
+        broker.kill()
 
 
 async def until_in(broker: Secured, file: Path) -> None:
@@ -104,41 +106,37 @@ async def until_gone(client: BrokerClient) -> None:
 
 
 async def test_the_first_credential_lets_go_who_came_without_one_and_keeps_the_ports(
-    tmp_path: Path,
+    start_broker: StartBroker, tmp_path: Path
 ) -> None:
     config = tmp_path / "broker.toml"
     config.write_text("partitions = 3\n")
-    broker = Secured(tmp_path, "--config", str(config))
-    try:
-        anybody, before = broker.connection(), broker.broker.wait_ready()
-        client = await anybody.once()
+    broker = Secured(tmp_path, start_broker(*HTTP, "--config", config))
+    anybody, before = broker.connection(), broker.broker.ready()
+    client = await anybody.once()
 
-        (admin,) = broker.add("admin", "ops")
+    (admin,) = broker.add("admin", "ops")
 
-        await until_gone(client)
-        await anybody.close()
-        after = broker.broker.wait_ready()
-        assert (after["server"], after["pid"]) == (before["server"], before["pid"])
-        assert after["nats_server_pid"] != before["nats_server_pid"]
-        assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
-        assert not await broker.gets_in()
-        assert await broker.gets_in(admin)
+    await until_gone(client)
+    await anybody.close()
+    after = broker.broker.ready()
+    assert (after["server"], after["pid"]) == (before["server"], before["pid"])
+    assert after["nats_server_pid"] != before["nats_server_pid"]
+    assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
+    assert not await broker.gets_in()
+    assert await broker.gets_in(admin)
 
-        config.write_text("partitions = \n")  # credentials are taken over all the same
-        broker.add("admin", "second")
-        broker.call("revoke", "admin", "second")
-        broker.call("revoke", "admin", "ops")
-        assert not await broker.gets_in(admin)
-        assert not await broker.gets_in()
+    config.write_text("partitions = \n")  # credentials are taken over all the same
+    broker.add("admin", "second")
+    broker.call("revoke", "admin", "second")
+    broker.call("revoke", "admin", "ops")
+    assert not await broker.gets_in(admin)
+    assert not await broker.gets_in()
 
-        staged, file = tmp_path / "staged", tmp_path / "later.toml"
-        words = ["credentials", "add", "admin", "later", "--store-dir", str(staged)]
-        assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
-        shutil.copy(staged / "credentials.json", broker.store)  # of another broker
-        await until_in(broker, file)
-    finally:
-        broker.broker.popen.kill()
-        broker.broker.popen.wait()
+    staged, file = tmp_path / "staged", tmp_path / "later.toml"
+    words = ["credentials", "add", "admin", "later", "--store-dir", str(staged)]
+    assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
+    shutil.copy(staged / "credentials.json", broker.store)  # of another broker
+    await until_in(broker, file)
 
 
 async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secured) -> None:
@@ -196,26 +194,16 @@ async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured
 def test_monitoring_tells_nobody_of_others_who_may_not_read_the_broker_s_file(
     secured: Secured,
 ) -> None:
-    ready = secured.broker.wait_ready()
-    port, secret = ready["http"].removeprefix("http://").split(":")[1].split("/", 1)
-
+    ready = secured.broker.ready()
+    address = ready["http"].rpartition("/")[0]
     pages = (
         *("connz?subs=1&auth=1", "subsz?subs=1", "accountz", "varz"),
         *("jsz", "stacksz", "debug/vars", ""),
     )
 
-    assert {seen(port, page) for page in pages} == {404}
-    assert seen(port, f"{secret}/connz?subs=1&auth=1") == 200
+    assert {fetch(f"{address}/{page}")[0] for page in pages} == {404}
+    assert fetch(f"{ready['http']}/connz?subs=1&auth=1")[0] == 200
     assert (secured.store / "broker.json").stat().st_mode & 0o777 == 0o600
-
-
-def seen(port: str, page: str) -> int:
-    """Return the status with which a page of the monitoring is answered."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
 
 
 async def test_a_broken_store_neither_opens_nor_closes_a_running_broker(secured: Secured) -> None:
@@ -224,11 +212,11 @@ async def test_a_broken_store_neither_opens_nor_closes_a_running_broker(secured:
     text, pid = stored.read_text(), json.loads((secured.store / "broker.json").read_text())["pid"]
 
     for broken in ('{"version": 1', text.replace('"version": 1', '"version": 9'), None):
-        said = len(secured.broker.said)
+        said = len(secured.broker.said())
         stored.write_text(broken) if broken is not None else stored.unlink()
         os.kill(pid, signal.SIGHUP)
         kept = "reload failed, keeping current settings"
-        wait_until("it is said", lambda: kept in secured.broker.said[said:], 60)  # noqa: B023 - called at once
+        wait_until("it is said", lambda: kept in secured.broker.said()[said:], 60)  # noqa: B023 - called at once
         assert (await secured.gets_in(), await secured.gets_in(admin)) == (False, True)
 
     stored.write_text(text)
@@ -236,12 +224,12 @@ async def test_a_broken_store_neither_opens_nor_closes_a_running_broker(secured:
 
 
 async def test_a_change_that_the_disk_refused_is_taken_later(secured: Secured) -> None:
-    conf, said = secured.store / "nats-server.conf", len(secured.broker.said)
+    conf, said = secured.store / "nats-server.conf", len(secured.broker.said())
     conf.unlink()
     conf.mkdir()
 
     change = asyncio.create_task(asyncio.to_thread(secured.add, "host", "late"))
-    refused = lambda: "reload failed" in secured.broker.said[said:]  # noqa: E731
+    refused = lambda: "reload failed" in secured.broker.said()[said:]  # noqa: E731
     await asyncio.to_thread(wait_until, "the disk refuses", refused, 60)
     conf.rmdir()
     with suppress(OperatorError):  # the change is stored

@@ -51,8 +51,8 @@ async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
         store=store, within=mounted(f"mount -t tmpfs -o size={SIZE} tmpfs '{store}'")
     )
     # mounts of its own, which are seen through its process
-    broker.store = disk = Path(f"/proc/{broker.popen.pid}/root") / store.relative_to("/")
-    url = (await asyncio.to_thread(broker.wait_ready))["server"]
+    broker.store = disk = Path(f"/proc/{broker.pid}/root") / store.relative_to("/")
+    url = (await asyncio.to_thread(broker.ready))["server"]
     connection = Connection([url], "test")
 
     somebody_elses = disk / "somebody-elses"
@@ -69,7 +69,7 @@ async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
 
     assert stored > 10
     assert info["state"]["messages"] >= stored + 1
-    assert broker.said.count("nats-server stores nothing more") == 1
-    assert broker.said.count("there is space again") == 1
-    assert "does not stop" not in broker.said
-    assert broker.popen.poll() is None
+    assert broker.said().count("nats-server stores nothing more") == 1
+    assert broker.said().count("there is space again") == 1
+    assert "does not stop" not in broker.said()
+    assert broker.is_running()

@@ -34,21 +34,21 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
     start_broker: Call, logbroker_inside: Call
 ) -> None:
     broker = start_broker("--partitions", "5")
-    url = broker.wait_ready()["server"]
+    url = broker.ready()["server"]
     ask(url, (str(Subject.for_host("web01", 5)), b"line\n"))
 
     done = logbroker_inside("partitions", "3", "--yes", "--server", url)
-    broker.end()
+    broker.stop(10)
 
     assert "hosts are spread over 5 partitions now" in done.stdout
     refused = start_broker("--partitions", "5")
-    assert refused.popen.wait(30) == 78
-    assert "`logbroker partitions 5`" in refused.said
+    assert refused.wait(30) == 78
+    assert "`logbroker partitions 5`" in refused.said()
     for options in ((), ("--partitions", "3")):
         again = start_broker(*options)
-        url = again.wait_ready()["server"]
+        url = again.ready()["server"]
         assert ask(url, numbers) == (3, 5)
-        again.end()
+        again.stop(10)
 
 
 @pytest.mark.parametrize("after", [2, 4])

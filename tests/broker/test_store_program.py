@@ -16,7 +16,7 @@ READ_ONLY = "mount --bind '{0}' '{0}' && mount -o remount,ro,bind '{0}'"
 
 def messages(broker: Broker, publish: int = 0) -> int:
     """Return how many messages the stream holds, after so many more were published."""
-    info = ask(broker.wait_ready()["server"], *[LINE] * publish, f"STREAM.INFO.{STREAM}")
+    info = ask(broker.ready()["server"], *[LINE] * publish, f"STREAM.INFO.{STREAM}")
     return int(info["state"]["messages"])
 
 
@@ -33,7 +33,7 @@ def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_
     (tmp_path / "another").write_text("another key, long enough", "utf-8")
     broker = start_broker(*own)
     assert messages(broker, publish=20) == 20
-    broker.end(9)
+    broker.kill()
 
     assert not holds(broker.store, b"x" * 100)
     assert not holds(broker.store, b"logs.>")
@@ -43,11 +43,11 @@ def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_
 
     again = start_broker(*own)
     assert messages(again) == 20
-    again.end()
+    again.stop(10)
     for options, reason in (((), "not encrypted in place"), (another, "with another key")):
         refused = start_broker(*options)
-        assert refused.popen.wait(120) == 78
-        assert reason in refused.said
+        assert refused.wait(120) == 78
+        assert reason in refused.said()
     assert messages(start_broker(*own)) == 20
 
 
@@ -55,27 +55,27 @@ def test_a_write_that_fails_ends_the_start_with_1_and_the_next_start_does_it(
     start_broker: StartBroker, mounted: Mounted, tmp_path: Path
 ) -> None:
     first = start_broker("--max-bytes=5MB")
-    first.wait_ready()
-    first.end()
+    first.ready()
+    first.stop(10)
     # nats-server brings back no stream that is read-only as a whole, so only the next write fails
     path = tmp_path / "store" / STREAMS / STREAM / "meta.inf.tmp"
     path.touch()
 
     failed = start_broker("--max-bytes=6MB", within=mounted(READ_ONLY.format(path)))
-    code = failed.popen.wait(60)
+    code = failed.wait(60)
 
-    assert code == 1, failed.said
-    assert "failed to update stream LOGS" in failed.said.splitlines()[-1]
-    assert "read-only" in failed.said
-    start_broker("--max-bytes=6MB").wait_ready()
+    assert code == 1, failed.said()
+    assert "failed to update stream LOGS" in failed.said().splitlines()[-1]
+    assert "read-only" in failed.said()
+    start_broker("--max-bytes=6MB").ready()
 
 
 def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
-    broker.wait_ready()
-    assert broker.end() == 0
+    broker.ready()
+    assert broker.stop(10) == 0
     # as a kill between the two files of a description leaves it
     half = broker.store / STREAMS / f"KV_{POSITIONS_BUCKET}"
     (half / "meta.sum").rename(half / "meta.sum.tmp")
@@ -84,7 +84,7 @@ def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
     for count in (3, 6):
         again = start_broker()
         assert messages(again, publish=3) == count
-        assert again.end() == 0
+        assert again.stop(10) == 0
 
 
 def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended(
@@ -92,14 +92,14 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
 ) -> None:
     broker = start_broker()
     assert messages(broker, publish=3) == 3
-    assert broker.end() == 0
+    assert broker.stop(10) == 0
     meta = broker.store / STREAMS / STREAM / "meta.inf"
     whole = meta.read_bytes()
     meta.write_bytes(b"{" + b"\0" * (len(whole) - 1))
 
     refused = start_broker()
-    assert refused.popen.wait(60) == 1
-    assert f"could not recover {STREAM}" in refused.said
+    assert refused.wait(60) == 1
+    assert f"could not recover {STREAM}" in refused.said()
 
     meta.write_bytes(whole)
     assert messages(start_broker(), publish=3) == 6

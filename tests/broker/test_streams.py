@@ -56,19 +56,19 @@ def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_a
     start_broker: StartBroker, logbroker_inside: Call
 ) -> None:
     first = start_broker("--streams", "3", "--partitions", "5")
-    url = first.wait_ready()["server"]
+    url = first.ready()["server"]
     fill(url)
     other = logbroker_inside("apply", "--streams", "4", "--server", url)
     none = logbroker_inside("apply", "--server", url, "--dry-run")
-    first.end()
+    first.stop(10)
 
     started = start_broker("--streams", "4")
-    assert started.popen.wait(60) == 78
+    assert started.wait(60) == 78
     again = start_broker()
-    kept = ask(again.wait_ready()["server"], require_layout)
+    kept = ask(again.ready()["server"], require_layout)
 
     assert (other.returncode, none.returncode) == (78, 0), other.stderr + none.stderr
-    for words in (other.stderr, started.said):
+    for words in (other.stderr, started.said()):
         assert "the number of streams is 3 and not 4" in words
         assert "new --store-dir" in words
     assert kept == StreamLayout(5, 3)
@@ -107,7 +107,7 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     fill(url)
     saved = call(url, "backup", tmp_path / "b")
     call(second_url, "apply")
-    empty = start_broker("--streams", "3", "--partitions", "5").wait_ready()["server"]
+    empty = start_broker("--streams", "3", "--partitions", "5").ready()["server"]
 
     refused = call(second_url, "restore", tmp_path / "b", "--replace", "--yes")
     back = call(empty, "restore", tmp_path / "b")

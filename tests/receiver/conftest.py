@@ -9,7 +9,6 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from receiver.spark.session import spark_context
-from tests.conftest import Server
 from tests.receiver.partition import Partition
 from tests.receiver.scene import Scene
 from tests.support.processes import Processes
@@ -35,5 +34,5 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 
 @pytest.fixture
-def scene(own_broker: Server, processes: Processes, tmp_path: Path) -> Scene:
-    return Scene(own_broker, processes, tmp_path)
+def scene(logs_url: str, processes: Processes, tmp_path: Path) -> Scene:
+    return Scene(logs_url, processes, tmp_path)

@@ -1,17 +1,12 @@
 """What the tests of whole receivers share: a broker, receivers of its two partitions, and what was published."""
 
-import re
-import sys
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.wire.subjects import partition_of
-from tests.conftest import Server
 from tests.receiver.partition import Partition, ours, publish
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Process, Processes, installed, wait_until
 from tests.support.received import read_received
 
 
@@ -19,7 +14,7 @@ from tests.support.received import read_received
 class Scene:
     """A broker, a receiver of both partitions, and what was published for each host."""
 
-    server: Server
+    url: str
     processes: Processes
     folder: Path
     sent: dict[str, list[bytes]] = field(default_factory=dict)
@@ -31,20 +26,14 @@ class Scene:
 
     def partition(self, number: int, owner: str = "") -> Partition:
         """Return a partition, for an owner in a folder of its own."""
-        return Partition(self.server.url, self.folder / owner, number)
+        return Partition(self.url, self.folder / owner, number)
 
     def receiver(
         self, name: str, *options: str, environment: dict[str, str] | None = None
     ) -> Process:
         """Start a receiver of both partitions."""
-        return self.processes.start(
-            name,
-            [
-                *(Path(sys.executable).with_name("logreceiver"), "--partition", "all"),
-                *("--server", self.server.url, "--output", self.output, *options),
-            ],
-            environment,
-        )
+        words = ["--partition", "all", "--server", self.url, "--output", self.output, *options]
+        return self.processes.start(name, [installed("logreceiver"), *words], environment)
 
     def publish(self, blocks: int, size: int = 200) -> None:
         """Publish blocks of numbered lines, as any client may, for hosts of both partitions."""
@@ -54,11 +43,11 @@ class Scene:
             block = f"{self.last + number:08d} {host} ".encode().ljust(size - 1, b".") + b"\n"
             messages.append((f"logs.p{partition_of(host, 2)}.{host}", block, None))
             self.sent.setdefault(host, []).append(block)
-        self.last = publish(self.server.url, *messages)
+        self.last = publish(self.url, *messages)
 
     def shipped(self, start: int, payload: bytes) -> int:
         """Publish a block as the shipper of web01 does; return its sequence."""
-        self.last = publish(self.server.url, ours("web01", "a", start, payload))
+        self.last = publish(self.url, ours("web01", "a", start, payload))
         return self.last
 
     def expected(self) -> dict[str, bytes]:
@@ -77,14 +66,3 @@ class Scene:
 
     def committed(self) -> int:
         return max(self.partition(number).offset().next for number in (0, 1))
-
-
-def page(receiver: Process, path: str) -> tuple[int, str]:
-    """Return the code and the text of a page that a receiver serves."""
-    found = re.search(r"listening on (http://\S+)", receiver.said())
-    assert found
-    try:
-        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()

@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
@@ -12,6 +11,7 @@ from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import page_of
 from receiver.storage.findings import Finding, FindingKind
+from tests.pages import samples
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
@@ -38,13 +38,8 @@ def meter(clock: Clock) -> Meter:
     return meter
 
 
-def samples(meter: Meter) -> dict[str, float]:
-    families = text_string_to_metric_families(page_of(meter)().body.decode())
-    return {
-        sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
-        for family in families
-        for sample in family.samples
-    }
+def exposed(meter: Meter) -> dict[str, float]:
+    return samples(page_of(meter)().body.decode())
 
 
 def problem(meter: Meter) -> str:
@@ -64,7 +59,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
     meter.partitions[0].done(a_session(0, batches=2, pending=5))
 
     told, wanted = (
-        samples(meter),
+        exposed(meter),
         {
             **{"lines_total": 8000, "bytes_total": 1_600_000, "messages_total": 80},
             **{"batches_total": 5, "quarantined_total": 4, "offset": 50, "epoch": 7},
@@ -85,7 +80,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     clock.now += 100 * SECOND
     meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
 
-    told, ailing, status = samples(meter), problem(meter), meter.status()
+    told, ailing, status = exposed(meter), problem(meter), meter.status()
     report = json.loads(meter.report())
     meter.partitions[3].done(a_session(3, batches=1))
 
@@ -99,7 +94,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
         **{"cause": "disk", "detail": "p: No space left on device"},
         "since": "2026-11-21T00:00:00Z",
     }
-    assert samples(meter)["logreceiver_blocked|disk|3"] == 0
+    assert exposed(meter)["logreceiver_blocked|disk|3"] == 0
     assert problem(meter) == ""
 
 

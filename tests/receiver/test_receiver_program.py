@@ -15,9 +15,10 @@ from broker.app.faults import VARIABLE
 from broker.wire.subjects import partition_of
 from receiver.cli import logreceiver
 from tests.manager import Manager
+from tests.pages import page
 from tests.partitions import change_partitions
 from tests.receiver.partition import ask
-from tests.receiver.scene import Scene, page
+from tests.receiver.scene import Scene
 from tests.support.processes import Process, wait_until
 from tests.support.received import read_received
 
@@ -40,7 +41,7 @@ def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
     taken = scene.shipped(9, b"taken away\n")
     scene.shipped(20, b"after that\n")
     scene.publish(300)
-    ask(scene.server.url, lambda broker: broker.api("STREAM.MSG.DELETE.LOGS", {"seq": taken}))
+    ask(scene.url, lambda broker: broker.api("STREAM.MSG.DELETE.LOGS", {"seq": taken}))
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
     assert receiver.wait(180) == 0, receiver.last_words()
@@ -79,7 +80,7 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
 
     wait_until("all lines have come", has_come, 90, [first])
     assert files_of(scene.output, 1) == lost
-    names = ask(scene.server.url, lambda broker: broker.api("CONSUMER.NAMES.LOGS"))["consumers"]
+    names = ask(scene.url, lambda broker: broker.api("CONSUMER.NAMES.LOGS"))["consumers"]
     assert not [name for name in names if name.endswith("p1-1")], "its wake-up consumer"
     (code, health), (_, metrics) = page(first, "/healthz"), page(first, "/metrics")
     assert (code, "partition 1 was taken over by" in health) == (200, True)
@@ -120,7 +121,7 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
     told = lambda: manager.has_heard(f"STATUS={behind}0; {behind}1")  # noqa: E731
     wait_until("it says behind whom", told, 150, [owner, standby])
-    shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.server.url]).output
+    shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.url]).output
     assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
@@ -152,7 +153,7 @@ def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_e
     scene.publish(20)
     scene.wait_for_all(receiver)
 
-    ask(scene.server.url, lambda broker: change_partitions(broker, 4))
+    ask(scene.url, lambda broker: change_partitions(broker, 4))
     scene.partition(3).lines("web3", b"in the new one\n")
 
     has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
@@ -160,7 +161,7 @@ def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_e
     assert "receiving partitions 0, 1, 2, 3 into" in receiver.said()
     assert not scene.partition(3).offset().released
 
-    ask(scene.server.url, lambda broker: change_partitions(broker, 2))
+    ask(scene.url, lambda broker: change_partitions(broker, 2))
     scene.partition(3).lines("web3", b"late\n")
 
     wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
@@ -289,7 +290,7 @@ def test_a_killed_jvm_and_what_a_person_has_to_decide_of_all_partitions_end_it_w
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
 
-    ask(scene.server.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS"))
+    ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS"))
     adopt_as_told(scene, receiver, "key p0 of", "key p1 of")
     receiver.start()
     scene.wait_for_all(receiver)
@@ -312,6 +313,6 @@ def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:
     assert all(reason in words for reason in reasons), words
     [command] = re.findall("`logreceiver ([^`]*)`", words)
     assert command == "offsets adopt --partition 0,1"
-    more = ["--yes", "--server", scene.server.url, "--output", str(scene.output)]
+    more = ["--yes", "--server", scene.url, "--output", str(scene.output)]
     result = CliRunner().invoke(logreceiver, [*command.split(), *more])
     assert result.exit_code == 0, result.output

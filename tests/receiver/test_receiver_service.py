@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +12,38 @@ from click.testing import CliRunner
 
 from receiver.cli import logreceiver
 from tests.manager import Manager
-from tests.receiver.partition import Partition
-from tests.receiver.scene import page
-from tests.support.processes import Process, Processes, wait_until
+from tests.pages import page
+from tests.receiver.scene import Scene
+from tests.support.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 
-def status(url: str, output: Path) -> dict[str, Any]:
-    words = ["status", "--json", "--server", url, "--output", str(output)]
+def status(scene: Scene) -> dict[str, Any]:
+    words = ["status", "--json", "--server", scene.url, "--output", str(scene.output)]
     return dict(json.loads(CliRunner().invoke(logreceiver, words).output)["partitions"][0])
 
 
 def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
-    logs_url: str, processes: Processes, manager: Manager, tmp_path: Path
+    scene: Scene, manager: Manager, tmp_path: Path
 ) -> None:
-    output = tmp_path / "out"
     config = tmp_path / "receiver.toml"
     config.write_text('keep = 3\nlog_level = "info"\n')
-    partition = Partition(logs_url, tmp_path)
+    partition = scene.partition(0)
     partition.lines("web01", b"one\n", b"two\n")
-    receiver: Process = processes.start(
-        "receiver",
-        [
-            *(sys.executable, "-m", "receiver", "--config", str(config), "--partition", "0"),
-            *("--server", logs_url, "--output", str(output), "--listen", "127.0.0.1:0"),
-            *("--compress", "gzip"),
-        ],
-        {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
+    receiver = scene.receiver(
+        *("receiver", "--config", str(config), "--listen", "127.0.0.1:0", "--compress", "gzip"),
+        environment={"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
     )
     words = receiver.said
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 150, [receiver])
     counted = lambda: 'lines_total{partition="0"} 2.0' in page(receiver, "/metrics")[1]  # noqa: E731
     wait_until("has counted", counted, 90)
     partition.lines("web01", b"three\n")
-    wait_until("tells of itself", lambda: manager.has_heard("STATUS=1 partition, "), 90)
-    caught_up = lambda: (output / "web01.log").read_bytes().count(b"\n") == 3  # noqa: E731
+    wait_until("tells of itself", lambda: manager.has_heard("STATUS=2 partitions, "), 90)
+    caught_up = lambda: partition.read("web01").count(b"\n") == 3  # noqa: E731
     wait_until("has received all", caught_up, 150, [receiver])
-    shown = status(logs_url, output)
+    shown = status(scene)
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
     # at once: what nobody hears for long is dropped
@@ -61,7 +54,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     wait_until("keeps the old ones", lambda: "keeping current settings" in words(), 60, [receiver])
     for pid in receiver.tree():  # as `killall` does: none of them ends by it
         os.kill(pid, signal.SIGUSR1)
-    closed = output / "web01.log.000001.gz"
+    closed = scene.output / "web01.log.000001.gz"
     wait_until("closes and compresses its files", closed.exists, 60, [receiver])
 
     assert page(receiver, "/healthz") == (200, "ok\n")
@@ -72,6 +65,6 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
     assert manager.has_heard("WATCHDOG=1")
     assert receiver.stop(12) == 0
-    assert status(logs_url, output)["running"] is False
+    assert status(scene)["running"] is False
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()

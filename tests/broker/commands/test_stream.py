@@ -1,8 +1,6 @@
 """`logbroker stream` and `logbroker consumer`: what is there is listed and told; what is not logbroker's own is removed."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -68,7 +66,7 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
     settings = tmp_path / "broker.toml"
     settings.write_text("partitions = 2\nmax_streams = 5\nmax_consumers = 3\n")
     broker = start_broker("--config", str(settings))
-    url = broker.wait_ready()["server"]
+    url = broker.ready()["server"]
 
     def make(stream: str, *consumers: str) -> None:
         ask(url, ("$JS.API.STREAM.CREATE." + stream, json.dumps({"name": stream}).encode()))
@@ -82,8 +80,8 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
     with pytest.raises(Rejected, match="maximum number of streams"):
         make("SIXTH")
     settings.write_text("partitions = 2\nmax_streams = 6\n")
-    os.kill(broker.popen.pid, signal.SIGHUP)
-    wait_until("it is taken over", lambda: "settings reloaded" in broker.said, 60)
+    broker.hang_up()
+    wait_until("it is taken over", lambda: "settings reloaded" in broker.said(), 60)
     make("SIXTH", "fourth")
 
     assert ask(url, "INFO")["limits"]["max_streams"] == 6

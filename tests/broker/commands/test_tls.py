@@ -124,7 +124,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     store = tmp_path / "store"
     await tls("init")
     broker = start_broker(store=store)
-    url = (await asyncio.to_thread(broker.wait_ready))["server"]
+    url = (await asyncio.to_thread(broker.ready))["server"]
     trusting = Access(tls_ca=store / "tls" / "authority.pem")
     connection = Connection([url], "test", access=trusting)
     client = await connection.once()
@@ -140,4 +140,4 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     assert client.is_connected  # nobody was sent away
     await connection.api(f"STREAM.INFO.{STREAM}")
     await connection.close()
-    assert await asyncio.to_thread(broker.end) == 0
+    assert await asyncio.to_thread(broker.stop) == 0

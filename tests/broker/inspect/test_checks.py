@@ -1,9 +1,6 @@
 """What the five checks find, and how a monitoring system is told: by `logbroker check`, and by the pages of `logbroker run --metrics`."""
 
 import json
-import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
-from tests.broker.conftest import Broker, Call, StartBroker, ask
+from tests.broker.conftest import Call, StartBroker, ask
 from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
+from tests.pages import page
 from tests.support.processes import wait_until
 
 _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
@@ -133,32 +131,17 @@ def test_whatever_hinders_a_check_is_one_line(
     assert all(one.stdout.count("\n") == 1 for one in (away, bare, unusable))
 
 
-def _get(broker: Broker, path: str) -> tuple[int, str]:
-    """Return status and body of a page, or 0 where nobody listens yet."""
-    found = re.search(r"listening on (http://\S+)", broker.said)
-    if found is None:
-        return 0, ""
-    try:
-        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
-
-
 @pytest.mark.nats
 def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> None:
     broker = start_broker("--partitions", "2", "--metrics", "127.0.0.1:0", "--max-bytes", "100MB")
-    server = broker.wait_ready()["server"]
+    server = broker.ready()["server"]
 
     ask(server, *[("logs.p1.web01", b"a line\n")] * 3)
 
     def samples() -> dict[tuple[str, ...], float]:
-        page = _get(broker, "/metrics")[1]
         return {
             (one.name.removeprefix("logbroker_"), *list(one.labels.values())[:1]): one.value
-            for family in text_string_to_metric_families(page)
+            for family in text_string_to_metric_families(page(broker, "/metrics")[1])
             for one in family.samples
         }
 
@@ -167,6 +150,7 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
         named = (("stream_messages", "LOGS"), ("partition_behind", "1"), ("hosts",))
         return [found.get(name) for name in named] == [3, 3, 1]
 
+    wait_until("it listens", lambda: "listening on http" in broker.said(), 60)
     wait_until("all figures are there", has_all_of_them, 60, every=0.5)
     found = samples()
     assert found["stream_max_bytes", "LOGS"] == 100_000_000
@@ -175,5 +159,5 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
     assert found["partition_behind_seconds", "1"] > 0
     assert {value for key, value in found.items() if key[0] == "check_status"} == {0.0}
     assert [value for key, value in found.items() if key[0] == "retention_purged_messages"] == [0]
-    assert _get(broker, "/healthz") == (200, "ok\n")
-    assert _get(broker, "/")[0] == 404
+    assert page(broker, "/healthz") == (200, "ok\n")
+    assert page(broker, "/")[0] == 404

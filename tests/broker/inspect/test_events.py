@@ -10,9 +10,8 @@ import pytest
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.inspect.events import Event, read_event
-from tests.broker.conftest import LOGBROKER
 from tests.secured import Secured, admin, start_secured
-from tests.support.processes import Processes
+from tests.support.processes import Processes, installed
 
 pytestmark = pytest.mark.nats
 
@@ -26,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 async def test_the_program_tells_who_comes_goes_and_is_refused(server: Secured) -> None:
     program = await asyncio.create_subprocess_exec(
-        *(*LOGBROKER, "events", "--server", server.url("ann"), "--json"),
+        *(installed("logbroker"), "events", "--server", server.url("ann"), "--json"),
         *("--kind", "auth_*", "--kind", "client_disconnect", "--count", "4"),
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,8 +1,6 @@
 """What Prometheus, a load balancer and `logshipper status` are told by the real program, and when it is unhealthy."""
 
 import asyncio
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -10,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.connection import Connection
 from shipper.publish.session import Sessions
@@ -18,24 +15,9 @@ from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from shipper.tail.scan import Notice, NoticeKind
+from tests.pages import page, samples
 from tests.shipper.logs import Ship, append, says
 from tests.support.processes import wait_until
-
-
-def get(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def samples(text: str) -> dict[str, float]:
-    return {
-        sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @pytest.mark.nats
@@ -49,14 +31,14 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     says(process, f"listening on {url}")
 
     def has(name: str, value: float) -> Callable[[], bool]:
-        return lambda: samples(get(f"{url}/metrics")[1])[f"logshipper_{name}"] == value
+        return lambda: samples(page(process, "/metrics")[1])[f"logshipper_{name}"] == value
 
     wait_until("all is shipped", has("lines_total", 1000), 40, [process])
-    wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 30, [process])
-    told = samples(get(f"{url}/metrics")[1])
+    wait_until("is well", lambda: page(process, "/healthz") == (200, "ok\n"), 30, [process])
+    told = samples(page(process, "/metrics")[1])
     own_broker.stop()
     append(log, b"one more\n")
-    wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 40, [process])
+    wait_until("is not well", lambda: page(process, "/healthz")[0] == 503, 40, [process])
     wait_until("tells what is behind", has("behind_bytes", 9), 30, [process])
     wait_until("by file as well", has(f"file_behind_bytes|{log}", 9), 30, [process])
     (status,) = [one for one in asyncio.run(ask("web01"))[0] if one.pid == process.pid]
@@ -69,7 +51,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert told["logshipper_lost_bytes_total|deleted"] == 0
     assert told["logshipper_last_ack_timestamp_seconds"] > 1e9
     assert "process_cpu_seconds_total" in told
-    assert "waiting for the broker" in get(f"{url}/healthz")[1]
+    assert "waiting for the broker" in page(process, "/healthz")[1]
     (file,) = status.files
     assert (status.running, file.state) == (True, "following")
     assert (file.size_bytes, file.position_bytes, file.behind_bytes) == (7009, 7000, 9)
