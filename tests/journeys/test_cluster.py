@@ -1,7 +1,6 @@
 """Three brokers as a cluster: the one that leads is killed in mid-round, loses its disk, and comes back."""
 
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -9,8 +8,9 @@ import pytest
 
 from tests.broker.cluster import Cluster
 from tests.support.oracle import expect_all
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Processes, wait_until
 from tests.support.received import received_bytes
+from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
 pytestmark = [
@@ -25,24 +25,18 @@ FLOWS_AGAIN = 60.0  # seconds; ten where the machine has nothing else to do
 
 
 def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    output.mkdir()
     files = {host: tmp_path / "hosts" / host / "app.log" for host in HOSTS}
 
     def sizes() -> dict[str, int]:
-        return {host: received_bytes(output, host) for host in HOSTS}
+        return {host: received_bytes(suite.output, host) for host in HOSTS}
 
     with Processes(tmp_path) as processes:
         cluster = Cluster(tmp_path, processes)
-        servers = [word for url in cluster.urls for word in ("--server", url)]
-
-        def start(name: str, program: str, *words: str | Path) -> Process:
-            return processes.start(name, [sys.executable, "-m", program, *words, *servers])
-
+        suite = Suite(tmp_path, processes, url=",".join(cluster.urls))
         with Traffic(list(files.values()), 200, 1) as traffic:
             programs = [  # which wait for the brokers
-                start("receiver", "receiver", "--partition", "all", "--output", output),
-                *(start(host, "shipper", "--file", files[host], "--host", host) for host in HOSTS),
+                suite.start_receiver([0, 1]),
+                *(suite.start_shipper(host, [file]) for host, file in files.items()),
             ]
             cluster.wait_until_ready()
             cluster.wait_until_whole()
@@ -62,5 +56,5 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
             leader.start()
             cluster.wait_until_ready(leader)
             cluster.wait_until_whole()
-        expect_all(output, {host: [traffic.written[file]] for host, file in files.items()})
+        expect_all(suite.output, {host: [traffic.written[file]] for host, file in files.items()})
         assert [program.stop() for program in programs] == [0] * len(programs)

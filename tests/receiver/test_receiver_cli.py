@@ -12,8 +12,7 @@ from broker.app.configuration import load
 from broker.app.exits import Exit
 from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
-
-PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
+from tests.support.commands import run_program
 
 
 @pytest.mark.parametrize(
@@ -58,9 +57,9 @@ def test_what_ends_it_is_said_at_once_in_a_line(
     tmp_path: Path, logs_url: str, words: list[str], code: int, said: str
 ) -> None:
     options = ["--output", str(tmp_path / "out"), "--once", "--patience", "0"]
-    given = [PROGRAM, *(word.format(url=logs_url) for word in words), *options]
+    given = (word.format(url=logs_url) for word in words)
 
-    ended = subprocess.run(given, capture_output=True, text=True, timeout=180, check=False)
+    ended = run_program("logreceiver", *given, *options, seconds=180)
 
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
     assert re.fullmatch(f"logreceiver: .*{said}.*\n", ended.stderr), ended.stderr

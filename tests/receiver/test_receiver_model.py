@@ -29,7 +29,6 @@ from receiver.consume.assignment import (
     Assignment,
     Blocked,
     Cause,
-    Destination,
     ForcedRotation,
     Report,
     SessionLimits,
@@ -44,6 +43,7 @@ from receiver.storage.site import Site
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.model import Model, Sent
+from tests.receiver.partition import Partition
 from tests.receiver.points import IN_BATCH, IN_TURN, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
@@ -83,6 +83,9 @@ class Program:
         self.senders = Senders(broker, self.model, chance)
         self.rotate_size = chance.choice([0, 150, 400, 2000])
         self.layout = Layout(chance.choice(["{host}.log", "{host}.log", "{host}/{file}"]))
+        url, template = broker.server.url, str(self.layout.template)
+        here = Partition(url, folder, rotate_size=self.rotate_size, template=template)
+        self.destination = here.destination
         self.epochs = {0: 0, 1: 0}
         self.first = {0: 1, 1: 1}
         self.clean = {0: True, 1: True}
@@ -139,16 +142,6 @@ class Program:
                 self.clean[partition] = self.epochs[partition] == epoch
                 return report.batches == 0
         return False
-
-    @property
-    def destination(self) -> Destination:
-        return Destination(
-            self.output,
-            self.state,
-            self.rotate_size,
-            (self.broker.server.url,),
-            path_template=str(self.layout.template),
-        )
 
     # what is known
 

@@ -1,8 +1,6 @@
 """A receiver that may do nothing but receive its own partition: bell, stays, commits, the word to leave, sign of life."""
 
 import asyncio
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,19 +16,25 @@ from tests import secured
 from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition, blocked
 from tests.receiver.test_task_moves import HOST, lines, move, shipped
+from tests.secured import Secured
+from tests.support.commands import run_program
 from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 
 
+@pytest.fixture
+def server(processes: Processes, tmp_path: Path) -> Secured:
+    """Start a server for two receivers of a partition each, one of all, and an admin."""
+    receivers = (secured.receiver("r0", 0), secured.receiver("r1", 1), secured.receiver("all"))
+    return secured.start_secured(processes, tmp_path, *receivers, secured.admin("ops"))
+
+
 async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
-    processes: Processes, tmp_path: Path
+    server: Secured, tmp_path: Path
 ) -> None:
-    server = await asyncio.to_thread(
-        secured.start_secured, processes, tmp_path, secured.receiver("central", 0)
-    )
     anybody = Partition(server.url(), tmp_path)
-    central = Partition(server.address, tmp_path, access=server.access("central"))
+    central = Partition(server.address, tmp_path, access=server.access("r0"))
     largest = b"x" * (MAX_PAYLOAD - PAYLOAD_HEADROOM - 1) + b"\n"
     # nats-server takes an empty message for the end of a pull that crosses accounts
     payloads = [b"", b"1\n", *[b""] * 30, largest, b"2\n", largest, largest, b"3\n", b""]
@@ -55,10 +59,8 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
 
 
 def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
-    processes: Processes, tmp_path: Path
+    server: Secured, tmp_path: Path
 ) -> None:
-    identities = (secured.receiver("r0", 0), secured.receiver("r1", 1))
-    server = secured.start_secured(processes, tmp_path, *identities)
     old, new = (Partition(server.url(), tmp_path, number, partitions=2) for number in (1, 0))
     for one in (old, new):
         one.claim()
@@ -75,10 +77,8 @@ def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
 
 
 async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_inboxes(
-    processes: Processes, tmp_path: Path
+    server: Secured,
 ) -> None:
-    identities = (secured.receiver("r0", 0), secured.receiver("r1", 1), secured.admin("ops"))
-    server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
     own, other, admin, second = (
         Connection([server.address], name, server.access(name))
         for name in ("r0", "r1", "ops", "ops")
@@ -102,20 +102,14 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
 
 
 def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told_why(
-    processes: Processes, tmp_path: Path
+    server: Secured, tmp_path: Path
 ) -> None:
-    identities = (secured.receiver("r0", 0), secured.receiver("everything"))
-    server = secured.start_secured(processes, tmp_path, *identities)
     Partition(server.url(), tmp_path).lines("web01", b"1\n")
 
-    def told(who: str) -> "subprocess.CompletedProcess[str]":
-        words = (sys.executable, "-m", "receiver", "status", *server.options(who))
-        return subprocess.run(words, capture_output=True, text=True, timeout=180)
-
-    seen = told("everything")
+    seen = run_program("logreceiver", "status", *server.options("all"), seconds=180)
     assert seen.returncode == 0, seen.stderr
     assert "Violation" not in server.said()
-    denied = told("r0")
+    denied = run_program("logreceiver", "status", *server.options("r0"), seconds=180)
     assert denied.returncode == 1
     assert "permissions violation" in denied.stderr
     assert "come as one that has it" in denied.stderr

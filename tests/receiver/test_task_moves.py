@@ -9,12 +9,11 @@ from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume.assignment import LARGEST_PULL, Done, SessionLimits
 from tests.partitions import add_subjects, change_partitions
-from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.partition import Message, Partition, lines_of, message
 from tests.receiver.points import IN_BATCH
 
 pytestmark = pytest.mark.nats
 
-Message = tuple[str, bytes, dict[str, str] | None]
 HOST = "web01"
 
 

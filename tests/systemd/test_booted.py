@@ -36,10 +36,6 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
     return look
 
 
-def is_in(machine: Machine, unit: str, state: str) -> Callable[[], bool]:
-    return lambda: machine.show(unit, "ActiveState") == state
-
-
 def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_and_in_order(
     tmp_path: Path,
 ) -> None:
@@ -80,7 +76,8 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
             60,
         )
         machine.told("systemctl stop logreceiver.target")
-        wait_until("its receivers end with it", is_in(machine, RECEIVER, "inactive"), 30)
+        ended = lambda: machine.show(RECEIVER, "ActiveState") == "inactive"  # noqa: E731
+        wait_until("its receivers end with it", ended, 30)
         machine.told("systemctl stop logshipper logbroker")
 
         for unit in UNITS:

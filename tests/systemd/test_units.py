@@ -19,14 +19,15 @@ analyze = pytest.mark.skipif(
 )
 
 
+def install(folder: Path) -> None:
+    words = ["make", "-C", ROOT, "install-units", f"DESTDIR={folder}"]
+    subprocess.run(words, check=True, capture_output=True)
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """Install the units for the programs of this checkout; return their folder."""
-    subprocess.run(
-        ["make", "-C", ROOT, "install-units", f"DESTDIR={tmp_path}"],
-        check=True,
-        capture_output=True,
-    )
+    install(tmp_path)
     folder = tmp_path / "etc/systemd/system"
     for unit in folder.glob("*.service"):
         text = unit.read_text("utf-8")
@@ -79,13 +80,12 @@ def test_a_unit_starts_its_program_for_ever_unless_a_person_must_mend_something(
 
 
 def test_settings_that_are_there_stay_when_units_are_installed_again(tmp_path: Path) -> None:
-    command = ["make", "-C", str(ROOT), "install-units", f"DESTDIR={tmp_path}"]
-    subprocess.run(command, check=True, capture_output=True)
+    install(tmp_path)
     own = tmp_path / "etc/logship/logshipper.toml"
     own.write_text("mine", "utf-8")
     (tmp_path / "etc/logship/logbroker.toml").unlink()
 
-    subprocess.run(command, check=True, capture_output=True)
+    install(tmp_path)
 
     assert own.read_text("utf-8") == "mine"
     assert (tmp_path / "etc/logship/logbroker.toml").exists()

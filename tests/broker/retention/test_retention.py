@@ -14,11 +14,11 @@ from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.retention import excess
-from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
 from broker.wire.positions import Positions
 from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key
 from tests.broker.conftest import StartBroker
+from tests.receiver.partition import ours
 
 pytestmark = pytest.mark.nats
 
@@ -57,11 +57,9 @@ class Stream:
     async def publish(self, subject: str) -> int:
         """Store a message as a shipper does; return its sequence. Raises `Rejected` where there is no space."""
         start = self.ends.get(subject, 0)
-        end = self.ends[subject] = start + len(LINES)
-        identity = Identity(1, 4, "ab", 2, "cd")
-        section = Section("/var/log/a", Span(f"{subject}-a", start, end), len(LINES), 1, identity)
-        headers = encode_origin(Origin("1-00000001", 1, (section,)))
-        return int((await self.connection.ask(subject, LINES, headers))["seq"])
+        self.ends[subject] = start + len(LINES)
+        _, payload, headers = ours("", f"{subject}-a", start, LINES)
+        return int((await self.connection.ask(subject, payload, headers))["seq"])
 
     async def fill(self, *subjects: str) -> list[int]:
         """Store messages of each subject in turn until the stream is full."""
@@ -108,7 +106,7 @@ class Stream:
 @pytest.fixture
 async def stream(start_broker: StartBroker) -> AsyncIterator[Stream]:
     broker = start_broker("--partitions", "2", "--max-bytes", str(LIMIT))
-    connection = Connection([broker.wait_ready()["server"]], "tests")
+    connection = Connection([broker.ready()["server"]], "tests")
     yield Stream(connection)
     await connection.close()
 
@@ -224,7 +222,7 @@ async def test_a_partition_that_is_not_received_keeps_no_other_stream_from_being
     start_broker: StartBroker,
 ) -> None:
     options = ("--partitions", "2", "--streams", "2", "--max-bytes", str(2 * LIMIT))
-    connection = Connection([start_broker(*options).wait_ready()["server"]], "tests")
+    connection = Connection([start_broker(*options).ready()["server"]], "tests")
     one, other = Stream(connection, "LOGS_0"), Stream(connection, "LOGS_1")
     (*_, last), _ = await one.fill(ONE), await other.fill(THIRD)
     await one.commit(0, last + 1)

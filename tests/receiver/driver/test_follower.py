@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -93,21 +93,18 @@ class Loop:
     async def ends(self) -> None:
         await asyncio.wait_for(asyncio.shield(self.running), 20)
 
-    async def has(self, expected: bytes, host: str = "web01") -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
-            while self.partition.read(host) != expected:
+            while not holds():
                 assert not self.running.done(), self.running
                 await asyncio.sleep(0.02)
+
+    async def has(self, expected: bytes) -> None:
+        await self.until(lambda: self.partition.read("web01") == expected)
 
 
 async def lines(partition: Partition, *payloads: bytes) -> int:
     return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
-
-
-async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    async with asyncio.timeout(20):
-        while words not in caplog.text:  # noqa: ASYNC110 - what another task says
-            await asyncio.sleep(0.02)
 
 
 async def test_lines_are_committed_as_they_come_and_a_silent_hosts_file_is_closed_by_the_clock(
@@ -150,7 +147,7 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
         await asyncio.to_thread(partition.make_stream_anew)
         await lines(partition, *(b"anew" for _ in range(5)))
 
-        await said(caplog, "made anew")
+        await loop.until(lambda: "made anew" in caplog.text)
         await asyncio.sleep(0.5)
 
         assert not loop.running.done()
@@ -176,7 +173,7 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 
     async with loop:
         await lines(partition, b"one\n")
-        await said(caplog, "no report of its task")
+        await loop.until(lambda: "no report of its task" in caplog.text)
         assert json.loads(loop.meter.report())["0"]["starting"]
         loop.may_run.set()
         await loop.has(b"one\n")
@@ -225,7 +222,7 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_
         await loop.has(b"1\n")
         await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
         await lines(partition, b"2")
-        await said(caplog, "logbroker apply")
+        await loop.until(lambda: "logbroker apply" in caplog.text)
         await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
 
         with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
@@ -239,9 +236,7 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
     async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
-        async with asyncio.timeout(20):
-            while len(loop.reports) < 2:  # noqa: ASYNC110 - a thread's doing is waited for
-                await asyncio.sleep(0.02)
+        await loop.until(lambda: len(loop.reports) >= 2)
         await asyncio.to_thread(own_broker.stop)
 
         loop.stop.set()

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from receiver.source.stream import Range
 from receiver.storage.folders import walk
 from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.support.commands import run_program
+from tests.support.processes import installed
 
 pytestmark = pytest.mark.nats
 
@@ -129,16 +130,8 @@ def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
     assert [entry for entry in passed if entry[1]] == [(0, [0, 1]), (2, [2]), (6, [3])]
 
 
-PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
-
-
-def program(filled: Partition, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [PROGRAM, "replay", "--server", filled.url, *arguments],
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
+def program(filled: Partition, *words: str) -> "subprocess.CompletedProcess[str]":
+    return run_program("logreceiver", "replay", "--server", filled.url, *words, seconds=300)
 
 
 @pytest.fixture
@@ -152,22 +145,23 @@ def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
 
     ended = program(filled, "--since", "1h", "--host", "web[01]", "--output", str(output))
 
-    assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr
-    assert b"replayed 20 lines" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    assert "replayed 20 lines" in ended.stderr
     assert sorted(path.name for path in output.iterdir()) == ["web0.log", "web1.log"]
     assert (output / "web1.log").read_bytes() == b"".join(b"line %d\n" % n for n in range(1, 40, 4))
     again = program(filled, "--since", "1h", "--output", str(output))
-    assert (again.returncode, again.stdout) == (Exit.CONFIGURATION, b"")
-    assert b"is not empty" in again.stderr
+    assert (again.returncode, again.stdout) == (Exit.CONFIGURATION, "")
+    assert "is not empty" in again.stderr
     soon = program(filled, "--since", "soon", "--output", "-")
-    assert (soon.returncode, soon.stdout, soon.stderr.count(b"\n")) == (Exit.USAGE, b"", 1)
-    assert b"2h" in soon.stderr
+    assert (soon.returncode, soon.stdout, soon.stderr.count("\n")) == (Exit.USAGE, "", 1)
+    assert "2h" in soon.stderr
 
 
 def test_a_reader_who_has_had_enough_ends_a_replay_quietly(filled: Partition) -> None:
-    words = [PROGRAM, "replay", "--server", filled.url, "--since", "seq:3", "--output", "-"]
+    words = ["replay", "--server", filled.url, "--since", "seq:3", "--output", "-"]
     reading, writing = os.pipe()
-    with subprocess.Popen(words, stdout=writing, stderr=subprocess.PIPE) as program:
+    command = [installed("logreceiver"), *words]
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE) as program:
         os.close(writing)
         with os.fdopen(reading, "rb", buffering=0) as lines:
             first = lines.read(7)
@@ -190,8 +184,8 @@ def test_partitions_come_as_one_stream_in_the_order_of_storage(
 
     ended = program(filled, "--since", "earliest", "--output", "-", *words)
 
-    lines = b"".join(b"line %d\n" % n for n in range(40) if n % 2 in chosen)
-    torn = b"piece, \nother\n1\nmore, rest\n" if 0 in chosen else b""
+    lines = "".join(f"line {n}\n" for n in range(40) if n % 2 in chosen)
+    torn = "piece, \nother\n1\nmore, rest\n" if 0 in chosen else ""
     assert ended.stdout == lines + torn, ended.stderr
 
 
@@ -202,6 +196,6 @@ def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
 
     assert (ended.returncode, ended.stdout) == (
         0,
-        b"".join(b"line %d\n" % n for n in range(29, 40)),
+        "".join(f"line {n}\n" for n in range(29, 40)),
     )
-    assert b"sequences 5 to 29: no longer in the stream" in ended.stderr
+    assert "sequences 5 to 29: no longer in the stream" in ended.stderr

@@ -2,10 +2,9 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, ours
 from tests.receiver.replay.test_replay import publish_odd_messages
+from tests.support.commands import run_program
 from tests.support.received import read_segment
 
 pytestmark = pytest.mark.nats
@@ -168,12 +168,6 @@ def test_odd_messages_are_judged_as_the_receiver_judged_them_whatever_the_layout
     assert report.expected - report.received == 1
 
 
-def program(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    logreceiver = str(Path(sys.executable).with_name("logreceiver"))
-    words = [logreceiver, "verify", "--server", partition.url, *arguments]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-
-
 def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_another(
     partition: Partition,
 ) -> None:
@@ -181,12 +175,13 @@ def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_an
         *(ours(f"web{n % 3}", "app.log", 10 * (n // 3), b"line %04d\n" % n) for n in range(60))
     )
     partition.receive()
-    output = ("--output", str(partition.output), "--state-dir", str(partition.state))
+    folders = ("--output", partition.output, "--state-dir", partition.state)
+    program = partial(run_program, "logreceiver", "verify", "--server", partition.url, *folders)
 
-    well = program(partition, *output)
+    well = program()
     path = partition.output / "web1.log"
     path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1))
-    damaged = program(partition, *output, "--json")
+    damaged = program("--json")
 
     assert (well.returncode, well.stdout) == (
         0,
@@ -202,6 +197,6 @@ def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_an
         }
     ]
     partition.make_stream_anew()
-    of_another = program(partition, *output)
+    of_another = program()
     assert (of_another.returncode, of_another.stdout) == (Exit.CONFIGURATION, "")
     assert "nothing to compare" in of_another.stderr
