@@ -14,30 +14,11 @@ def publish(url: str, count: int = 3) -> None:
     ask(url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(count)))
 
 
-def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
-    logbroker_inside: Call, logs_url: str, second_url: str, tmp_path: Path
-) -> None:
-    publish(logs_url)
-    logbroker_inside("apply", "--server", second_url, "--partitions", "3")
-
-    saved = logbroker_inside("backup", tmp_path / "b", "--server", logs_url, "--keep", "1")
-    back = logbroker_inside("restore", tmp_path / "b", "--server", second_url)
-
-    assert (saved.returncode, back.returncode) == (0, 0), saved.stderr + back.stderr
-    assert "LOGS: 3 messages" in saved.stdout
-    assert "go on at their offsets" in back.stdout
-    assert "3 messages" in logbroker_inside("status", "--server", second_url).stdout
-    assert saved.stderr == (
-        f"note: {tmp_path / 'b'} holds all lines in the clear; keep it from others\n"
-    )
-    assert back.stderr == ""
-
-
 def test_what_is_there_is_deleted_only_by_those_who_say_so_twice_and_programs_are_told_what(
     call: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-    taken = json.loads(call("backup", tmp_path, "--json").stdout)
+    taken = json.loads(call("backup", tmp_path, "--keep", "1", "--json").stdout)
     publish(logs_url, 2)
     restore, replace = ("restore", tmp_path), ("restore", tmp_path, "--replace")
 

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -51,14 +50,6 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
     assert runs.stderr == (
         "logbroker: tls needs the package cryptography; pip install 'nats-logship[broker]'\n"
     )
-
-
-def test_a_bad_option_is_one_line_and_exit_code_2(tmp_path: Path, logbroker_inside: Call) -> None:
-    ended = logbroker_inside("run", "--store-dir", tmp_path / "s", "--partitions", "0")
-
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "--partitions" in ended.stderr
-    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("command", ["status", "apply"])

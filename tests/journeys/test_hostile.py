@@ -19,6 +19,7 @@ from broker.auth.permissions import API
 from broker.cli import group
 from broker.client.access import Access
 from broker.client.nkey import seed_of
+from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
 from broker.wire.subjects import Subject, inbox_of
 from tests.hostile import acts_on_a_terminal
 from tests.raw import Heard, Raw
@@ -232,6 +233,8 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
         seen = {one.name for one in site.output.iterdir() if not one.name.startswith(".")}
         assert seen == {*HONEST, BAD}
         assert not list(site.output.glob(".quarantine/*"))
+        kept = site.ask(lambda c: c.api(f"STREAM.INFO.KV_{POSITIONS_BUCKET}"))["state"]["bytes"]
+        assert kept < 2 * MAX_PAYLOAD, "the room of one message"
 
     for program, command, who in (
         ("logbroker", "hosts", "admin-ops"),

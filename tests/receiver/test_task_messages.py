@@ -7,12 +7,13 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.topology import Topology
+from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.streams import STREAM
 from receiver.consume.assignment import Done
 from receiver.storage.findings import FindingKind
 from tests.conftest import apply_topology
 from tests.raw import Raw
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
@@ -110,7 +111,7 @@ def shipped(partition: Partition, host: str, after: int, *spans: tuple[str, int]
     """Publish a line for each file and start, as a shipper does whose last message is `after`."""
     for file, start in spans:
         subject, payload, headers = ours(host, file, start, LINE)
-        expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        expected = {EXPECTED_SEQUENCE: str(after)}
         after = partition.publish((subject, payload, headers | expected))
     return after
 
@@ -168,7 +169,10 @@ def test_what_was_received_by_another_and_removed_is_no_loss(limited: Partition)
 def test_a_gap_whose_bytes_are_known_is_told_as_a_gap_alone_and_what_strangers_send_is_no_loss(
     limited: Partition,
 ) -> None:
-    shipped(limited, "web01", 0, ("a", 0), ("a", 10_000), ("a", 20_000))
+    last = shipped(limited, "web01", 0, ("a", 0), ("a", 10_000))
+    parts = lines_of("b", 0, LINE), lines_of("a", 20_000, LINE)
+    subject, payload, headers = message("web01", *parts)
+    limited.publish((subject, payload, headers | {EXPECTED_SEQUENCE: str(last)}))
     remove(limited, 2)
     limited.lines("web01", b"a stranger's")
     claim = {"Log-Agent": "2-2", "Log-Read-At": "1"}

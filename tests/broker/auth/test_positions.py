@@ -9,7 +9,7 @@ import pytest
 from broker.auth.permissions import API
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from tests.broker.auth.forbidden import HOSTS
 from tests.broker.auth.oracle import answers, everything
 from tests.raw import Raw
@@ -32,12 +32,6 @@ def by(server: Secured, host: str, act: Callable[[Connection], Awaitable[Any]]) 
             await connection.close()
 
     return asyncio.run(do())
-
-
-def held(own: Raw) -> tuple[int, int]:
-    """Return how many messages the bucket holds, and of how many bytes."""
-    state = own.ask("$JS.API.STREAM.INFO.KV_LOGS_POSITIONS")["state"]
-    return state["messages"], state["bytes"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -98,22 +92,3 @@ def test_what_a_read_asks_for_reaches_no_further_than_its_subject(
     said = b"".join(payload for _, payload in heard)
     assert b"positions of" not in said.replace(b"positions of web01", b"")
     assert b"positions of web01." not in said
-
-
-def test_a_host_that_writes_all_it_can_takes_the_room_of_one_message_and_holds_up_nobody(
-    server: Secured, own: Raw
-) -> None:
-    before = held(own)
-    size = MAX_PAYLOAD - 1024
-
-    async def fill(connection: Connection) -> None:
-        for _ in range(20):
-            await connection.ask(OWN_KEY, bytes(size))
-
-    by(server, "web01", fill)
-    full = held(own)
-    by(server, "web02", lambda c: c.ask("$KV.LOGS_POSITIONS.web02", b'"positions of web02"'))
-    by(server, "web01", lambda c: c.ask(OWN_KEY, b'"positions of web01"'))
-
-    assert full[0] == before[0]
-    assert full[1] - before[1] < MAX_PAYLOAD + 1024

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
 from tests.receiver.partition import Partition, lines_of, message
@@ -150,14 +149,3 @@ def test_a_piece_of_a_line_is_gone_on_with_by_its_rest_alone_in_one_message_as_i
     write(tmp_path, sent)
 
     assert (tmp_path / "out" / "web01.log").read_bytes() == written
-
-
-def test_a_frame_that_claims_more_than_a_message_may_hold_is_set_aside_unread(
-    tmp_path: Path,
-) -> None:
-    bomb = zstandard.compress(bytes(MAX_LINES_BYTES + 1))
-
-    done = write(tmp_path, [("logs.p0.web01", bomb, {"Content-Encoding": "zstd"})])
-
-    assert done.quarantined == 1
-    assert not (tmp_path / "out" / "web01.log").exists()
