@@ -34,12 +34,6 @@ class Node:
     config: Path
     process: Process
 
-    def kill(self) -> None:
-        self.process.kill()
-
-    def start(self) -> None:
-        self.process.start()
-
     def wipe(self) -> None:
         """Lose the disk; the broker must not be running."""
         shutil.rmtree(self.folder / "jetstream")

@@ -273,7 +273,7 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     assert {one["name"] for one in json.loads(left.stdout)["credentials"]} == {"ops", "web2"}
     assert "differ" not in left.stderr
 
-    others[1].kill()
+    others[1].process.kill()
     partly = call("revoke", "host", "web2", *admin)
     left = call("list", "--json", *admin)
 

@@ -44,7 +44,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
             leader = cluster.leader()
             time.sleep(random.Random(1).random())
 
-            leader.kill()
+            leader.process.kill()
             leader.wipe()
             before = sizes()
             wait_until(
@@ -53,7 +53,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
                 FLOWS_AGAIN,
                 programs,
             )
-            leader.start()
+            leader.process.start()
             cluster.wait_until_ready(leader)
             cluster.wait_until_whole()
         expect_all(suite.output, {host: [traffic.written[file]] for host, file in files.items()})

@@ -31,7 +31,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
         cluster.urls, lambda c: c.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.archive", body), 40
     )
     lost = cluster.nodes[made["cluster"]["leader"]]
-    lost.kill()
+    lost.process.kill()
     left = [node.url for node in cluster.nodes.values() if node is not lost]
 
     async def refused(connection: Connection) -> str:
