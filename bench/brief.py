@@ -52,5 +52,5 @@ def _about(drain: Record, steady: Record) -> str:
     return (
         f"MB/s and CPU of a backlog of {_BACKLOG} of 200-byte lines ({drain.date[:10]}, commit {drain.commit[:7]}); latency from a "
         f"line's write to the received file, and CPU in % of a core, at {_STEADY} ({steady.date[:10]}, commit {steady.commit[:7]}); "
-        f"{drain.machine}, {drain.machine.processor}. Vector is not in Debian's packages and was not measured."
+        f"{drain.machine}, {drain.machine.processor}. Vector was not measured."
     )
