@@ -170,7 +170,7 @@ def test_a_gap_whose_bytes_are_known_is_told_as_a_gap_alone_and_what_strangers_s
     limited: Partition,
 ) -> None:
     last = shipped(limited, "web01", 0, ("a", 0), ("a", 10_000))
-    parts = lines_of("b", 0, LINE), lines_of("a", 20_000, LINE)
+    parts = lines_of("b", 0, LINE), lines_of("a", 20_000, LINE), lines_of("c", 0, LINE)
     subject, payload, headers = message("web01", *parts)
     limited.publish((subject, payload, headers | {EXPECTED_SEQUENCE: str(last)}))
     remove(limited, 2)
