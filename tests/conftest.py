@@ -11,7 +11,6 @@
 | `processes` | test | starts programs, shippers as forks (tests/support/forks.py), and cleans up after them |
 | `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
-| `free_port` | session | a function that returns a free port |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
 """
 
@@ -19,7 +18,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -27,13 +26,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
-import tests.support.ports
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
 from tests.manager import Manager
 from tests.support import forks
+from tests.support.ports import free_port
 from tests.support.processes import Process, Processes
 from tests.support.suite import Suite, ask, start_nats_server, wait_until_ready
 
@@ -98,7 +97,7 @@ class Server(NamedTuple):
 
 
 def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Server:
-    port = tests.support.ports.free_port()
+    port = free_port()
     names = "\n".join(
         f'  T{n} {{ jetstream: enabled, users: [ {{ user: "t{n}", password: "t{n}" }} ] }}'
         for n in range(accounts)
@@ -165,11 +164,6 @@ def _process_as_before() -> Iterator[None]:
     logging.root.setLevel(level)
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
-
-
-@pytest.fixture(scope="session")
-def free_port() -> Callable[[], int]:
-    return tests.support.ports.free_port
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import tests.support.ports
 from broker.auth.permissions import API, accounts_of
 from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
@@ -19,6 +18,7 @@ from broker.server.resolve import quoted
 from broker.topology import Topology
 from broker.wire.subjects import inbox_of
 from tests.conftest import apply_topology
+from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import start_nats_server
 
@@ -75,7 +75,7 @@ def start_secured(
     processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
 ) -> Secured:
     """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
-    port, path = tests.support.ports.free_port(), folder / "secured.conf"
+    port, path = free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams)
     limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
     process = start_nats_server(processes, f"secured-{port}", path)

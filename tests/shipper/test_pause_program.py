@@ -2,12 +2,11 @@
 
 import json
 import time
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.pages import page
 from tests.secured import host, start_secured
 from tests.shipper.conftest import arrives
 from tests.shipper.logs import Ship, append, run, says
@@ -18,9 +17,9 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 
 def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
-    processes: Processes, ship: Ship, tmp_path: Path, free_port: Callable[[], int], own_host: str
+    processes: Processes, ship: Ship, tmp_path: Path, own_host: str
 ) -> None:
-    other, page = f"db-{own_host}", f"127.0.0.1:{free_port()}"
+    other = f"db-{own_host}"
     server = start_secured(processes, tmp_path, host(own_host), host(other))
     logs = {name: tmp_path / f"{name}.log" for name in (own_host, other)}
 
@@ -31,7 +30,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     def logbroker(*words: str) -> str:
         return run_command("logbroker", *words, "--server", server.url())
 
-    shipper, _ = (start(own_host, "--listen", page), start(other))
+    shipper, _ = (start(own_host, "--listen", "127.0.0.1:0"), start(other))
     for name in (own_host, other):
         append(logs[name], b"one\n")
     arrives(server.url(), b"one\none\n", shipper)
@@ -43,8 +42,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     append(logs[other], b"other\n")
     arrives(server.url(), b"one\none\nother\n", shipper)
     reported, table = (run("status", *m, "--host", own_host) for m in (["--json"], []))
-    health = urllib.request.urlopen(f"http://{page}/healthz", timeout=10)
-    metrics = urllib.request.urlopen(f"http://{page}/metrics", timeout=10).read()
+    health, (_, metrics) = page(shipper, "/healthz"), page(shipper, "/metrics")
     seen = logbroker("hosts"), logbroker("status")
     logbroker("resume")
     says(shipper, "resumed")
@@ -61,7 +59,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     (status,) = json.loads(reported.stdout)
     assert "paused until " in status["paused"]
     assert f"host {own_host}: running, pid " in table.stdout
-    assert (health.status, health.read().decode()) == (200, f"{status['paused']}\n")
-    assert b"logshipper_paused 1.0" in metrics
+    assert health == (200, f"{status['paused']}\n")
+    assert "logshipper_paused 1.0" in metrics
     assert all("paused until " in shown for shown in seen)
     assert "Violation" not in server.said()

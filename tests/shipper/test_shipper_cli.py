@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,14 +63,14 @@ def test_what_cannot_be_understood_is_a_usage_error_that_names_the_option(
     assert arguments[1] in done.output
 
 
-def test_errors_are_one_line_each(tmp_path: Path, free_port: Callable[[], int]) -> None:
+def test_errors_are_one_line_each(tmp_path: Path) -> None:
     config, log = tmp_path / "shipper.toml", tmp_path / "a.log"
     config.write_text('file = ["x"]\nexclude_lines = ["good", "a("]\n')
     log.write_text("line\n")
 
     usage, bad_pattern = fails(2, "--once"), fails(78, "--config", config)
     began = time.monotonic()
-    server = ("--server", f"nats://127.0.0.1:{free_port()}")
+    server = ("--server", "nats://127.0.0.1:1")
     no_broker = fails(1, "--file", log, *server, "--once", "--patience", "1s")
 
     assert "--file is required" in usage

@@ -17,6 +17,7 @@ from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.client.credentials import verify
 from broker.client.nkey import new_seed, user_key
+from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.suite import start_nats_server
 
@@ -37,7 +38,7 @@ EXPIRED = {"tls_cert": "expired.pem", "tls_key": "expired.key"}
 
 
 @pytest.fixture
-def serve(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) -> Serve:
+def serve(processes: Processes, tmp_path: Path) -> Serve:
     """Return a function that starts a server with some configuration, and returns where it is: host and port."""
 
     def start(configuration: str) -> str:
@@ -138,9 +139,7 @@ async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls:
 
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
-async def test_no_password_goes_to_a_server_without_tls(
-    scheme: str, free_port: Callable[[], int], tls: Path
-) -> None:
+async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) -> None:
     heard, ended = bytearray(), asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

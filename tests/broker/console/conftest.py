@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from tests.broker.inspect.conftest import publish  # noqa: F401 - a fixture of ours as well
+from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
 StartConsole = Callable[..., str]
@@ -20,9 +21,7 @@ def consoles() -> list[Process]:
 
 
 @pytest.fixture
-def start_console(
-    processes: Processes, consoles: list[Process], free_port: Callable[[], int]
-) -> StartConsole:
+def start_console(processes: Processes, consoles: list[Process]) -> StartConsole:
     """Return what starts a console beside a broker and returns its URL, without a slash at the end."""
 
     def start(server: str, *options: str | Path) -> str:

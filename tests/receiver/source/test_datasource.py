@@ -1,6 +1,5 @@
 """The data source on a real stream, without Spark: which rows, from where and to where, and what is said when it fails."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from receiver.source.datasource import JetStreamSource
 from receiver.source.stream import LostSequences, Range, read
 from tests.conftest import apply_topology
 from tests.receiver.partition import api, lines_of, message, publish
+from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.suite import start_nats_server
 
@@ -124,7 +124,7 @@ RIGHTS = (
 
 
 @pytest.fixture
-def guarded(processes: Processes, free_port: Callable[[], int], tmp_path: Path) -> dict[str, str]:
+def guarded(processes: Processes, tmp_path: Path) -> dict[str, str]:
     where, conf = f"127.0.0.1:{free_port()}", tmp_path / "server.conf"
     allowed = ", ".join(f'"{right}"' for right in RIGHTS)
     conf.write_text(

@@ -22,13 +22,12 @@ from tests.support.processes import wait_until
 
 @pytest.mark.nats
 def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
-    own_broker: Any, ship: Ship, tmp_path: Path, free_port: Callable[[], int]
+    own_broker: Any, ship: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n" * 1000)
-    url = f"http://127.0.0.1:{free_port()}"
-    process = ship(own_broker.url, "--file", log, "--listen", url.removeprefix("http://"))
-    says(process, f"listening on {url}")
+    process = ship(own_broker.url, "--file", log, "--listen", "127.0.0.1:0")
+    says(process, "listening on http://127.0.0.1:")
 
     def has(name: str, value: float) -> Callable[[], bool]:
         return lambda: samples(page(process, "/metrics")[1])[f"logshipper_{name}"] == value
