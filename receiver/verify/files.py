@@ -3,7 +3,7 @@
 import gzip
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -11,7 +11,7 @@ from typing import IO, cast
 import zstandard
 
 from broker.app.files import Folder
-from receiver.storage.folders import within
+from receiver.storage.folders import Folders, within
 from receiver.storage.layout import Layout
 from receiver.storage.retention import compressed_form
 from receiver.storage.store import SegmentRow, Store
@@ -32,13 +32,12 @@ class Part:
 class ReceivedFile:
     """A live file with its closed segments, oldest first, by a store that has all messages before `until`.
 
-    Where it `is_pruned`, older segments are no longer kept. While it `is_changing`, a batch that is not stored yet closes it.
+    Where it `is_pruned`, older segments are no longer kept.
     """
 
     until: int
     parts: tuple[Part, ...]
     is_pruned: bool
-    is_changing: bool
 
     def newest(self, size: int) -> Iterator[tuple[Part, int]]:
         """Yield the parts that hold the newest `size` bytes, with how many bytes of each are older."""
@@ -66,16 +65,27 @@ class Files:
             last_day = str(self.store.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
         assert batch is not None, "something was received"
         following = rows[0].number if rows else 1
-        closed = [one for one in segments if one.batch <= batch.number]
+        # a batch that is not stored yet, and may never be, renames files only when all that is stored is in them
+        closed = [one for one in segments if one.batch <= batch.number or one.path != live]
         # a segment that has its own name still is the newest of them
         numbers = {one.path: one.number if one.path != live else following for one in closed}
         closed.sort(key=lambda one: numbers[one.path])
-        parts = [Part(one.path, self._length(one)) for one in closed]
+        parts = [Part(self._place(one, batch.number), self._length(one)) for one in closed]
         if rows and live not in numbers:
             parts.append(Part(live, rows[0].length, is_live=True))
         oldest = min((n for path, n in numbers.items() if path != live), default=following)
         is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
-        return ReceivedFile(batch.until, tuple(parts), is_pruned, len(closed) < len(segments))
+        return ReceivedFile(batch.until, tuple(parts), is_pruned)
+
+    def _place(self, segment: SegmentRow, stored: int) -> str:
+        """Return where a segment is: under its own name, or, of a batch behind the one that is stored, perhaps not yet."""
+        if segment.batch <= stored or self._is_there(segment.path):
+            return segment.path
+        return segment.live
+
+    def _is_there(self, path: str) -> bool:
+        with closing(Folders(self.output)) as folders:
+            return folders.find(path) is not None
 
     def _length(self, segment: SegmentRow) -> int:
         if segment.length is not None:

@@ -253,7 +253,7 @@ class _Comparison:
         return expected
 
     def _compare(self, live: str, expected: _Sum) -> None:
-        """Report a file that differs; it is compared again while it is rotated, or its last batch undone, meanwhile."""
+        """Report a file that differs; it is compared again where it was rotated, or its last batch undone, meanwhile."""
         host, until, report = expected.host, self.until, None
         for _ in range(_ATTEMPTS):
             file, found = self.files.find(live), _Sum(host)
@@ -266,7 +266,7 @@ class _Comparison:
             if found.digest.digest() == expected.digest.digest():
                 return
             report = self._differing(live, file, expected, found.lines)
-            if report is None or (self.files.find(live) == file and not file.is_changing):
+            if report is None or self.files.find(live) == file:
                 break
             time.sleep(_AGAIN)
         self.report.files += [report] if report else []

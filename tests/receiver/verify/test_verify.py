@@ -11,10 +11,12 @@ import pytest
 import zstandard
 
 from broker.app.exits import Exit
+from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, ours
+from tests.receiver.points import IN_BATCH
 from tests.receiver.replay.test_replay import publish_odd_messages
 from tests.support.commands import run_program
 from tests.support.received import read_segment
@@ -145,6 +147,23 @@ def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partiti
         reports.append(examined(partition).files)
 
     assert reports == [[], [], [], []]
+
+
+@pytest.mark.parametrize("point", IN_BATCH)
+def test_what_a_receiver_has_left_that_was_killed_at_any_point_is_well(
+    partition: Partition, point: str
+) -> None:
+    received(partition)
+    size = sum(map(len, LINES))
+    partition.publish(
+        *(ours("web01", "app.log", size + 10 * n, b"line %04d\n" % n) for n in range(100))
+    )
+    until = partition.offset().next
+    assert partition.run_apart(until, fault=point, pull=8, session=SessionLimits(60.0)) == -9
+
+    report = examined(partition)
+
+    assert report.is_well, report.as_text()
 
 
 @pytest.mark.parametrize("template", [DEFAULT, "{host}/{date}/{file}"])
