@@ -48,7 +48,7 @@ test: $(STAMP) $(CLASSES) ## Run all tests, four at a time: they wait more than 
 test-long: $(TOOLS) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
 	$(BIN)/python -m pytest -m long
 
-mutants: $(STAMP) $(CLASSES) ## Plant twenty bugs one after the other, and see that the tests find each
+mutants: $(STAMP) $(CLASSES) ## Plant bugs one after the other, and see that the tests find each
 	$(BIN)/python -m tests.mutants
 
 SEED ?= 1

@@ -251,7 +251,7 @@ LOST = [
 """Of a deleted file, and of one that is rotated, acknowledgements are lost."""
 
 
-@as_many_as(80, together=TOGETHER)
+@as_many_as(48, together=TOGETHER)
 @example(hosts=(COMPRESSED, LOST) * 4)
 @given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(

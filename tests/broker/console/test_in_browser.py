@@ -195,6 +195,7 @@ async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
     await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
 
 
+@pytest.mark.long
 async def test_a_row_keeps_the_focus_and_a_pause_is_seen_on_a_phone(
     page: Page, start_console: StartConsole, publish: Publish, logs_url: str
 ) -> None:

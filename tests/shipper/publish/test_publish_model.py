@@ -238,7 +238,7 @@ class Program:
 @example(steps=[("start_another", 2), ("lag", 2), ("start_another", 0)])
 @example(steps=[("publish", 0), ("lag", 3), ("lose_acknowledgement", 0)])
 @example(steps=[("mislead", 4), ("store_unheard", 1)])
-@as_many_as(25)
+@as_many_as(15)
 @given(steps=programs(ACTIONS))
 def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
     logs_url: str, steps: list[Step]
