@@ -91,7 +91,13 @@ def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -
     tracer = _attached(pid, injected(chance))
     yield
     tracer.send_signal(signal.SIGINT)
-    tracer.wait(_ATTACHED)
+    try:
+        tracer.wait(_ATTACHED)
+    except (
+        subprocess.TimeoutExpired
+    ):  # it waits for one that was killed meanwhile, which nobody else can reap
+        tracer.kill()
+        tracer.wait()
 
 
 def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
