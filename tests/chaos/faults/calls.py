@@ -93,9 +93,8 @@ def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -
     tracer.send_signal(signal.SIGINT)
     try:
         tracer.wait(_ATTACHED)
-    except (
-        subprocess.TimeoutExpired
-    ):  # it waits for one that was killed meanwhile, which nobody else can reap
+    except subprocess.TimeoutExpired:
+        # it waits for a server that was killed meanwhile, which nobody else can reap as long
         tracer.kill()
         tracer.wait()
 
