@@ -135,12 +135,17 @@ def _position(entry: bytes) -> Offset | bytes:
 def stopped(world: World) -> Iterator[None]:
     """Have all receivers dead, and started again behind it, those too that refused to go on by what was harmed."""
     with held(world.receivers, kill=True):
-        with world.locked():
-            pass  # their tasks have ended, and commands may take the lock
+        retried(lambda: _wait_for_tasks(world))  # the disk may have trouble just now
         yield
         for receiver in world.receivers:
             if receiver.refused and not any(w in receiver.refused for w in TAKEN_OVER):
                 receiver.go_on()
+
+
+def _wait_for_tasks(world: World) -> None:
+    """Return when the tasks of dead receivers have ended, and commands may take the lock."""
+    with world.locked():
+        pass
 
 
 def _received(world: World, number: int) -> Offset:
