@@ -369,20 +369,28 @@ def ask(
 
     async def asked() -> Answer:
         connection = Connection(settings.server, program, access=settings.access)
-        at = f"the broker at {connection.servers}"
         try:
-            await connection.once()
-            return await until_answered(connection, question, patience)
-        except Rejected as error:
-            is_absent = error.error == _STREAM_NOT_FOUND
-            hint = "; set it up with `logbroker apply`" if is_absent else ""
-            raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
-        except ConnectionLost as error:
-            raise OperatorError(f"{at} does not answer: {error}") from None
+            with told_to_operators(connection):
+                await connection.once()
+                return await until_answered(connection, question, patience)
         finally:
             await connection.close()
 
     return asyncio.run(asked())
+
+
+@contextmanager
+def told_to_operators(connection: Connection) -> Iterator[None]:
+    """Raise `OperatorError` for a broker that refuses or does not answer."""
+    at = f"the broker at {connection.servers}"
+    try:
+        yield
+    except Rejected as error:
+        is_absent = error.error == _STREAM_NOT_FOUND
+        hint = "; set it up with `logbroker apply`" if is_absent else ""
+        raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
+    except ConnectionLost as error:
+        raise OperatorError(f"{at} does not answer: {error}") from None
 
 
 @contextmanager

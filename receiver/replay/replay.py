@@ -21,7 +21,7 @@ from broker.app.selection import LineSelection
 from broker.app.table import progress
 from broker.app.units import Moment, read_moment
 from broker.client.config import require_layout
-from broker.client.connection import ELECTION, Connection, ask
+from broker.client.connection import ELECTION, Connection, ask, told_to_operators
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
@@ -218,7 +218,7 @@ def read_lines(
 ) -> Iterator[LineRun]:
     """Yield the lines of the hosts and `files` that are wanted, in runs of at most 16 MiB and a message more.
 
-    What retention has removed is left out. `advance` is told how many sequences were read. Raises what `stream.read` raises.
+    What retention has removed is left out. `advance` is told how many sequences were read. Raises `OperatorError`.
     """
     selection = LineSelection(settings.host, files)
     judge = Judge(wants=selection.wants_file)
@@ -248,11 +248,12 @@ def _messages(
 ) -> Iterator[SourceMessage]:
     connection = background.connection(settings.server, settings.access)
     passed = item.first
-    for messages in read(connection, item):
-        yield from messages
-        if messages:
-            advance(messages[-1].sequence + 1 - passed)
-            passed = messages[-1].sequence + 1
+    with told_to_operators(connection):
+        for messages in read(connection, item):
+            yield from messages
+            if messages:
+                advance(messages[-1].sequence + 1 - passed)
+                passed = messages[-1].sequence + 1
 
 
 def nanoseconds(message: SourceMessage) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from broker.app.exits import Exit
+from broker.app.exits import Exit, OperatorError
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.judging import Piece
 from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
@@ -16,7 +16,7 @@ from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import Range
 from receiver.storage.folders import walk
 from receiver.storage.layout import DEFAULT
-from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.receiver.partition import Partition, api, lines_of, message, ours
 from tests.support.commands import run_program
 from tests.support.processes import installed
 
@@ -199,3 +199,11 @@ def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
         "".join(f"line {n}\n" for n in range(29, 40)),
     )
     assert "sequences 5 to 29: no longer in the stream" in ended.stderr
+
+
+def test_a_broker_that_refuses_is_told_to_operators(filled: Partition) -> None:
+    config = api(filled.url, "STREAM.INFO.LOGS")["config"]
+    api(filled.url, "STREAM.UPDATE.LOGS", config | {"allow_direct": False})
+
+    with pytest.raises(OperatorError, match=r"refuses: stream LOGS .* --allow-direct"):
+        replayed(filled, "refused")
