@@ -109,3 +109,5 @@ def log_to_stderr(settings: ProgramSettings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     # what it reports reaches us as errors and is said once there
     logging.getLogger("nats").setLevel(logging.CRITICAL)
+    # it warns at each connection with TLS that a server ends, since nats-py hands it a protocol that is made for none
+    logging.getLogger("asyncio").setLevel(logging.ERROR)

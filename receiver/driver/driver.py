@@ -5,7 +5,6 @@ What settings mean for tasks and retention is said here, as values of no type th
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order, Retention
+from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
 from receiver.storage.store import Damaged, message_for
@@ -45,7 +44,6 @@ _LINGER = 0.025  # seconds between small pulls
 _GATHER = 0.1  # seconds from the first small pull to the commit
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
-_MODEST = 15  # steps of niceness: receiving goes first wherever there are few cores
 _LOOK = 10.0  # seconds between looks at the number of partitions
 
 logger = logging.getLogger(__name__)
@@ -228,7 +226,7 @@ async def retain(
 
     Returns after the look that follows `done`; `stop` is set when there is no time left to compress what was closed.
     """
-    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", os.nice, (_MODEST,))
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", be_modest)
     loop = asyncio.get_running_loop()
     try:
         while True:

@@ -101,6 +101,7 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
     return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
 
 
+_MODEST = 15  # steps of niceness: receiving goes first wherever there are few cores
 _CLOSED = "batch <= (SELECT number FROM batch)"
 """Segments that have their names by now; no undo needs them."""
 _NEWEST = """
@@ -272,6 +273,14 @@ class Retention:
             self._failed = str(error)
         except OSError as error:
             self._failed = f"{error.filename or self.order.output}: {error.strerror or error}"
+
+
+def be_modest() -> None:
+    """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
+    with suppress(
+        PermissionError
+    ):  # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
+        os.nice(_MODEST)
 
 
 def _forget(store: Store, paths: list[str]) -> None:

@@ -31,7 +31,7 @@ _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
 _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = re.compile(
-    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|was never awaited|panic: "
+    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|was never awaited|panic: |eof_received"
 )
 
 Holds = dict[str, int]

@@ -23,6 +23,7 @@ from shipper.settings import ShipperSettings
 @click.command("example")
 def example():
     log_to_stderr(ShipperSettings(log_format=sys.argv[1], log_level="debug"))
+    logging.getLogger("asyncio").warning("of a line with TLS that nats-py has ended")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL):
         logging.getLogger("own").log(level, "x\\ny")
     try:
