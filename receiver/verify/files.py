@@ -56,14 +56,15 @@ class Files:
     output: Path
     layout: Layout
 
-    def find(self, live: str) -> ReceivedFile:
-        """Return what the store has of a live file; raises OSError, `Damaged`."""
+    def find(self, live: str, undone: str = "") -> ReceivedFile:
+        """Return what the store has of a live file, but for the last batch if `undone` is its commit id; raises OSError, `Damaged`."""
         with self.store.unchanged():
             batch = self.store.batch()
             rows = self.store.files("path = ?", live)
             segments = self.store.segments("live = ?", live)
             last_day = str(self.store.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
         assert batch is not None, "something was received"
+        is_undone = bool(undone) and undone == batch.commit_id
         following = rows[0].number if rows else 1
         # a batch that is not stored yet, and may never be, renames files only when all that is stored is in them
         closed = [one for one in segments if one.batch <= batch.number or one.path != live]
@@ -72,10 +73,12 @@ class Files:
         closed.sort(key=lambda one: numbers[one.path])
         parts = [Part(self._place(one, batch.number), self._length(one)) for one in closed]
         if rows and live not in numbers:
-            parts.append(Part(live, rows[0].length, is_live=True))
+            is_shorter = is_undone and rows[0].batch == batch.number
+            length = rows[0].length_before if is_shorter else rows[0].length
+            parts.append(Part(live, length, is_live=True))
         oldest = min((n for path, n in numbers.items() if path != live), default=following)
         is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
-        return ReceivedFile(batch.until, tuple(parts), is_pruned)
+        return ReceivedFile(batch.first if is_undone else batch.until, tuple(parts), is_pruned)
 
     def _place(self, segment: SegmentRow, stored: int) -> str:
         """Return where a segment is: under its own name, or, of a batch behind the one that is stored, perhaps not yet."""

@@ -10,14 +10,17 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
 from broker.app.untrusted import printable
+from broker.client import bucket
 from broker.client.connection import ELECTION, Connection, ask
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.judging import Endings, Piece
 from receiver.consume.stream_state import stream_state
 from receiver.replay.replay import find_ranges, moment_of, read_lines
@@ -254,9 +257,9 @@ class _Comparison:
 
     def _compare(self, live: str, expected: _Sum) -> None:
         """Report a file that differs; it is compared again where it was rotated, or its last batch undone, meanwhile."""
-        host, until, report = expected.host, self.until, None
+        host, until, undone, report = expected.host, self.until, "", None
         for _ in range(_ATTEMPTS):
-            file, found = self.files.find(live), _Sum(host)
+            file, found = self.files.find(live, undone), _Sum(host)
             if file.until != until:
                 until = file.until
                 expected = self.expected(host, until).get(live, _Sum(host))
@@ -266,10 +269,22 @@ class _Comparison:
             if found.digest.digest() == expected.digest.digest():
                 return
             report = self._differing(live, file, expected, found.lines)
-            if report is None or self.files.find(live) == file:
+            before, undone = undone, self._undone()
+            if report is None or (undone == before and self.files.find(live, undone) == file):
                 break
             time.sleep(_AGAIN)
         self.report.files += [report] if report else []
+
+    def _undone(self) -> str:
+        """Return the commit id of the last batch while that is not committed, as it may be half taken back; else nothing."""
+        batch, key = self.files.store.batch(), offset_key(self.partition)
+        with suppress(OperatorError, UnreadableOffset):  # that's fine: it counts as committed
+            read = partial(bucket.read, bucket=OFFSETS_BUCKET, key=key)
+            entry = ask(self.settings, _PROGRAM, read, ELECTION)
+            commit = Offset.decode(entry.value).commit if entry else ""
+            if batch and commit == batch.previous_id != batch.commit_id:
+                return batch.commit_id
+        return ""
 
     def _differing(
         self, live: str, file: ReceivedFile, expected: _Sum, received: int

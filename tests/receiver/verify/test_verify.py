@@ -16,7 +16,7 @@ from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, ours
-from tests.receiver.points import IN_BATCH
+from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
 from tests.support.commands import run_program
 from tests.support.received import read_segment
@@ -149,9 +149,11 @@ def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partiti
     assert reports == [[], [], [], []]
 
 
-@pytest.mark.parametrize("point", IN_BATCH)
+@pytest.mark.parametrize(
+    "points", [*((point,) for point in IN_BATCH), *(("stored", point) for point in IN_UNDO)]
+)
 def test_what_a_receiver_has_left_that_was_killed_at_any_point_is_well(
-    partition: Partition, point: str
+    partition: Partition, points: tuple[str, ...]
 ) -> None:
     received(partition)
     size = sum(map(len, LINES))
@@ -159,7 +161,8 @@ def test_what_a_receiver_has_left_that_was_killed_at_any_point_is_well(
         *(ours("web01", "app.log", size + 10 * n, b"line %04d\n" % n) for n in range(100))
     )
     until = partition.offset().next
-    assert partition.run_apart(until, fault=point, pull=8, session=SessionLimits(60.0)) == -9
+    for point in points:
+        assert partition.run_apart(until, fault=point, pull=8, session=SessionLimits(60.0)) == -9
 
     report = examined(partition)
 
