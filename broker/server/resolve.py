@@ -363,4 +363,7 @@ def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
     known = authorities and authorities.absolute()
-    return TlsConf(certificate, key, known, Access(tls_ca=certificate, tls_name=name))
+    # of one that it signs anew it trusts the authority: its server may have read the one before
+    is_ours = certificate == pki.broker.absolute() and pki.authority.exists()
+    trusted = pki.authority.absolute() if is_ours else certificate
+    return TlsConf(certificate, key, known, Access(tls_ca=trusted, tls_name=name))

@@ -71,7 +71,7 @@ class Files:
         # a segment that has its own name still is the newest of them
         numbers = {one.path: one.number if one.path != live else following for one in closed}
         closed.sort(key=lambda one: numbers[one.path])
-        parts = [Part(self._place(one, batch.number), self._length(one)) for one in closed]
+        parts = [Part(self._path_of(one, batch.number), self._length(one)) for one in closed]
         if rows and live not in numbers:
             is_shorter = is_undone and rows[0].batch == batch.number
             length = rows[0].length_before if is_shorter else rows[0].length
@@ -80,7 +80,7 @@ class Files:
         is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
         return ReceivedFile(batch.first if is_undone else batch.until, tuple(parts), is_pruned)
 
-    def _place(self, segment: SegmentRow, stored: int) -> str:
+    def _path_of(self, segment: SegmentRow, stored: int) -> str:
         """Return where a segment is: under its own name, or, of a batch behind the one that is stored, perhaps not yet."""
         if segment.batch <= stored or self._is_there(segment.path):
             return segment.path

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import socket
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from broker.auth.certificates import names_in
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.wire.streams import STREAM
-from tests.broker.conftest import Call, StartBroker, call_logbroker
+from tests.broker.conftest import Broker, Call, StartBroker, call_logbroker
+from tests.support.ports import free_port
+from tests.support.processes import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +144,31 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     await connection.api(f"STREAM.INFO.{STREAM}")
     await connection.close()
     assert await asyncio.to_thread(broker.stop) == 0
+
+
+@pytest.mark.nats
+def test_a_certificate_that_is_renewed_while_a_broker_starts_keeps_nobody_out(
+    start_broker: StartBroker, logbroker_inside: Call, tmp_path: Path
+) -> None:
+    store, port = tmp_path / "store", free_port()
+    logbroker_inside("tls", "init", "--store-dir", store)
+    broker = start_broker("--listen", f"127.0.0.1:{port}", store=store)
+    wait_until("a server starts", lambda: has_server(broker), 60, [broker], every=0.001)
+    broker.send(signal.SIGSTOP)
+    wait_until("the server has its certificate", lambda: listens(port), 60)
+
+    logbroker_inside("tls", "renew", "--store-dir", store)
+    broker.send(signal.SIGCONT)
+
+    assert broker.ready()["server"].startswith("tls://")
+
+
+def has_server(broker: Broker) -> bool:
+    return any(
+        b"nats-server.conf" in Path(f"/proc/{n}/cmdline").read_bytes() for n in broker.tree()
+    )
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
