@@ -64,7 +64,6 @@ max_payload: 8MB
 jetstream {{
   store_dir: "{store}"
   max_file_store: 8GB
-  sync_interval: always
 }}
 feature_flags {{ js_ack_fc_v2: false }}
 no_auth_user: "shared"

@@ -195,6 +195,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.long
 def test_lines_flow_while_other_credentials_are_given_and_their_own_is_rotated(site: Site) -> None:
     # a server that reads its settings anew loses an answer now and then
     for number in range(10):

@@ -117,6 +117,7 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
 
 
 @pytest.mark.timeout(540)
+@pytest.mark.long
 def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     processes: Processes, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ async def test_what_a_hostile_host_sends_is_text_that_is_copied_and_a_wrong_ques
     assert await page.title() == "logship console"
 
 
+@pytest.mark.long
 async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
     page: Page, start_console: StartConsole, own_server: Server
 ) -> None:
