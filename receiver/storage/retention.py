@@ -277,9 +277,8 @@ class Retention:
 
 def be_modest() -> None:
     """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
-    with suppress(
-        PermissionError
-    ):  # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
+    # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
+    with suppress(PermissionError):
         os.nice(_MODEST)
 
 

@@ -29,6 +29,7 @@ from receiver.source.stream import Range
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.rotation import named_zone
+from receiver.storage.site import first_undone
 from receiver.storage.store import Damaged, Store, path_of
 from receiver.verify.files import READ, Files, Part, ReceivedFile
 
@@ -278,11 +279,13 @@ class _Comparison:
     def _undone(self) -> str:
         """Return the commit id of the last batch while that is not committed, as it may be half taken back; else nothing."""
         batch, key = self.files.store.batch(), offset_key(self.partition)
-        with suppress(OperatorError, UnreadableOffset):  # that's fine: it counts as committed
+        assert batch is not None, "something was received"
+        # that's fine: it counts as committed
+        with suppress(OperatorError, UnreadableOffset, Damaged):
             read = partial(bucket.read, bucket=OFFSETS_BUCKET, key=key)
             entry = ask(self.settings, _PROGRAM, read, ELECTION)
-            commit = Offset.decode(entry.value).commit if entry else ""
-            if batch and commit == batch.previous_id != batch.commit_id:
+            offset = Offset.decode(entry.value) if entry else None
+            if offset and first_undone(batch, offset, self.partition) <= batch.number:
                 return batch.commit_id
         return ""
 
