@@ -28,6 +28,7 @@ from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
+from receiver.source.stream import message_at
 from receiver.storage.disk import exclusive_lock
 from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk
@@ -47,7 +48,6 @@ Answer = TypeVar("Answer")
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
 _SPARK = "spark"
-_NO_MESSAGE = 10037
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
 
@@ -184,13 +184,8 @@ class World:
 
         async def read(connection: Connection) -> bytes:
             asked = {"last_by_subj": f"$KV.{name}.{key}"}
-            try:
-                found = await connection.api(f"STREAM.MSG.GET.KV_{name}", asked)
-            except Rejected as error:
-                if error.error != _NO_MESSAGE:
-                    raise
-                return b""
-            return b64decode(found["message"].get("data", ""))
+            found = await message_at(connection, f"KV_{name}", asked)
+            return b64decode(found.get("data", "")) if found else b""
 
         return self.ask(read)
 
