@@ -27,6 +27,7 @@ from tests.support.processes import Processes, wait_until
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
+_STARTS = 120_000  # milliseconds, of a browser on a busy machine
 MARKUP = '<img/src=x/onerror="document.title=1">'
 HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \xff\xfe end"
 
@@ -53,7 +54,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(chromium)
+        browser = await playwright.chromium.connect_over_cdp(chromium, timeout=_STARTS)
         yield browser
         await browser.close()
 
