@@ -15,7 +15,7 @@ import asyncio
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_of
 from receiver.source.stream import message_at
 from receiver.storage.disk import exclusive_lock
@@ -50,6 +50,7 @@ _RECEIVER_MACHINE = "r1"
 _SPARK = "spark"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
+_NOT_FOUND = 404
 
 
 @dataclass(slots=True)
@@ -209,12 +210,15 @@ class World:
 
         return self.ask(compare_and_set)
 
-    def delete_consumer(self, name: str) -> None:
-        """Delete a consumer of the stream, if it is there."""
+    def delete(self, what: str) -> None:
+        """Delete what is called so, e.g. "STREAM.DELETE.KV_X"; gone, it is deleted: the answer to an earlier try may be lost."""
 
         async def delete(connection: Connection) -> None:
-            with suppress(Rejected):
-                await connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+            try:
+                await connection.api(what)
+            except Rejected as refused:
+                if refused.code != _NOT_FOUND:
+                    raise
 
         self.ask(delete)
 

@@ -255,7 +255,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
     """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
     name = consumer_name(chance.choice(world.partitions_in_use))
-    change = chance.choice(_CHANGES)
+    change, deletion = chance.choice(_CHANGES), f"CONSUMER.DELETE.{STREAM}.{name}"
 
     def call(what: str, body: dict[str, object] | None = None) -> dict[str, Any]:
         return world.ask(lambda c: c.api(f"CONSUMER.{what}.{STREAM}.{name}", body), _SECONDS)
@@ -266,11 +266,14 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
         elif change:
             config = call("INFO")["config"] | change
             call("CREATE", {"stream_name": STREAM, "config": config, "action": "update"})
-    except TimeoutError:  # the broker refuses, and goes on refusing
+    except (
+        TimeoutError
+    ):  # the broker refuses, and goes on refusing, or its answer to a change is lost
+        world.delete(deletion)
         raise CannotStrike("there is no such consumer") from None
     if change:
         yield
-    world.delete_consumer(name)
+    world.delete(deletion)
 
 
 def _apply(world: World) -> None:
@@ -280,7 +283,7 @@ def _apply(world: World) -> None:
 @fault((1.0, 12.0))
 def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Take away the bucket of positions; an operator has `logbroker apply` make it again."""
-    world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}"))
+    world.delete(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}")
     yield
     _apply(world)
 
@@ -292,7 +295,7 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         numbers = range(world.shape.partitions)
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}
-            world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
+            world.delete(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
             hear = _listen(world)
         yield
         _apply(world)
