@@ -266,9 +266,7 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
         elif change:
             config = call("INFO")["config"] | change
             call("CREATE", {"stream_name": STREAM, "config": config, "action": "update"})
-    except (
-        TimeoutError
-    ):  # the broker refuses, and goes on refusing, or its answer to a change is lost
+    except TimeoutError:  # the broker goes on refusing, or its answer to a change is lost
         world.delete(deletion)
         raise CannotStrike("there is no such consumer") from None
     if change:
