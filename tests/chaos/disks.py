@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +76,8 @@ class Disk:
             self._remount(f"size={self.megabytes}m")
         else:
             (self.path / _BALLAST).unlink()
+            with self._folder() as folder:
+                os.fsync(folder)  # else it is back where the disk fails or loses its power next
 
     def fail(self) -> None:
         """Have the file system find an error in itself: from now on it can only be read, files that are open too."""
@@ -82,11 +85,8 @@ class Disk:
 
     def cut_power(self) -> None:
         """Lose what was not synced; nothing can be read or written until `mend`."""
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
+        with self._folder() as folder:
             fcntl.ioctl(folder, _SHUT_DOWN, struct.pack("I", _WITHOUT_LOG))
-        finally:
-            os.close(folder)
 
     def unmount(self) -> None:
         """Take it off as soon as nobody uses it any more; raises `TimeoutError`."""
@@ -107,6 +107,14 @@ class Disk:
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop,errors=remount-ro", str(self.image), self.path)
+
+    @contextmanager
+    def _folder(self) -> Iterator[int]:
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
 
     def _device(self) -> str:
         asked = ["findmnt", "-no", "SOURCE", str(self.path)]
