@@ -178,13 +178,16 @@ async def _read(connection: Connection, host: str) -> tuple[Positions, int]:
 
 
 async def _write(connection: Connection, host: str, positions: Positions, revision: int) -> bool:
-    """Write a completed snapshot; return whether nobody wrote it meanwhile."""
+    """Write a completed snapshot; return whether nobody wrote it meanwhile; raises `Rejected` where the server cannot just now."""
     try:
         value = positions.encode()
         await bucket.write(connection, POSITIONS_BUCKET, positions_key(host), value, revision)
     except bucket.Conflict:
         return False
-    except Rejected as error:  # too large, as it is for the shipper itself
+    except Rejected as error:
+        if error.is_of_server:
+            raise  # nothing may go yet
+        # too large, as it is for the shipper itself
         logger.warning("cannot complete the snapshot of %s: %s", host, error)
     return True
 

@@ -257,11 +257,16 @@ class _Comparison:
         return expected
 
     def _compare(self, live: str, expected: _Sum) -> None:
-        """Report a file that differs; it is compared again where it was rotated, or its last batch undone, meanwhile."""
-        host, until, undone, report = expected.host, self.until, "", None
+        """Report a file that differs: compared again it does so too, and neither file nor stream has changed meanwhile.
+
+        A file may be rotated, or its last batch undone, and of a stream that is read lines may go that are not read yet.
+        """
+        host, until, undone = expected.host, self.until, ""
+        report: ComparedFile | None = None
+        seen: tuple[object, ...] = ()
         for _ in range(_ATTEMPTS):
             file, found = self.files.find(live, undone), _Sum(host)
-            if file.until != until:
+            if report or file.until != until:
                 until = file.until
                 expected = self.expected(host, until).get(live, _Sum(host))
             for part, older in file.newest(expected.length):
@@ -270,9 +275,10 @@ class _Comparison:
             if found.digest.digest() == expected.digest.digest():
                 return
             report = self._differing(live, file, expected, found.lines)
-            before, undone = undone, self._undone()
-            if report is None or (undone == before and self.files.find(live, undone) == file):
+            before, seen = seen, (undone, file, expected.digest.digest())
+            if report is None or before == seen:
                 break
+            undone = self._undone()
             time.sleep(_AGAIN)
         self.report.files += [report] if report else []
 

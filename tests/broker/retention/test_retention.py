@@ -218,6 +218,22 @@ async def test_a_snapshot_is_completed_before_messages_go_that_it_does_not_cover
     assert await bucket.read(stream.connection, POSITIONS_BUCKET, "db") is None
 
 
+async def test_nothing_goes_while_snapshots_cannot_be_written(stream: Stream) -> None:
+    snapshots = Stream(stream.connection, f"KV_{POSITIONS_BUCKET}")
+    config = (await snapshots.info())["config"]
+    call = f"STREAM.UPDATE.{snapshots.name}"
+    await stream.connection.api(call, {**config, "max_bytes": 1, "discard": "new"})
+    there = await stream.fill(ONE)
+    await stream.commit(0, there[-1] + 1)
+
+    await asyncio.sleep(2)
+
+    assert (await stream.state())["first_seq"] == 1
+    await stream.connection.api(call, config)
+    await stream.until("purged", lambda space: space["purged_messages"] > 0)
+    assert await bucket.read(stream.connection, POSITIONS_BUCKET, "web01") is not None
+
+
 async def test_a_partition_that_is_not_received_keeps_no_other_stream_from_being_purged(
     start_broker: StartBroker,
 ) -> None:

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,14 @@ import pytest
 import zstandard
 
 from broker.app.exits import Exit
+from broker.client.connection import Connection
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
+from receiver.source import stream
+from receiver.source.stream import Range, SourceMessage
 from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, api, ours
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
 from tests.support.commands import run_program
@@ -129,6 +132,27 @@ def test_a_segment_that_is_gone_is_named_and_the_oldest_may_have_been_pruned(
     assert without_one.received == len(LINES) - gone
     assert whole.is_well
     assert report.expected == report.received == len(LINES) - gone
+
+
+def test_what_retention_purges_while_it_is_read_is_no_difference(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received(partition)
+    purges = iter([20])
+
+    def read(connection: Connection, item: Range) -> Iterator[list[SourceMessage]]:
+        messages = [one for some in stream.read(connection, item) for one in some]
+        yield messages[:10]
+        if until := next(purges, 0):
+            api(partition.url, f"STREAM.PURGE.{item.stream}", {"seq": until})
+        yield [one for one in messages[10:] if one.sequence >= until]
+
+    monkeypatch.setattr("receiver.replay.replay.read", read)
+
+    report = examined(partition)
+
+    assert report.is_well, report.as_text()
+    assert not list(purges)
 
 
 def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partition) -> None:
