@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.support.processes import Process, TookTooLong, wait_until
 
 _LOOK = 0.1  # seconds
+SEEN = 0.4  # seconds after which the supervisor has seen what became of a program, and starts nothing of what is held
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78
 
@@ -51,7 +52,7 @@ class Program:
     def kill_tree(self) -> None:
         """Kill it with all that it has started; to be called while it is held."""
         self.process.kill_tree()
-        time.sleep(2 * _LOOK)  # it may have been started just then
+        time.sleep(SEEN)  # it may have been started just then
         self.process.kill_tree()
 
     def go_on(self) -> None:
@@ -76,9 +77,12 @@ class Program:
 def held(programs: Iterable[Program], *, kill: bool = False) -> Iterator[None]:
     """Leave programs dead that die, or kill them."""
     with ExitStack() as stack:
+        programs = list(programs)
         for program in programs:
             stack.enter_context(program.held())
-            if kill:
+        if kill:
+            time.sleep(SEEN)  # one may be started just now
+            for program in programs:
                 program.process.kill()
         yield
 
@@ -115,7 +119,7 @@ class Supervisor:
         """End a program for good: it is asked first, and killed after so many seconds."""
         program.hold()
         self.programs.remove(program)
-        time.sleep(2 * _LOOK)  # it may be started just now
+        time.sleep(SEEN)  # it may be started just now
         program.process.terminate()
         with suppress(TookTooLong):
             program.process.wait(seconds)

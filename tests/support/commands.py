@@ -51,7 +51,7 @@ def retried(action: Callable[[], Answer]) -> Answer:
     while True:
         try:
             return action()
-        except (CommandFailed, OSError) as error:
+        except (CommandFailed, OSError, subprocess.TimeoutExpired) as error:
             if time.monotonic() > give_up:
                 raise TimeoutError(f"not within {_SECONDS:g} s: {error}") from error
         time.sleep(_PAUSE)

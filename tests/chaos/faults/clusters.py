@@ -91,7 +91,7 @@ def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
     """Kill any broker, lose its disk, and start it again with an empty one."""
     with alone(_a_disk_is_lost, "another disk was lost just now"):
         broker = chance.choice(world.brokers)
-        with broker.program.held():
+        with world.disks[f"broker-{broker.name}"].trouble(), broker.program.held():
             _wait_until_whole(world, 2, _HEALTHY)
             broker.program.kill_tree()
             _wait_until_whole(world, 1, _HEALTHY)

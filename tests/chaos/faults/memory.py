@@ -29,7 +29,7 @@ from broker.wire.subjects import consumer_name
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
-from tests.chaos.program import held
+from tests.chaos.program import SEEN, held
 from tests.chaos.world import World
 from tests.support.commands import retried, run_command
 
@@ -37,9 +37,9 @@ _LASTS = (0.5, 8.0)
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
 _TOLD, _TOLD_ON_SPARK = 90.0, 240.0  # seconds within which a receiver tells of the harm
 _SECONDS = 10.0
-_HARMED = "what a receiver remembers is harmed already"
+HARMED = "what a receiver remembers is harmed already"
 
-_one = Lock()
+memory = Lock()
 """Held while a receiver's memory is harmed: nobody else may have changed what is put back."""
 
 Harm = Callable[[bytes, Chance], bytes | None]
@@ -67,11 +67,18 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
     older = world.read_entry(POSITIONS_BUCKET, key)
     if harm is None:
         time.sleep(chance.uniform(*_MEANWHILE))
+    _require_headers(world)
     with held([host.shipper], kill=chance.random() < 0.5):
         change = lambda now: harm(now, chance) if harm else older  # noqa: E731
         if not world.change_entry(POSITIONS_BUCKET, key, change):
             raise CannotStrike("there is no entry")
         host.shipper.process.kill()
+
+
+def _require_headers(world: World) -> None:
+    """Raise `CannotStrike` where the stream has let messages go: of their files only snapshots tell."""
+    if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
+        raise CannotStrike("the stream has let messages go")
 
 
 for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.items():
@@ -137,6 +144,7 @@ def stopped(world: World) -> Iterator[None]:
     with held(world.receivers, kill=True):
         retried(lambda: _wait_for_tasks(world))  # the disk may have trouble just now
         yield
+        time.sleep(SEEN)  # one may have refused just now
         for receiver in world.receivers:
             if receiver.refused and not any(w in receiver.refused for w in TAKEN_OVER):
                 receiver.go_on()
@@ -160,7 +168,7 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     """Harm the offset of a partition, while its receiver runs or is dead."""
     number = chance.choice(world.partitions_in_use)
     key = offset_key(number)
-    with alone(_one, _HARMED):
+    with alone(memory, HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
             hear = _listen(world)
@@ -179,7 +187,7 @@ def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
     """Harm the store of a partition, or put back an older copy of it, between two starts."""
     number = chance.choice(world.partitions_in_use)
     path = path_of(world.receiver_state, number)
-    with alone(_one, _HARMED), world.disks["central"].trouble():
+    with alone(memory, HARMED), world.disks["central"].trouble():
         if harm is None:
             with dead(world):
                 older, was = _copy(path), _batch(path)
@@ -275,12 +283,13 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _apply(world: World) -> None:
-    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words))
+    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words, seconds=20))
 
 
 @fault((1.0, 12.0))
 def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Take away the bucket of positions; an operator has `logbroker apply` make it again."""
+    _require_headers(world)
     world.delete(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}")
     yield
     _apply(world)
@@ -289,7 +298,7 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Take away the bucket of offsets; an operator makes it again, and does once what the receiver then says."""
-    with alone(_one, _HARMED):
+    with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 from tests.chaos.fault import CannotStrike, Chance, fault, one_that_runs
-from tests.chaos.program import Program
+from tests.chaos.program import SEEN, Program
 from tests.chaos.world import World
 
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
@@ -80,6 +80,7 @@ def all_anew(world: World, chance: Chance) -> None:
         for program in programs:
             stack.callback(time.sleep, chance.uniform(0.0, 0.6))
             stack.enter_context(program.held())
+        time.sleep(SEEN)  # one may be started just now
         for program in programs:
             program.process.send(number)
         world.supervisor.wait(
