@@ -36,8 +36,8 @@ class AccessSettings(ProgramSettings):
     tls_ca: File | None = option(
         None,
         "FILE",
-        "Certificates that the broker's is checked against, by default those of the system; like "
-        "every option of TLS, and a tls:// address, it forbids to talk in the clear.",
+        "Certificates that the broker's is checked against, by default those of the system. With "
+        "this, any other option of TLS, or a tls:// address, nothing is sent unencrypted.",
     )
     tls_cert: File | None = option(None, "FILE", "Own certificate, for a broker that asks for one.")
     tls_key: File | None = option(
