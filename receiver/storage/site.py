@@ -50,11 +50,12 @@ class Site:
         return not self.partitions or partition_of(host, self.partitions) == self.partition
 
     def last_batch(self, lines: int) -> StoredBatch | None:
-        """Return the batch that was stored last; raises and returns None as `open` does."""
+        """Return the batch that was stored last, by a store that is whole; raises and returns None as `open` does."""
         store = self.open(lines)
         if store is None:
             return None
         with store:
+            store.check()
             return store.batch()
 
     def open(self, lines: int) -> Store | None:

@@ -248,10 +248,10 @@ class Store:
         return store
 
     def check(self) -> None:
-        """Read all of it; raises OSError, `Damaged`."""
-        ((found, *_), *_) = self.rows("PRAGMA integrity_check(1)")
+        """Read all of it, at some 100 MB/s; raises OSError, `Damaged`. A last page that is cut off SQLite does not notice by itself."""
+        ((found, *_), *_) = self.rows("PRAGMA quick_check(1)")
         if found != "ok":
-            raise self._damaged(found)
+            raise self._damaged(" ".join(str(found).split()))
         self.check_lengths()
 
     def check_lengths(self) -> None:

@@ -138,6 +138,18 @@ def test_files_are_adopted_whichever_page_of_the_store_is_damaged(site: Site) ->
             assert {row.length for row in store.files("TRUE")} == {2}
 
 
+def test_a_store_of_which_the_end_is_cut_off_is_refused(site: Site) -> None:
+    whole = site.path.read_bytes()
+    batch = site.last_batch(1)
+    for missing in (40, 400, PAGE - 8, PAGE, 2 * PAGE + 100, len(whole) - 100):
+        site.path.write_bytes(whole[:-missing])
+        with pytest.raises(Damaged, match="offsets adopt"):
+            site.last_batch(1)
+
+    site.path.write_bytes(whole)
+    assert site.last_batch(1) == batch
+
+
 def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path) -> None:
     deep = tmp_path / "out" / "/".join("d" * 100)
     deep.mkdir(parents=True)
