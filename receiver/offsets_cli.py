@@ -132,20 +132,26 @@ def adopt(yes: bool, **options: Any) -> None:
 
 
 async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
-    """Return the offset of a partition, or where that is gone a move to where its files end by the store."""
-    partition, words = site.partition, "it has no offset"
+    """Return the offset of a partition, or where that is gone a move to where its files end by the store.
+
+    Where it was moved there already, as by this command when its answer was lost, it is moved once more.
+    """
+    partition, words, offset = site.partition, "it has no offset", None
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
-        if entry is not None:
-            return Offset.decode(entry.value)
+        offset = Offset.decode(entry.value) if entry else None
     except UnreadableOffset as error:
         words = str(error)
     batch = None
-    with suppress(Damaged, OSError):
-        batch = site.last_batch(0)
+    if offset is None or offset.moved_in:
+        with suppress(Damaged, OSError):
+            batch = site.last_batch(0)
     if batch:
         end = end_of_files(batch, await stream_state(connection, stream), partition)
-        return await propose(connection, stream, partition, str(end), _now())
+        if offset is None or offset.next == end:
+            return await propose(connection, stream, partition, str(end), _now())
+    if offset:
+        return offset
     raise ConfigurationError(
         f"partition {partition}: {words}, and its store does not say where the files end; "
         f"`logreceiver offsets set --partition {partition} --to SEQUENCE` first"

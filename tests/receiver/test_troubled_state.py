@@ -198,6 +198,18 @@ def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_pa
     assert there.read("web01") == ALL
 
 
+def test_adopting_twice_where_the_offset_was_lost_does_what_once_does(scene: Scene) -> None:
+    _forget_entry(scene)
+    with (scene.partition.output / "web01.log").open("ab") as file:
+        file.write(b"uncommitted\n")
+
+    codes = [scene.offsets("adopt").exit_code for _ in range(2)]
+    scene.partition.start()
+
+    assert codes == [0, 0]
+    assert scene.partition.read("web01") == ALL
+
+
 def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_offset(
     scene: Scene,
 ) -> None:
