@@ -55,7 +55,7 @@ class Site:
         if store is None:
             return None
         with store:
-            store.check()
+            store.check_pages()
             return store.batch()
 
     def open(self, lines: int) -> Store | None:

@@ -171,7 +171,7 @@ def _received(
         return None
     if (batch := store.batch()) is None:
         return None
-    store.check()
+    store.check_pages()
     stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
     if batch.created not in {"", stream.created}:
         raise ConfigurationError(
