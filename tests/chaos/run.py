@@ -33,9 +33,6 @@ from tests.support.oracle import Verdict
 from tests.support.processes import Processes
 
 _FLOW = 90.0  # seconds within which lines have to flow again; twice that until all is received
-_FLOW_ON_SPARK = (
-    180.0  # its master, workers and driver take 80 s to find each other again, beside other runs
-)
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
@@ -152,10 +149,6 @@ class _Run:
             self.result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
             self._keep_processes()
 
-    @property
-    def _flow(self) -> float:
-        return _FLOW_ON_SPARK if self.world.spark else _FLOW
-
     def _strike_all(self, strokes: Iterator[Stroke], minutes: float) -> None:
         for host in self.world.hosts:
             host.writing.start()
@@ -168,7 +161,7 @@ class _Run:
             told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
             self._strike(stroke)
             if stroke.settles:
-                self.result.waits.append(self._wait_for_flow(self._flow))
+                self.result.waits.append(self._wait_for_flow(_FLOW))
                 self.result.tell("flows", waited=self.result.waits[-1])
                 told += f": lines flow after {self.result.waits[-1]:.1f} s"
             click.echo(told)
@@ -221,10 +214,10 @@ class _Run:
         for host in self.world.hosts:
             host.writing.stop()
         # what is missing after a finding is no news
-        seconds = _FLOW / 3 if self.result.findings else 2 * self._flow
+        seconds = _FLOW / 3 if self.result.findings else 2 * _FLOW
         are_received = partial(next, awaited(self.world))
         waited = self.world.supervisor.wait("all is received", are_received, seconds)
-        self._wait_for_programs(self._flow)
+        self._wait_for_programs(_FLOW)
         self.result.tell("dry", waited=round(waited, 2))
 
     def _look_for_leaks(self) -> None:
