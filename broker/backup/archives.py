@@ -48,6 +48,7 @@ NAME = "backup.json"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 _SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on the same disk
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
+_AT_ONCE = 100  # entries that are read
 
 
 class Archive(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -135,15 +136,20 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
 async def _written_since(
     connection: Connection, stream: str, state: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the entries of a bucket written since a state, in base64 by subject; at most ten times all, whoever writes faster than this reads."""
-    found: dict[str, str] = {}
-    sequence = int(state["last_seq"])
-    for _ in range(10 * int(state["messages"])):
-        wanted = {"seq": sequence + 1, "next_by_subj": ">"}
-        if (entry := await find_message(connection, stream, wanted)) is None:
-            break
-        sequence = entry.sequence
-        found[entry.name] = b64encode(entry.payload).decode("ascii")
+    """Return the entries of a bucket that were written since a state, in base64 by subject.
+
+    Each key is asked for: in a walk from sequence to sequence, one that is written again and again can always be ahead.
+    """
+    behind, found = {"seq": int(state["last_seq"]) + 1}, dict[str, str]()
+    info = await connection.api(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
+
+    async def ask(subject: str) -> None:
+        async with gate:
+            if entry := await find_message(connection, stream, {**behind, "next_by_subj": subject}):
+                found[subject] = b64encode(entry.payload).decode("ascii")
+
+    gate = asyncio.Semaphore(_AT_ONCE)
+    await asyncio.gather(*map(ask, info["state"].get("subjects", {})))
     return found
 
 

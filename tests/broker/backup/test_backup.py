@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,28 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     assert (await known_layout(target)).partitions == 2
     assert await ship(target, 1) == logs.until
     assert await apply(target, Topology(partitions=2)) == ()
+
+
+async def test_a_backup_has_every_entry_though_they_are_written_faster_than_it_reads_them(
+    source: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subjects, call = [f"$KV.{POSITIONS_BUCKET}.web{number}" for number in range(2)], source.api
+
+    async def write_and_call(name: str, *rest: Any, **named: Any) -> dict[str, Any]:
+        if name == f"STREAM.MSG.GET.KV_{POSITIONS_BUCKET}":
+            for subject in subjects:
+                await source.ask(subject, b"1")
+        return await call(name, *rest, **named)
+
+    for subject in subjects:
+        await source.ask(subject, b"1")
+    monkeypatch.setattr(source, "api", write_and_call)
+    [positions] = (
+        one
+        for one in (await taken(source, tmp_path)).archives
+        if one.stream == f"KV_{POSITIONS_BUCKET}"
+    )
+    assert sorted(positions.replaced) == subjects
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
