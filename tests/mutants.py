@@ -115,13 +115,6 @@ MUTANTS = (
         "tests/shipper/tail",
     ),
     Mutant(
-        "a copy of lines that are read elsewhere is left alone",
-        "shipper/tail/identity.py",
-        "return Verdict.COPY, cursor",
-        "return Verdict.BEGIN, None",
-        "tests/shipper/tail",
-    ),
-    Mutant(
         "a copy of a truncated file takes over its unread rest",
         "shipper/tail/identity.py",
         "return Verdict.INHERIT, max(heir_of",

@@ -11,12 +11,7 @@ from bench import report
 from bench.result import read
 from tests.support.processes import Process, Processes
 
-pytestmark = [
-    pytest.mark.journey,
-    pytest.mark.nats,
-    pytest.mark.spark,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(900)]
 
 OURS, LOOP = ("--system", "logship"), ("--system", "nats-py")  # Spark's start is what takes time
 WORDS = {

@@ -114,8 +114,7 @@ call_logbroker = partial(run_program, "logbroker")
 
 @pytest.fixture
 def logbroker_inside(
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Call]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.app import program

@@ -32,7 +32,7 @@ def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too(
     ours, server = call_logbroker("--version").stdout.splitlines()
 
     assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
-        *("Options", "Running", "Declaring", "Looking", "Changing"),
+        *("Options", "Running", "Declaring", "Looking", "Changing")
     ]
     assert re.fullmatch(r"logbroker \d+\.\d+\.\d+", ours)
     assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)

@@ -33,9 +33,7 @@ def test_a_signal_ends_the_broker_and_its_server_cleanly(
     assert not (broker.store / "broker.json").exists()
 
 
-def test_a_broker_killed_at_any_moment_leaves_no_server_behind(
-    start_broker: StartBroker,
-) -> None:
+def test_a_broker_killed_at_any_moment_leaves_no_server_behind(start_broker: StartBroker) -> None:
     for delay in (0.15, 0.25, 0.3, 0.35, 0.4, 0.5, None):
         broker = start_broker()
         broker.ready() if delay is None else time.sleep(delay)

@@ -50,12 +50,7 @@ FAULTS: dict[str, Fault] = {}
 """All faults by name, as soon as `tests.chaos.faults` is imported."""
 
 
-def add(
-    name: str,
-    act: Act,
-    lasts: tuple[float, float] = MOMENT,
-    *needs: str,
-) -> None:
+def add(name: str, act: Act, lasts: tuple[float, float] = MOMENT, *needs: str) -> None:
     """Add a fault."""
     if name in FAULTS:
         raise ValueError(f"two faults are called {name}")

@@ -97,12 +97,7 @@ class Result:
         }
 
 
-def run(
-    folder: Path,
-    shape: Shape,
-    minutes: float,
-    strokes: Iterator[Stroke],
-) -> Result:
+def run(folder: Path, shape: Shape, minutes: float, strokes: Iterator[Stroke]) -> Result:
     """Carry out strokes for so many minutes, each of which is shown, then judge.
 
     Must be called within namespaces of its own. `folder` keeps all there is to see.

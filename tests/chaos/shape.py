@@ -21,10 +21,7 @@ _WEIRD_NAMES = (
 
 
 _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
-    "blocks": (
-        have_blocks,
-        "no ext4 on loop devices: no disk turns read-only or loses its power",
-    ),
+    "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
     "shaping": (can_shape, "no tc with clsact and bpf: no line is silent or lossy"),
     "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
     "strace": (

@@ -232,9 +232,7 @@ class World:
             yield
 
     def ask(
-        self,
-        question: Callable[[Connection], Coroutine[Any, Any, Answer]],
-        seconds: float = 60,
+        self, question: Callable[[Connection], Coroutine[Any, Any, Answer]], seconds: float = 60
     ) -> Answer:
         """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
         return asyncio.run(insist(self.urls, question, seconds, self.access))

@@ -13,12 +13,7 @@ from tests.support.received import received_bytes
 from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
-pytestmark = [
-    pytest.mark.journey,
-    pytest.mark.nats,
-    pytest.mark.spark,
-    pytest.mark.timeout(720),
-]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(720)]
 
 HOSTS = ("web01", "web02")  # one of each partition
 FLOWS_AGAIN = 60.0  # seconds; ten where the machine has nothing else to do

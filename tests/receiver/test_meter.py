@@ -98,9 +98,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     assert problem(meter) == ""
 
 
-def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
-    meter: Meter,
-) -> None:
+def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(meter: Meter) -> None:
     connection = Connection([], "")
     meter = Meter(meter.clock, connection)
     assert meter.health().status == 503

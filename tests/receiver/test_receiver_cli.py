@@ -83,12 +83,7 @@ def test_help_is_quick_and_brings_no_spark() -> None:
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [
-        ("0", (0,)),
-        (["3,0", "3"], (0, 3)),
-        (["1", "all"], (0, 1, 2, 3)),
-        (2, (2,)),
-    ],
+    [("0", (0,)), (["3,0", "3"], (0, 3)), (["1", "all"], (0, 1, 2, 3)), (2, (2,))],
 )
 def test_partitions_may_be_given_in_any_form(given: object, wanted: tuple[int, ...]) -> None:
     settings = load(ReceiverSettings, {"partition": given}, None)

@@ -98,11 +98,7 @@ class Field:
             up = lambda machine=machine: machine.does("systemctl is-active sshd address")  # noqa: E731
             wait_until(f"{name} is reached", up, 60)
 
-    def inventory(
-        self,
-        groups: dict[str, Sequence[str]],
-        variables: dict[str, Any],
-    ) -> None:
+    def inventory(self, groups: dict[str, Sequence[str]], variables: dict[str, Any]) -> None:
         """Write an inventory of groups of machines, and of variables for all."""
         path = self.folder / "inventory/hosts.yml"
         path.parent.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ def test_each_state_is_one_datagram_and_a_status_one_line_said_once(
         notifier.status("reading\nREADY=1")
 
         assert manager.listen() == [
-            *("RELOADING=1\nMONOTONIC_USEC=1234567", "STATUS=reading\\nREADY=1"),
+            *("RELOADING=1\nMONOTONIC_USEC=1234567", "STATUS=reading\\nREADY=1")
         ]
 
 

@@ -180,11 +180,7 @@ def test_a_host_stores_no_line_outside_of_the_partitions_that_receivers_read(
 @pytest.mark.parametrize("header", ["Nats-Rollup: all", "Nats-Rollup: sub", "Nats-TTL: 1s"])
 @pytest.mark.parametrize(
     ("who", "subject"),
-    [
-        ("r0", "$KV.LOGS_OFFSETS.p0"),
-        ("web01", OWN_LINE),
-        ("web01", "$KV.LOGS_POSITIONS.web01"),
-    ],
+    [("r0", "$KV.LOGS_OFFSETS.p0"), ("web01", OWN_LINE), ("web01", "$KV.LOGS_POSITIONS.web01")],
 )
 def test_nobody_rolls_up_or_ages_what_is_stored(
     server: Secured, own: Raw, who: str, subject: str, header: str
@@ -197,9 +193,7 @@ def test_nobody_rolls_up_or_ages_what_is_stored(
     assert everything(own) == before
 
 
-def test_a_host_called_like_the_hash_of_another_hears_none_of_its_answers(
-    server: Secured,
-) -> None:
+def test_a_host_called_like_the_hash_of_another_hears_none_of_its_answers(server: Secured) -> None:
     victim = "web01.example.net"
     inbox = inbox_of(victim)
 

@@ -23,10 +23,7 @@ def info(replicas: int, leader: str, *active: float, offline: int = 0) -> dict[s
     ]
     for other in others[:offline]:
         other["offline"] = True
-    return {
-        "config": {"num_replicas": replicas},
-        "cluster": {"leader": leader, "replicas": others},
-    }
+    return {"config": {"num_replicas": replicas}, "cluster": {"leader": leader, "replicas": others}}
 
 
 def lagging(told: dict[str, Any], **replica: Any) -> dict[str, Any]:

@@ -6,12 +6,7 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from broker.inspect.message import (
-    StoredMessage,
-    message_document,
-    message_text,
-    safe,
-)
+from broker.inspect.message import StoredMessage, message_document, message_text, safe
 from broker.inspect.reader import get_message
 from broker.inspect.tail import as_shown
 from broker.wire.delivery import RawMessage

@@ -164,10 +164,7 @@ def test_a_secret_that_is_none_is_refused_and_not_shown(
 @settings(max_examples=40)
 @given(sizes, sizes, st.none() | st.integers(1, 10**16))
 def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
-    tmp_path_factory: pytest.TempPathFactory,
-    free: int,
-    held: int,
-    max_bytes: int | None,
+    tmp_path_factory: pytest.TempPathFactory, free: int, held: int, max_bytes: int | None
 ) -> None:
     space = Space(free, held, free + held)
     options = {"max_bytes": max_bytes, "reserve": 0}

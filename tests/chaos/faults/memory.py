@@ -18,13 +18,7 @@ from threading import Lock
 from typing import Any
 
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import (
-    OFFSETS_BUCKET,
-    POSITIONS_BUCKET,
-    STREAM,
-    offset_key,
-    positions_key,
-)
+from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key, positions_key
 from broker.wire.subjects import consumer_name
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault

@@ -69,9 +69,7 @@ def head(headers: dict[str, str] | None) -> bytes:
 
 
 def write(
-    folder: Path,
-    messages: Sequence[tuple[str, bytes, dict[str, str] | None]],
-    chunk: int = 10_000,
+    folder: Path, messages: Sequence[tuple[str, bytes, dict[str, str] | None]], chunk: int = 10_000
 ) -> Done:
     """Write messages as one batch of partition 0, in chunks of so many."""
     destination = Destination(folder / "out", folder / "state", 0, ())

@@ -37,10 +37,7 @@ def test_a_stranger_who_used_the_consumer_costs_no_line(partition: Partition, ta
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"filter_subject": "logs.p0.web01"},
-        {"pause_until": "2100-01-01T00:00:00Z"},
-    ],
+    [{"filter_subject": "logs.p0.web01"}, {"pause_until": "2100-01-01T00:00:00Z"}],
     ids=lambda change: next(iter(change)),
 )
 def test_a_consumer_that_would_leave_lines_out_blocks(

@@ -13,13 +13,7 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from receiver.consume.assignment import (
-    Assignment,
-    Blocked,
-    Cause,
-    Destination,
-    ForcedRotation,
-)
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
 from receiver.driver.driver import retain
 from receiver.driver.follower import RotationTimer
 from receiver.driver.jobs import run_job, watch

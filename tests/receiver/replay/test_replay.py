@@ -194,10 +194,7 @@ def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
 
     ended = program(filled, "--since", "seq:5", "--output", "-")
 
-    assert (ended.returncode, ended.stdout) == (
-        0,
-        "".join(f"line {n}\n" for n in range(29, 40)),
-    )
+    assert (ended.returncode, ended.stdout) == (0, "".join(f"line {n}\n" for n in range(29, 40)))
     assert "sequences 5 to 29: no longer in the stream" in ended.stderr
 
 

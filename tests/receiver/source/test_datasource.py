@@ -116,11 +116,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is
 
 
 _SECRET = "s3cret-of-the-analyst"
-RIGHTS = (
-    "$JS.API.STREAM.INFO.LOGS",
-    "$JS.API.DIRECT.GET.LOGS",
-    "$JS.API.STREAM.MSG.GET.LOGS",
-)
+RIGHTS = ("$JS.API.STREAM.INFO.LOGS", "$JS.API.DIRECT.GET.LOGS", "$JS.API.STREAM.MSG.GET.LOGS")
 
 
 @pytest.fixture

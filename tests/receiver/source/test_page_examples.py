@@ -27,10 +27,7 @@ def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[st
 
 @pytest.mark.long  # the example of a table runs in every test
 def test_the_sql_example_counts_the_lines_of_every_host(
-    spark: SparkSession,
-    logs_url: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    spark: SparkSession, logs_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)
 

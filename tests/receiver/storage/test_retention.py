@@ -208,11 +208,7 @@ def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentR
 
 segments = st.lists(
     st.builds(
-        segment,
-        st.sampled_from("abc"),
-        st.integers(1, 9),
-        st.integers(0, 100),
-        st.integers(0, 20),
+        segment, st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 100), st.integers(0, 20)
     ),
     unique_by=lambda found: found.path,
 )

@@ -72,11 +72,7 @@ def test_every_moment_lies_in_one_period_and_they_neither_overlap_nor_leave_a_ho
     [
         pytest.param(
             [(5, 0, b"a\n"), (6, -1, b"b\n"), (6, 0, b"c\n"), (9, 0, b"d\n")],
-            {
-                "web01.log.000001": b"a\nb\n",
-                "web01.log.000002": b"c\n",
-                "web01.log": b"d\n",
-            },
+            {"web01.log.000001": b"a\nb\n", "web01.log.000002": b"c\n", "web01.log": b"d\n"},
             id="another hour",
         ),
         pytest.param(

@@ -27,12 +27,7 @@ from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.conftest import arrives, read_stream
 from tests.shipper.logs import Ship, append, says
-from tests.shipper.publish.agents import (
-    PublishingAgent,
-    config_of,
-    round_of,
-    start,
-)
+from tests.shipper.publish.agents import PublishingAgent, config_of, round_of, start
 from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
