@@ -247,8 +247,9 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
     if count not in {None, desired.stream_count}:
         raise ConfigurationError(
             f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the first start; give --streams "
-            f"{count}, or leave it out. For another number have receivers receive all that there is, "
-            "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there"
+            f"{count}, or leave it out. For another number stop all shippers, have receivers receive all that there is, stop "
+            "them too, `logbroker backup DIR`, start on an empty --store-dir, `logbroker restore DIR --positions`, and "
+            "`logreceiver offsets set --partition all --to earliest`"
         )
     # only who says so ends a copy
     mirror = actual.mirror if desired.mirror is None else desired.mirror
