@@ -70,7 +70,7 @@ def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_a
     assert (other.returncode, none.returncode) == (78, 0), other.stderr + none.stderr
     for words in (other.stderr, started.said()):
         assert "the number of streams is 3 and not 4" in words
-        assert "new --store-dir" in words
+        assert "stop all shippers" in words
     assert kept == StreamLayout(5, 3)
 
 
