@@ -82,6 +82,7 @@ def test_a_page_names_playbooks_and_variables_that_exist(page: str) -> None:
         for name in yaml.safe_load(path.read_text("utf-8"))["argument_specs"]["main"]["options"]
     } | {
         "logship_revoke",
+        "logship_revoke_kind",
         "logship_brokers",
         "logship_receivers",
         "logship_shippers",
