@@ -262,8 +262,8 @@ class Batch:
     def _store(self, until: int, missing: list[Finding]) -> StoredBatch:
         """Bring the files to disk first, and then the store, which says so; return the batch."""
         partition, store = self._partition, self._partition.store
-        self._output.sync()
         self._quarantine.sync()
+        self._output.sync()
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():

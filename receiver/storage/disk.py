@@ -84,6 +84,16 @@ def sync_all(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
+def check_alive(file: int | Path) -> None:
+    """Raise OSError where the file system of a file has failed by now, though it may have synced without a word.
+
+    So ext4 does for some milliseconds after it has given up its journal (fs/ext4/super.c, `ext4_handle_error`: until its
+    superblock is written). The first change of an inode waits for the end of that, the second is refused.
+    """
+    os.utime(file)
+    os.utime(file)
+
+
 def write_rest(descriptor: int, rest: bytes) -> None:
     """Write all of it, in as many calls as that takes; raises OSError."""
     view = memoryview(rest)

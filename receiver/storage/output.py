@@ -271,6 +271,7 @@ class Output:
                 self._finish(path, descriptor)
         fault("files_synced")
         self.folders.sync()
+        disk.check_alive(self.folders.root.descriptor)
         self._has_left = False
 
     def _leave_all(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError
 from broker.app.files import open_folder
-from receiver.storage.disk import is_local
+from receiver.storage.disk import check_alive, is_local
 
 UNKNOWN = "?"
 """Whose line is unfinished where nobody knows: the file is closed before anything is appended."""
@@ -25,6 +25,7 @@ _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
 _LEAST_SPACE = 64 * 1024  # bytes
 _MOST_REASONS = 3  # reasons of partitions that one command mends
+_MEMORY = Path(":memory:")
 
 _SCHEMA = """
 CREATE TABLE batch (
@@ -242,7 +243,7 @@ class Store:
     def in_memory(cls) -> "Store":
         """Return a store that is nowhere on disk, for files that nobody else writes to."""
         store = cls.__new__(cls)
-        store.path = Path(":memory:")
+        store.path = _MEMORY
         store._open("file::memory:")
         store._make_tables()
         return store
@@ -313,6 +314,8 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._sql.execute("ROLLBACK")
                 raise
+        if self.path != _MEMORY:
+            check_alive(self.path)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

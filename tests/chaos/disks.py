@@ -25,6 +25,7 @@ from tests.chaos.fault import CannotStrike, alone
 _INODES = 8192
 _MIB = 1 << 20
 _SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h
+_FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW, linux/fs.h
 _WITHOUT_LOG = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH: what is not on the device by now never gets there
 _MKFS = ("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(_INODES), "-E", "lazy_itable_init=0")
 _BALLAST = ".ballast"
@@ -79,9 +80,19 @@ class Disk:
             with self._folder() as folder:
                 os.fsync(folder)  # else it is back where the disk fails or loses its power next
 
-    def fail(self) -> None:
-        """Have the file system find an error in itself: from now on it can only be read, files that are open too."""
-        Path(f"/sys/fs/ext4/{self._device()}/trigger_fs_error").write_text("1")
+    def fail(self, *, frozen: bool = False) -> None:
+        """Have the file system find an error in itself: from now on it can only be read, files that are open too.
+
+        Until its superblock is written it syncs without a word what is not on disk; where it is `frozen`, nobody writes meanwhile.
+        """
+        with self._folder() as folder:
+            if frozen:
+                fcntl.ioctl(folder, _FREEZE, 0)
+            try:
+                Path(f"/sys/fs/ext4/{self._device()}/trigger_fs_error").write_text("1")
+            finally:
+                if frozen:
+                    fcntl.ioctl(folder, _THAW, 0)
 
     def cut_power(self) -> None:
         """Lose what was not synced; nothing can be read or written until `mend`."""
