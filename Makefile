@@ -112,8 +112,8 @@ bench: $(TOOLS) ## Measure us against other log shippers, where they are, and th
 bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results and shown in docs/benchmarks.md (hours; UNPACKED, BENCH)
 	$(BIN)/python -m bench.drain --megabytes 100 --megabytes 400 --megabytes 2000 --alone 8000 \
 	  --results bench/results $(FIELD)
-	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 30 --results bench/results $(FIELD)
-	$(BIN)/python -m bench.idle --results bench/results $(FIELD)
+	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 12 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.idle --seconds 30 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.line_length --results bench/results $(FIELD)
 	$(BIN)/python -m bench.wan --results bench/results $(FIELD)
 	$(BIN)/python -m bench.restart --results bench/results $(FIELD)
@@ -122,7 +122,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.partitions --results bench/results $(BENCH)
 	$(BIN)/python -m bench.fleet --results bench/results $(BENCH)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
-	$(BIN)/python -m bench.soak --runs 1 --alone 60 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.soak --minutes 2 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report
 
 constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
