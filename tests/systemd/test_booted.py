@@ -36,6 +36,11 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
     return look
 
 
+def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
+    """Say whether it has begun to receive so many times: a start that takes long counts as one before that."""
+    return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
+
+
 def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_and_in_order(
     tmp_path: Path,
 ) -> None:
@@ -53,10 +58,12 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
         with Traffic([log], 200):
             start(machine, "logshipper", "logreceiver.target")
             wait_until("the target has its receivers", is_up(machine, RECEIVER), 60)
+            wait_until("it receives", has_begun(machine, 1), 60)
             for units in (UNITS[:1], UNITS[1:]):
                 machine.told(f"systemctl kill -s KILL {' '.join(units)}")
                 for unit in units:
                     wait_until(f"{unit} is back", is_up(machine, unit, 1), 60, [machine.process])
+            wait_until("it receives again", has_begun(machine, 2), 60)
             machine.write(
                 "/etc/logship/logshipper.toml",
                 'file = ["/var/log/app.log"]\ncompression = "none"\n',
@@ -69,7 +76,8 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
                 wait_until(words, lambda: words in machine.journal(unit), 60)  # noqa: B023
             machine.told(f"systemctl kill -s USR1 {RECEIVER}")
         received = machine.root / "var/log/logship"
-        wait_until("a file is compressed", (received / "web01.log.000001.zst").exists, 40)
+        closed = lambda: [path.name for path in received.glob("web01.log.*")]  # noqa: E731
+        wait_until("a file is compressed", lambda: closed() == ["web01.log.000001.zst"], 40)
         wait_until(
             "everything is received",
             lambda: len(read_received(received, "web01")) >= log.stat().st_size,
