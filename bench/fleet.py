@@ -153,6 +153,8 @@ async def _with_fleet(
         rounds = _rounds(suite.folder)
         await _committed(commits, rounds, patience)
     counted = [one for one in rounds if one[2] >= begin + _UNCOUNTED]
+    if len(counted) < 2:
+        raise TookTooLong(f"rounds: hardly any began behind the first {_UNCOUNTED:g} s")
     figures = {
         **_latency("ack", [acked - oldest for _, _, oldest, _, acked in counted]),
         **_latency("file", [(commits.of(p, s) or 0) - oldest for p, s, oldest, _, _ in counted]),
