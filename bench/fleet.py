@@ -154,7 +154,7 @@ async def _with_fleet(
         await _committed(commits, rounds, patience)
     counted = [one for one in rounds if one[2] >= begin + _UNCOUNTED]
     if len(counted) < 2:
-        raise TookTooLong(f"rounds: hardly any began behind the first {_UNCOUNTED:g} s")
+        raise TookTooLong(f"fewer than two rounds began after the first {_UNCOUNTED:g} s")
     figures = {
         **_latency("ack", [acked - oldest for _, _, oldest, _, acked in counted]),
         **_latency("file", [(commits.of(p, s) or 0) - oldest for p, s, oldest, _, _ in counted]),
