@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -241,6 +242,10 @@ def main(
     seconds: float,
 ) -> None:
     """Measure what live hosts get; exits with 1 when a line is not as it was sent."""
+    if any(slow) and shutil.which("strace") is None:
+        raise click.UsageError(
+            "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
+        )
     cases = [
         Case(
             f"{number:,} hosts, {'slow' if delay else 'plain'} disk, {count} stream{'s'[: count > 1]}",
