@@ -71,17 +71,29 @@ class Raw:
 
     def ask(self, subject: str, body: Any = None, inbox: str = "_INBOX.raw") -> dict[str, Any]:
         """Return an answer in JSON; raises AssertionError for none."""
+        return self.ask_all((subject, body), inbox=inbox)[0]
+
+    def ask_all(self, *asked: tuple[str, Any], inbox: str = "_INBOX.raw") -> list[dict[str, Any]]:
+        """Ask all of it at once, and return the answers in that order; raises AssertionError where one is missing."""
         self._sid += 1
         reply = f"{inbox}.{self._sid}"
-        self.say(f"SUB {reply} {self._sid}\r\n".encode())
-        heard = self.publish(subject, b"" if body is None else json.dumps(body).encode(), reply)
+        words = f"SUB {reply}.* {self._sid}\r\nUNSUB {self._sid} {len(asked)}\r\n".encode()
+        for number, (subject, body) in enumerate(asked):
+            payload = b"" if body is None else json.dumps(body).encode()
+            words += (
+                f"PUB {subject} {reply}.{number} {len(payload)}\r\n".encode() + payload + b"\r\n"
+            )
+        answered: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + 10
-        while not heard.messages:
+        while len(answered) < len(asked):
+            heard = self.say(words)
             assert not heard.errors, heard.errors
-            assert time.monotonic() < deadline, f"no answer to {subject}"
-            time.sleep(0.001)
-            heard = self.say(b"")
-        return dict(json.loads(heard.messages[0][1]))
+            assert time.monotonic() < deadline, f"no answer to some of {asked}"
+            answered |= {
+                to: json.loads(body) for to, body in heard.messages if to.startswith(reply)
+            }
+            words = b""
+        return [answered[f"{reply}.{number}"] for number in range(len(asked))]
 
     def shout(self, words: bytes) -> None:
         """Say it, and hear nothing of what the server says to that."""

@@ -81,7 +81,7 @@ def start_secured(
     process = start_nats_server(processes, f"secured-{port}", path)
     server = Secured(port, process, path, limited)
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
-    words = [sys.executable, "-c", f"from {__name__} import _take; _take({server.url()!r})"]
+    words = [sys.executable, "-m", __name__, server.url()]
     beside = processes.start(f"beside-{port}", words, folder=Path(__file__).parents[1])
     wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
     return server
@@ -114,3 +114,7 @@ def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1
         f"feature_flags {{ js_ack_fc_v2: false }}\n{rendered}\n",
         "utf-8",
     )
+
+
+if __name__ == "__main__":
+    _take(sys.argv[1])

@@ -34,16 +34,14 @@ def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path)
     )
 
     with (tmp_path / "out").open("wb") as out, (tmp_path / "error").open("wb") as error:
-        fork = Fork(
-            "shipper.agent", *words, env=environment, cwd=tmp_path, stdout=out, stderr=error
-        )
+        fork = Fork("shipper", *words, env=environment, cwd=tmp_path, stdout=out, stderr=error)
     assert fork.wait(60) == started.returncode == 7
     assert (tmp_path / "out").read_text() == started.stdout
     assert (tmp_path / "error").read_text() == started.stderr
 
 
 def test_a_fork_is_killed_and_waited_for_as_a_program_is() -> None:
-    fork = Fork("shipper.agent", "import time; time.sleep(60)", env=os.environ)
+    fork = Fork("shipper", "import time; time.sleep(60)", env=os.environ)
     assert fork.poll() is None
 
     fork.send_signal(signal.SIGKILL)

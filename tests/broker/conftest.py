@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,8 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection
-from tests.support import suite
-from tests.support.commands import run_program
-from tests.support.processes import Process, installed, wait_until
+from tests.support import forks, suite
+from tests.support.processes import Process, wait_until
 
 
 def ask(url: str, *work: Any) -> Any:
@@ -60,9 +60,10 @@ def run_broker(
 ) -> Broker:
     """Start `logbroker run`; `within` is the command that runs it, if any."""
     (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
-    words = [*within, installed("logbroker"), "run", "--store-dir", store]
+    words = [*within, sys.executable, "-m", "broker", "run", "--store-dir", store]
     words += ["--listen", "127.0.0.1:0", "--http", "", *options]
-    broker = Broker("logbroker", tuple(map(str, words)), log, environment or {}, store=store)
+    given = (tuple(map(str, words)), log, environment or {})
+    broker = Broker("logbroker", *given, launch=forks.start, store=store)
     broker.start()
     return broker
 
@@ -109,7 +110,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         broker.kill()  # its nats-server goes with it; a test proves that
 
 
-call_logbroker = partial(run_program, "logbroker")
+call_logbroker = partial(forks.run, "logbroker")
 
 
 @pytest.fixture

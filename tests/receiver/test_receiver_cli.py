@@ -12,7 +12,7 @@ from broker.app.configuration import load
 from broker.app.exits import Exit
 from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
-from tests.support.commands import run_program
+from tests.support import forks
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_ends_it_is_said_at_once_in_a_line(
     options = ["--output", str(tmp_path / "out"), "--once", "--patience", "0"]
     given = (word.format(url=logs_url) for word in words)
 
-    ended = run_program("logreceiver", *given, *options, seconds=180)
+    ended = forks.run("logreceiver", *given, *options, seconds=180)
 
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
     assert re.fullmatch(f"logreceiver: .*{said}.*\n", ended.stderr), ended.stderr

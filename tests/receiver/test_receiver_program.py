@@ -276,11 +276,20 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_a_killed_jvm_and_what_a_person_has_to_decide_of_all_partitions_end_it_with_a_line_each(
+def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_with_a_line_each(
     scene: Scene,
 ) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
+    scene.wait_for_all(receiver)
+    assert receiver.stop() == 0
+
+    purged = {"filter": "$KV.LOGS_OFFSETS.p0"}
+    ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS", purged))
+    (scene.output / ".logreceiver" / "p1.db").unlink()
+    adopt_as_told(scene, receiver, "key p0 of", "p1.db is gone")
+    scene.publish(20)
+    receiver.start()
     scene.wait_for_all(receiver)
 
     os.kill(java_of(receiver), signal.SIGKILL)
@@ -289,19 +298,6 @@ def test_a_killed_jvm_and_what_a_person_has_to_decide_of_all_partitions_end_it_w
     assert receiver.wait(90) == Exit.FAILED, receiver.last_words()
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
-
-    ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS"))
-    adopt_as_told(scene, receiver, "key p0 of", "key p1 of")
-    receiver.start()
-    scene.wait_for_all(receiver)
-
-    assert receiver.stop() == 0
-    for number in (0, 1):
-        (scene.output / ".logreceiver" / f"p{number}.db").unlink()
-    adopt_as_told(scene, receiver, "p0.db is gone", "p1.db is gone")
-    scene.publish(20)
-    receiver.start()
-    scene.wait_for_all(receiver)
 
 
 def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:

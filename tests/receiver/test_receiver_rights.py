@@ -17,7 +17,7 @@ from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition, blocked
 from tests.receiver.test_task_moves import HOST, lines, move, shipped
 from tests.secured import Secured
-from tests.support.commands import run_program
+from tests.support import forks
 from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
@@ -106,10 +106,10 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
 ) -> None:
     Partition(server.url(), tmp_path).lines("web01", b"1\n")
 
-    seen = run_program("logreceiver", "status", *server.options("all"), seconds=180)
+    seen = forks.run("logreceiver", "status", *server.options("all"), seconds=180)
     assert seen.returncode == 0, seen.stderr
     assert "Violation" not in server.said()
-    denied = run_program("logreceiver", "status", *server.options("r0"), seconds=180)
+    denied = forks.run("logreceiver", "status", *server.options("r0"), seconds=180)
     assert denied.returncode == 1
     assert "permissions violation" in denied.stderr
     assert "come as one that has it" in denied.stderr

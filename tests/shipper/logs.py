@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.support.commands import run_program
+from tests.support import forks
 from tests.support.processes import Process, wait_until
 
 ROOT = Path(__file__).parents[2]
 Ship = Callable[..., Process]
-run = partial(run_program, "logshipper")
+run = partial(forks.run, "logshipper")
 
 
 def lines(first: int, until: int, step: int = 1) -> bytes:

@@ -5,7 +5,6 @@ A fork has its own arguments, environment, folder, standard files and session, a
 """
 
 import gc
-import importlib
 import json
 import os
 import select
@@ -18,22 +17,31 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 _ROOT = Path(__file__).parents[2]
-_PROGRAMS = {"shipper": "shipper.agent"}  # those that are forked, and what they import
+_WITHOUT_WEB = "import sys; sys.modules['aiohttp'] = None; import {}"  # as these programs do it
+_IMPORTS = {
+    "shipper": _WITHOUT_WEB.format("shipper.agent, shipper.status.report"),
+    "receiver": _WITHOUT_WEB.format("receiver.replay.replay, receiver.verify.verify, receiver.cli"),
+    "receiver.consume": _WITHOUT_WEB.format("receiver.consume.task"),
+    "broker": "import broker.commands.run, broker.console.server, broker.inspect.metrics",
+}
+_PROGRAMS = {"shipper": "shipper", "broker": "broker", "tests.secured": "broker"}
+"""What is forked when it is started as `python -m`, and which imports it needs."""
 _AS_PROGRAM = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _MESSAGE = 1 << 20
 
 
 class ForkServer:
-    """A process that has imported a module, forks, and tells how forks ended; it ends with the one that started it."""
+    """A process that has imported a program, forks, and tells how forks ended; it ends with the one that started it."""
 
-    def __init__(self, module: str) -> None:
-        """Start it; forks wait until it has imported the module."""
+    def __init__(self, program: str) -> None:
+        """Start it; forks wait until it has imported what belongs to the program."""
         self._asking = threading.Lock()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = f"from {__name__} import serve; serve({theirs.fileno()}, {module!r})"
+        code = f"from {__name__} import serve; serve({theirs.fileno()}, {program!r})"
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
@@ -62,7 +70,7 @@ class Fork:
 
     def __init__(
         self,
-        module: str,
+        program: str,
         code: str,
         *arguments: str,
         env: Mapping[str, str],
@@ -70,9 +78,9 @@ class Fork:
         stdout: IO[bytes] | None = None,
         stderr: IO[bytes] | None = None,
     ) -> None:
-        """Start it where the module is imported already; it appends to its files, if any, and nothing is there to be read."""
+        """Start it where what belongs to a program is imported already; it appends to its files, if any, and nothing is there to be read."""
         self.returncode: int | None = None
-        self._server = fork_server(module)
+        self._server = fork_server(program)
         files = [file and file.name for file in (stdout, stderr)]
         self.pid = self._server.ask([code, arguments, {**env}, str(cwd or Path.cwd()), *files])
         self._process = os.pidfd_open(self.pid)
@@ -110,10 +118,27 @@ def start(words: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes
             return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
 
 
-def serve(number: int, module: str) -> None:
-    """Import a module, then fork whatever is asked for; returns at the end, and in each fork when its code has."""
-    sys.modules["aiohttp"] = None  # type: ignore[assignment] # as each of these programs does
-    importlib.import_module(module)
+def run(
+    program: str, *words: object, seconds: float = 60.0, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run one of our programs to its end, as a fork; raises `subprocess.TimeoutExpired`."""
+    module = program.removeprefix("log")
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("out", "error")]
+        with paths[0].open("wb") as out, paths[1].open("wb") as error:
+            code, env = _AS_PROGRAM.format(module), os.environ | environment
+            fork = Fork(module, code, *map(str, words), env=env, stdout=out, stderr=error)
+        try:
+            code = fork.wait(seconds)
+        finally:
+            fork.send_signal(signal.SIGKILL)
+        said = (path.read_text("utf-8") for path in paths)
+        return subprocess.CompletedProcess([program, *map(str, words)], code, *said)
+
+
+def serve(number: int, program: str) -> None:
+    """Import a program, then fork whatever is asked for; returns at the end, and in each fork when its code has."""
+    exec(_IMPORTS[program])
     os.umask(0o022)
     gc.collect()
     gc.freeze()

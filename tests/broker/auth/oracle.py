@@ -17,8 +17,11 @@ def everything(own: Raw) -> dict[str, Any]:
     for stream in own.ask("$JS.API.STREAM.LIST")["streams"]:
         name, state = stream["config"]["name"], stream["state"]
         numbers = range(state["first_seq"], state["last_seq"] + 1)
-        messages = [own.ask(f"$JS.API.STREAM.MSG.GET.{name}", {"seq": n}) for n in numbers]
-        consumers = own.ask(f"$JS.API.CONSUMER.LIST.{name}").get("consumers") or []
+        listed, *messages = own.ask_all(
+            (f"$JS.API.CONSUMER.LIST.{name}", None),
+            *((f"$JS.API.STREAM.MSG.GET.{name}", {"seq": n}) for n in numbers),
+        )
+        consumers = listed.get("consumers") or []
         for consumer in consumers:
             consumer.pop("ts")
         found[name] = [stream["config"], state, messages, consumers]

@@ -17,7 +17,7 @@ from receiver.source.stream import Range
 from receiver.storage.folders import walk
 from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, api, lines_of, message, ours
-from tests.support.commands import run_program
+from tests.support import forks
 from tests.support.processes import installed
 
 pytestmark = pytest.mark.nats
@@ -131,7 +131,7 @@ def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
 
 
 def program(filled: Partition, *words: str) -> "subprocess.CompletedProcess[str]":
-    return run_program("logreceiver", "replay", "--server", filled.url, *words, seconds=300)
+    return forks.run("logreceiver", "replay", "--server", filled.url, *words, seconds=300)
 
 
 @pytest.fixture

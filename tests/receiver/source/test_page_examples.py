@@ -25,8 +25,8 @@ def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[st
     return names
 
 
-@pytest.mark.long  # the example of a table runs in every test
-def test_the_sql_example_counts_the_lines_of_every_host(
+@pytest.mark.long  # the example of a table that grows runs in every test
+def test_the_examples_of_batches_count_the_lines_of_every_host_and_make_a_table_of_them(
     spark: SparkSession, logs_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)
@@ -35,6 +35,9 @@ def test_the_sql_example_counts_the_lines_of_every_host(
 
     rows = re.findall(r"\|\s*(web\d+)\|\s*(\d+)\|\s*(\d+)\|", capsys.readouterr().out)
     assert rows == [("web01", "1", "2"), ("web02", "1", "1")]
+    example(3, spark, logs_url, tmp_path)
+    table = spark.read.parquet(str(tmp_path / "lines"))
+    assert sorted(row.line for row in table.collect()) == ["one", "three", "two"]
 
 
 @pytest.mark.long
@@ -58,13 +61,12 @@ def test_the_streaming_example_counts_errors_per_host_and_minute(
     assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
 
 
-def test_the_table_example_has_every_line_once_however_often_it_is_run(
+def test_the_table_example_has_every_line_once_when_it_is_run_again(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)
     example(2, spark, logs_url, tmp_path)
     publish(logs_url, ("logs.p0.web01", b"four\n", None))
-    example(2, spark, logs_url, tmp_path)
     example(2, spark, logs_url, tmp_path)
 
     rows = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence", "pos").collect()

@@ -21,7 +21,7 @@ from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, api, ours
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
-from tests.support.commands import run_program
+from tests.support import forks
 from tests.support.received import read_segment
 
 pytestmark = pytest.mark.nats
@@ -222,7 +222,7 @@ def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_an
     )
     partition.receive()
     folders = ("--output", partition.output, "--state-dir", partition.state)
-    program = partial(run_program, "logreceiver", "verify", "--server", partition.url, *folders)
+    program = partial(forks.run, "logreceiver", "verify", "--server", partition.url, *folders)
 
     well = program()
     path = partition.output / "web1.log"
