@@ -41,13 +41,20 @@ def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
     return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
 
 
+def has_grown(file: Path) -> Callable[[], bool]:
+    """Say whether lines came to a file since: on a busy machine none may be there when the receiver has begun."""
+    size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
+    before = size()
+    return lambda: size() > before
+
+
 def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_and_in_order(
     tmp_path: Path,
 ) -> None:
     with booted(tmp_path) as machine:
         machine.write("/etc/logship/logbroker.toml", "partitions = 2\n")
         machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
-        log = machine.root / "var/log/app.log"
+        log, received = (machine.root / "var/log" / name for name in ("app.log", "logship"))
         machine.told("install -m 640 -g adm /dev/null /var/log/app.log")
         start(machine, "logbroker")
         for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
@@ -64,6 +71,7 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
                 for unit in units:
                     wait_until(f"{unit} is back", is_up(machine, unit, 1), 60, [machine.process])
             wait_until("it receives again", has_begun(machine, 2), 60)
+            wait_until("lines come again", has_grown(received / "web01.log"), 60)
             machine.write(
                 "/etc/logship/logshipper.toml",
                 'file = ["/var/log/app.log"]\ncompression = "none"\n',
@@ -75,7 +83,6 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
                 words = "settings reloaded"
                 wait_until(words, lambda: words in machine.journal(unit), 60)  # noqa: B023
             machine.told(f"systemctl kill -s USR1 {RECEIVER}")
-        received = machine.root / "var/log/logship"
         closed = lambda: [path.name for path in received.glob("web01.log.*")]  # noqa: E731
         wait_until("a file is compressed", lambda: closed() == ["web01.log.000001.zst"], 40)
         wait_until(
