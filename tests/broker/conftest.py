@@ -1,10 +1,8 @@
 """What the broker's tests share: a connection to `fresh_url`, and `logbroker run` as a real program."""
 
 import json
-import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -110,36 +108,10 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         broker.kill()  # its nats-server goes with it; a test proves that
 
 
-call_logbroker = partial(forks.run, "logbroker")
+logbroker = partial(forks.run, "logbroker")
 
 
 @pytest.fixture
-def logbroker_inside(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Call]:
-    """Run logbroker in this process: its start, most of a command's time, is left away."""
-    from broker.app import program
-    from broker.cli import group
-
-    def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-        words = [str(word) for word in arguments]
-        capfd.readouterr()
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        # each run adds an option to its group
-        own = type(group)("logbroker")
-        with pytest.raises(SystemExit) as ended:
-            program.run(own, words)
-        said = capfd.readouterr()
-        return subprocess.CompletedProcess(words, int(ended.value.code or 0), said.out, said.err)
-
-    terminate, handlers = signal.getsignal(signal.SIGTERM), logging.root.handlers[:]
-    yield call
-    signal.signal(signal.SIGTERM, terminate)
-    logging.root.handlers[:] = handlers
-
-
-@pytest.fixture
-def call(logbroker_inside: Call, logs_url: str) -> Call:
+def call(logs_url: str) -> Call:
     """Run logbroker against the broker of `logs_url`."""
-    return lambda *words: logbroker_inside(*words, "--server", logs_url)
+    return lambda *words: logbroker(*words, "--server", logs_url)

@@ -20,7 +20,7 @@ from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.connection import BrokerAway, Connection
 from tests.broker.cluster import Cluster
-from tests.broker.conftest import Broker, StartBroker, call_logbroker, run_broker
+from tests.broker.conftest import Broker, StartBroker, logbroker, run_broker
 from tests.pages import fetch
 from tests.support.processes import Processes, wait_until
 
@@ -171,7 +171,7 @@ async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured
     async def call(kind: str, *words: str) -> "subprocess.CompletedProcess[str]":
         config = ("--config", secured.folder / "carried" / f"{kind}-far.toml")
         known = ("--server", secured.server, *config)
-        return await asyncio.to_thread(call_logbroker, "credentials", *words, *known)
+        return await asyncio.to_thread(logbroker, "credentials", *words, *known)
 
     listed = await call("admin", "list", "--json")
     async with asyncio.timeout(12):  # told at once, not when no more answers can come
@@ -248,7 +248,7 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     processes: Processes, tmp_path: Path
 ) -> None:
     def call(command: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
-        return call_logbroker("credentials", command, *words)
+        return logbroker("credentials", command, *words)
 
     def gets_in_at(file: Path) -> list[bool]:
         with suppress(BrokerAway):

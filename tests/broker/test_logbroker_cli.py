@@ -9,7 +9,7 @@ import pytest
 
 from broker.cli import group
 from broker.settings import RUN_FIELDS, BrokerSettings
-from tests.broker.conftest import Call, ask, call_logbroker
+from tests.broker.conftest import Call, ask, logbroker
 
 WITHOUT = (
     "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
@@ -25,11 +25,9 @@ def test_a_command_is_called_by_its_own_name(name: str) -> None:
     assert "pip install" not in (command.help or "")
 
 
-def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too(
-    logbroker_inside: Call,
-) -> None:
-    shown = logbroker_inside("-h").stdout
-    ours, server = call_logbroker("--version").stdout.splitlines()
+def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too() -> None:
+    shown = logbroker("-h").stdout
+    ours, server = logbroker("--version").stdout.splitlines()
 
     assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
         *("Options", "Running", "Declaring", "Looking", "Changing")
@@ -53,20 +51,18 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
 
 
 @pytest.mark.parametrize("command", ["status", "apply"])
-def test_a_broker_that_is_away_is_one_line_and_exit_code_1(
-    logbroker_inside: Call, command: str
-) -> None:
-    ended = logbroker_inside(command, "--server", "nats://127.0.0.1:1")
+def test_a_broker_that_is_away_is_one_line_and_exit_code_1(command: str) -> None:
+    ended = logbroker(command, "--server", "nats://127.0.0.1:1")
 
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "no broker at nats://127.0.0.1:1" in ended.stderr
 
 
-def test_the_help_of_run_fits_on_two_screens_and_has_all_settings_but_those_of_the_file_alone(
-    logbroker_inside: Call,
-) -> None:
-    shown = logbroker_inside("run", "--help").stdout.splitlines()
+def test_the_help_of_run_fits_on_two_screens_and_has_all_settings_but_those_of_the_file_alone() -> (
+    None
+):
+    shown = logbroker("run", "--help").stdout.splitlines()
     words = set(" ".join(shown).split())
     of_the_file = {
         name

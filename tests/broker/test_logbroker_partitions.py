@@ -10,7 +10,7 @@ from broker.provision.plan import plan_partitions
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
-from tests.broker.conftest import Call, ask
+from tests.broker.conftest import Call, ask, logbroker
 
 pytestmark = pytest.mark.nats
 
@@ -30,14 +30,12 @@ async def numbers(connection: Connection) -> tuple[int, int]:
     return (await known_layout(connection)).partitions, len(config["subjects"])
 
 
-def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
-    start_broker: Call, logbroker_inside: Call
-) -> None:
+def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(start_broker: Call) -> None:
     broker = start_broker("--partitions", "5")
     url = broker.ready()["server"]
     ask(url, (str(Subject.for_host("web01", 5)), b"line\n"))
 
-    done = logbroker_inside("partitions", "3", "--yes", "--server", url)
+    done = logbroker("partitions", "3", "--yes", "--server", url)
     broker.stop(10)
 
     assert "hosts are spread over 5 partitions now" in done.stdout
@@ -53,7 +51,7 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
 
 @pytest.mark.parametrize("after", [2, 4])
 def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
-    fresh_url: str, logbroker_inside: Call, after: int
+    fresh_url: str, after: int
 ) -> None:
     async def broken_off(connection: Connection) -> None:
         await filled(connection, 3)
@@ -65,7 +63,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
     ask(fresh_url, broken_off)
 
     call = ("partitions", str(after), "--yes", "--server", fresh_url)
-    first, second = logbroker_inside(*call), logbroker_inside(*call)
+    first, second = logbroker(*call), logbroker(*call)
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert second.stdout == f"hosts are spread over {after} partitions now\nnothing to do\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conftest import Broker, StartBroker, ask, call_logbroker
+from tests.broker.conftest import Broker, StartBroker, ask, logbroker
 from tests.manager import Manager
 from tests.support.processes import Processes, installed, stat_of, wait_until
 
@@ -84,7 +84,7 @@ def test_a_port_in_use_is_one_line_that_names_it(tmp_path: Path, option: str) ->
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         rest = {"--listen": "127.0.0.1:0", "--http": ""} | {option: address}
-        ended = call_logbroker(
+        ended = logbroker(
             "run", "--store-dir", tmp_path / "s", *[x for p in rest.items() for x in p]
         )
 

@@ -12,7 +12,7 @@ from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
-from tests.broker.conftest import Call, StartBroker, ask
+from tests.broker.conftest import StartBroker, ask, logbroker
 
 pytestmark = pytest.mark.nats
 
@@ -34,9 +34,9 @@ async def streams(connection: Connection) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def url(fresh_url: str, logbroker_inside: Call) -> str:
+def url(fresh_url: str) -> str:
     options = ("--streams", "3", "--partitions", "5", "--max-bytes", str(LIMIT))
-    logbroker_inside("apply", *options, "--server", fresh_url)
+    logbroker("apply", *options, "--server", fresh_url)
     return fresh_url
 
 
@@ -53,13 +53,13 @@ def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(ur
 
 
 def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_another(
-    start_broker: StartBroker, logbroker_inside: Call
+    start_broker: StartBroker,
 ) -> None:
     first = start_broker("--streams", "3", "--partitions", "5")
     url = first.ready()["server"]
     fill(url)
-    other = logbroker_inside("apply", "--streams", "4", "--server", url)
-    none = logbroker_inside("apply", "--server", url, "--dry-run")
+    other = logbroker("apply", "--streams", "4", "--server", url)
+    none = logbroker("apply", "--server", url, "--dry-run")
     first.stop(10)
 
     started = start_broker("--streams", "4")
@@ -76,7 +76,7 @@ def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_a
 
 @pytest.mark.parametrize("made", range(4))
 def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_number(
-    made: int, fresh_url: str, logbroker_inside: Call
+    made: int, fresh_url: str
 ) -> None:
     configs = {config["name"]: config for config in Topology(stream_count=3).streams()}
 
@@ -89,8 +89,8 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 
     ask(fresh_url, begin)
 
-    refused = logbroker_inside("apply", "--streams", "2", "--server", fresh_url)
-    done = logbroker_inside("apply", "--server", fresh_url)
+    refused = logbroker("apply", "--streams", "2", "--server", fresh_url)
+    done = logbroker("apply", "--server", fresh_url)
 
     assert (refused.returncode, done.returncode) == (78, 0), refused.stderr + done.stderr
     assert sorted(ask(fresh_url, streams)) == ["LOGS_0", "LOGS_1", "LOGS_2"]
@@ -99,10 +99,10 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 
 @pytest.mark.long
 def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
-    url: str, start_broker: StartBroker, second_url: str, logbroker_inside: Call, tmp_path: Path
+    url: str, start_broker: StartBroker, second_url: str, tmp_path: Path
 ) -> None:
     def call(to: str, *words: str | Path) -> "CompletedProcess[str]":
-        return logbroker_inside(*words, "--server", to)
+        return logbroker(*words, "--server", to)
 
     fill(url)
     saved = call(url, "backup", tmp_path / "b")
@@ -122,22 +122,19 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     assert held == {"LOGS_0": 6, "LOGS_1": 6, "LOGS_2": 3}
 
 
-def test_views_show_all_streams_and_what_removes_takes_from_all(
-    url: str, logbroker_inside: Call
-) -> None:
+def test_views_show_all_streams_and_what_removes_takes_from_all(url: str) -> None:
     fill(url)
 
-    status = logbroker_inside("status", "--json", "--server", url)
-    hosts = logbroker_inside("hosts", "--json", "--server", url)
-    last = logbroker_inside("tail", "--lines", "100", "--no-follow", "--server", url)
-    one = logbroker_inside("get", "--stream", "LOGS_2", "--server", url)
+    status = logbroker("status", "--json", "--server", url)
+    hosts = logbroker("hosts", "--json", "--server", url)
+    last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
+    one = logbroker("get", "--stream", "LOGS_2", "--server", url)
     unnamed = [
-        logbroker_inside(*words, "--server", url)
-        for words in (("get",), ("rm", "--seq", "1", "--yes"))
+        logbroker(*words, "--server", url) for words in (("get",), ("rm", "--seq", "1", "--yes"))
     ]
-    named = logbroker_inside("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
-    some = logbroker_inside("purge", "--host", "web[03]", "--yes", "--server", url)
-    rest = logbroker_inside("purge", "--everything", "--yes", "--server", url)
+    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
+    some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
+    rest = logbroker("purge", "--everything", "--yes", "--server", url)
 
     done = [status, hosts, last, one, named, some, rest]
     assert [ended.returncode for ended in done] == [0] * 7, [ended.stderr for ended in done]

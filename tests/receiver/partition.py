@@ -243,7 +243,7 @@ class Partition:
     def _fork(self, assignment: Assignment, environment: dict[str, str], pull: int) -> Fork:
         words = (_RUN, pickle.dumps((assignment, self.destination, pull)).hex())
         with self._report.open("wb") as report:
-            return Fork("receiver.consume", *words, env=environment, stdout=report)
+            return Fork("receiver", *words, env=environment, stdout=report)
 
     def with_folder(self, folder: Path) -> "Partition":
         folder.mkdir(exist_ok=True)

@@ -1,12 +1,13 @@
 """What the tests of whole receivers share: a broker, receivers of its two partitions, and what was published."""
 
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.wire.subjects import partition_of
 from tests.receiver.partition import Partition, ours, publish
-from tests.support.processes import Process, Processes, installed, wait_until
+from tests.support.processes import Process, Processes, wait_until
 from tests.support.received import read_received
 
 
@@ -33,7 +34,8 @@ class Scene:
     ) -> Process:
         """Start a receiver of both partitions."""
         words = ["--partition", "all", "--server", self.url, "--output", self.output, *options]
-        return self.processes.start(name, [installed("logreceiver"), *words], environment)
+        command = [sys.executable, "-m", "receiver", *words]
+        return self.processes.start(name, command, environment)
 
     def publish(self, blocks: int, size: int = 200) -> None:
         """Publish blocks of numbered lines, as any client may, for hosts of both partitions."""

@@ -1,6 +1,5 @@
 """Commands of ours as an operator gives them: run to their end, and given again while something is in their way."""
 
-import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -22,23 +21,10 @@ class CommandFailed(Exception):
         self.code = code
 
 
-def run_program(
-    program: str, *words: object, seconds: float = _SECONDS, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    """Run one of the programs to its end, whatever that is; raises `TimeoutExpired`."""
-    return subprocess.run(
-        [installed(program), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-        env=os.environ | environment,
-    )
-
-
 def run_command(program: str, *words: object, seconds: float = _SECONDS) -> str:
     """Run a command of one of the programs and return what it says; raises `CommandFailed`, `TimeoutExpired`."""
-    done = run_program(program, *words, seconds=seconds)
+    command = [installed(program), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
         said = f"{done.stdout}{done.stderr}"
         raise CommandFailed(done.returncode, f"{program} {' '.join(map(str, words[:2]))}: {said}")

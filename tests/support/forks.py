@@ -24,11 +24,12 @@ _ROOT = Path(__file__).parents[2]
 _WITHOUT_WEB = "import sys; sys.modules['aiohttp'] = None; import {}"  # as these programs do it
 _IMPORTS = {
     "shipper": _WITHOUT_WEB.format("shipper.agent, shipper.status.report"),
-    "receiver": _WITHOUT_WEB.format("receiver.replay.replay, receiver.verify.verify, receiver.cli"),
-    "receiver.consume": _WITHOUT_WEB.format("receiver.consume.task"),
+    "receiver": _WITHOUT_WEB.format(
+        "receiver.replay.replay, receiver.verify.verify, receiver.pipeline"
+    ),
     "broker": "import broker.commands.run, broker.console.server, broker.inspect.metrics",
 }
-_PROGRAMS = {"shipper": "shipper", "broker": "broker", "tests.secured": "broker"}
+_PROGRAMS = {name: name for name in ("shipper", "receiver", "broker")} | {"tests.secured": "broker"}
 """What is forked when it is started as `python -m`, and which imports it needs."""
 _AS_PROGRAM = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _MESSAGE = 1 << 20
@@ -126,14 +127,14 @@ def run(
     with TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("out", "error")]
         with paths[0].open("wb") as out, paths[1].open("wb") as error:
-            code, env = _AS_PROGRAM.format(module), os.environ | environment
+            env, code = os.environ | environment, _AS_PROGRAM.format(module)
             fork = Fork(module, code, *map(str, words), env=env, stdout=out, stderr=error)
         try:
-            code = fork.wait(seconds)
+            ended = fork.wait(seconds)
         finally:
             fork.send_signal(signal.SIGKILL)
         said = (path.read_text("utf-8") for path in paths)
-        return subprocess.CompletedProcess([program, *map(str, words)], code, *said)
+        return subprocess.CompletedProcess([program, *map(str, words)], ended, *said)
 
 
 def serve(number: int, program: str) -> None:

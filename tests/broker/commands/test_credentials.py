@@ -9,15 +9,15 @@ import pytest
 
 from broker.auth.files import load_credentials
 from broker.wire.subjects import inbox_of
-from tests.broker.conftest import Call
+from tests.broker.conftest import Call, logbroker
 
 HOST = 'wéb"01\\example'
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logbroker_inside: Call) -> Call:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
-    return lambda *words: logbroker_inside("credentials", *words, "--store-dir", "store")
+    return lambda *words: logbroker("credentials", *words, "--store-dir", "store")
 
 
 def done(ended: "CompletedProcess[str]") -> str:

@@ -9,17 +9,17 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.commands.apply import read_stream
 from broker.wire.descent import marked
-from tests.broker.conftest import Call, ask
+from tests.broker.conftest import Call, ask, logbroker
 
 SETTINGS = ("--partitions", "11", "--max-bytes", "100MB")
 
 
 @pytest.mark.nats
 def test_what_was_exported_gives_an_empty_broker_the_same_configuration_and_changes_of_it(
-    logbroker_inside: Call, fresh_url: str, second_url: str, tmp_path: Path
+    fresh_url: str, second_url: str, tmp_path: Path
 ) -> None:
     def call(url: str, *words: str | Path) -> str:
-        done = logbroker_inside(*words, "--server", url)
+        done = logbroker(*words, "--server", url)
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
 

@@ -13,7 +13,7 @@ from broker.auth.certificates import names_in
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.wire.streams import STREAM
-from tests.broker.conftest import Broker, Call, StartBroker, call_logbroker
+from tests.broker.conftest import Broker, StartBroker, logbroker
 from tests.support.ports import free_port
 from tests.support.processes import wait_until
 
@@ -21,7 +21,7 @@ from tests.support.processes import wait_until
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("store")
-    called = call_logbroker(
+    called = logbroker(
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
     )
     assert called.returncode == 0, called.stderr
@@ -29,14 +29,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-def test_init_makes_a_certificate_for_the_names_given_and_replaces_none(
-    made: Path, logbroker_inside: Call
-) -> None:
+def test_init_makes_a_certificate_for_the_names_given_and_replaces_none(made: Path) -> None:
     files = {path.name: path for path in (made / "tls").iterdir()}
     before = {name: path.read_bytes() for name, path in files.items()}
     names = names_in(before["broker.pem"])
 
-    again = logbroker_inside("tls", "init", "--store-dir", made)
+    again = logbroker("tls", "init", "--store-dir", made)
 
     assert names == ("broker1.example.net", "10.0.0.7", "localhost", "127.0.0.1", "::1")
     assert {name: path.stat().st_mode & 0o777 for name, path in files.items()} == {
@@ -49,54 +47,50 @@ def test_init_makes_a_certificate_for_the_names_given_and_replaces_none(
     assert {name: path.read_bytes() for name, path in files.items()} == before
 
 
-def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker_inside: Call) -> None:
+def test_renew_keeps_the_names_or_takes_new_ones(made: Path) -> None:
     broker = made / "tls" / "broker.pem"
     before = broker.read_bytes()
 
-    assert logbroker_inside("tls", "renew", "--store-dir", made).returncode == 0
+    assert logbroker("tls", "renew", "--store-dir", made).returncode == 0
     same = broker.read_bytes()
     assert same != before
     assert names_in(same) == names_in(before)
 
-    assert logbroker_inside("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
+    assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
     assert names_in(broker.read_bytes())[0] == "other"
 
     (store, at) = ("--store-dir", made)
     before = broker.read_bytes()
-    due = logbroker_inside(
-        "tls", "renew", store, at, "--within", "30d", "--name", "other", "--json"
-    )
+    due = logbroker("tls", "renew", store, at, "--within", "30d", "--name", "other", "--json")
     told = json.loads(due.stdout)
     assert (told["done"], told["names"][0], told["path"]) == ("not renewed", "other", str(broker))
     assert broker.read_bytes() == before
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
-        assert logbroker_inside("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
+        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
 
 
 def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_there(
-    made: Path, tmp_path: Path, logbroker_inside: Call
+    made: Path, tmp_path: Path
 ) -> None:
     second = tmp_path / "second" / "tls"
     second.mkdir(parents=True)
     for name in ("authority.pem", "authority.key"):
         shutil.copy(made / "tls" / name, second)
 
-    called = logbroker_inside("tls", "init", "--store-dir", second.parent)
+    called = logbroker("tls", "init", "--store-dir", second.parent)
 
     assert called.returncode == 0, called.stderr
     assert (second / "authority.pem").read_bytes() == (made / "tls/authority.pem").read_bytes()
     assert socket.gethostname() in names_in((second / "broker.pem").read_bytes())
     (second / "authority.key").unlink()
-    alone = logbroker_inside("tls", "renew", "--store-dir", second.parent)
+    alone = logbroker("tls", "renew", "--store-dir", second.parent)
     assert alone.returncode == 78
     assert "authority.key" in alone.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut"])
-def test_a_name_that_will_not_do_is_refused(
-    tmp_path: Path, logbroker_inside: Call, name: str
-) -> None:
-    called = logbroker_inside("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
+def test_a_name_that_will_not_do_is_refused(tmp_path: Path, name: str) -> None:
+    called = logbroker("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
 
     assert called.returncode == 2
     assert called.stderr.count("\n") == 1
@@ -121,7 +115,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async def tls(command: str) -> None:
-        done = await asyncio.to_thread(call_logbroker, "tls", command, "--store-dir", store)
+        done = await asyncio.to_thread(logbroker, "tls", command, "--store-dir", store)
         assert done.returncode == 0, done.stderr
 
     store = tmp_path / "store"
@@ -148,16 +142,16 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
 
 @pytest.mark.nats
 def test_a_certificate_that_is_renewed_while_a_broker_starts_keeps_nobody_out(
-    start_broker: StartBroker, logbroker_inside: Call, tmp_path: Path
+    start_broker: StartBroker, tmp_path: Path
 ) -> None:
     store, port = tmp_path / "store", free_port()
-    logbroker_inside("tls", "init", "--store-dir", store)
+    logbroker("tls", "init", "--store-dir", store)
     broker = start_broker("--listen", f"127.0.0.1:{port}", store=store)
     wait_until("a server starts", lambda: has_server(broker), 60, [broker], every=0.001)
     broker.send(signal.SIGSTOP)
     wait_until("the server has its certificate", lambda: listens(port), 60)
 
-    logbroker_inside("tls", "renew", "--store-dir", store)
+    logbroker("tls", "renew", "--store-dir", store)
     broker.send(signal.SIGCONT)
 
     assert broker.ready()["server"].startswith("tls://")

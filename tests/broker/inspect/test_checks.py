@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
-from tests.broker.conftest import Call, StartBroker, ask
+from tests.broker.conftest import Call, StartBroker, ask, logbroker
 from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
 from tests.pages import page
 from tests.support.processes import wait_until
@@ -116,12 +116,10 @@ def test_the_command_says_it_by_its_exit_code(call: Call, logs_url: str) -> None
 
 
 @pytest.mark.nats
-def test_whatever_hinders_a_check_is_one_line(
-    logbroker_inside: Call, fresh_url: str, tmp_path: Path
-) -> None:
-    away = logbroker_inside("check", "--server", "nats://127.0.0.1:1")
-    bare = logbroker_inside("check", "receivers", "stream", "--server", fresh_url)
-    unusable = logbroker_inside("check", "--creds", tmp_path / "none", "--server", fresh_url)
+def test_whatever_hinders_a_check_is_one_line(fresh_url: str, tmp_path: Path) -> None:
+    away = logbroker("check", "--server", "nats://127.0.0.1:1")
+    bare = logbroker("check", "receivers", "stream", "--server", fresh_url)
+    unusable = logbroker("check", "--creds", tmp_path / "none", "--server", fresh_url)
 
     assert [one.returncode for one in (away, bare, unusable)] == [2, 2, 3]
     assert "CRITICAL:connection: no broker at" in away.stdout

@@ -9,7 +9,7 @@ import pytest
 from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.wire.delivery import RawMessage
-from tests.broker.conftest import Call, ask, call_logbroker
+from tests.broker.conftest import Call, ask, logbroker
 from tests.broker.inspect.conftest import message
 from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.partitions import add_subjects
@@ -107,7 +107,7 @@ async def test_a_report_that_anybody_sends_ends_no_command(
     await connection.api("INFO")  # the subscription has reached the server
 
     ended = [
-        await asyncio.to_thread(call_logbroker, *words, "--server", logs_url)
+        await asyncio.to_thread(logbroker, *words, "--server", logs_url)
         for words in (("status", "--json"), ("check", "space", "certificates"))
     ]
 

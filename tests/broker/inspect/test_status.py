@@ -18,7 +18,7 @@ from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset
 from broker.wire.streams import STREAM
 from receiver.consume.fetch import consumer_config
-from tests.broker.conftest import call_logbroker
+from tests.broker.conftest import logbroker
 from tests.broker.inspect.conftest import Publish, message
 from tests.partitions import add_subjects
 
@@ -111,7 +111,7 @@ async def test_the_status_is_what_stream_and_offsets_hold(
     offset = Offset(2, 1, "", "central", lines=1, size=9)
     await connection.ask("$KV.LOGS_OFFSETS.p0", offset.encode())
 
-    ended = await asyncio.to_thread(call_logbroker, "status", "--json", "--server", logs_url)
+    ended = await asyncio.to_thread(logbroker, "status", "--json", "--server", logs_url)
     found = json.loads(ended.stdout)
     first, second = found["partitions"]
     assert (found["hosts"], found["messages"], found["behind"]) == (2, 3, 3)

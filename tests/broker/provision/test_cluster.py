@@ -11,7 +11,7 @@ from broker.client.connection import Connection
 from broker.provision.apply import consumers_of
 from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, Node, insist
-from tests.broker.conftest import call_logbroker
+from tests.broker.conftest import logbroker
 from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(540)]
@@ -74,7 +74,7 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         said = "settings reloaded; changed: max_bytes"
         wait_until("it goes by that", lambda: said in larger.process.said(), 120)
         servers = [word for url in cluster.urls for word in ("--server", url)]
-        raised = call_logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
+        raised = logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
         assert raised.returncode == 0, raised.stderr
         has("max_bytes", 200_000_000)
         cluster.wait_until_whole()
