@@ -8,7 +8,7 @@
 | `connection` | test | a connection to the server of `logs_url` |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `own_broker` | test | as `own_server`, with the stream and buckets of `logs_url` |
-| `processes` | test | starts programs, shippers as forks (tests/support/forks.py), and cleans up after them |
+| `processes` | test | starts programs, `python -m` ours as forks (tests/support/forks.py), and cleans up after them |
 | `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |

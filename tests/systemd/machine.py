@@ -161,11 +161,10 @@ class Machine:
 
     def _has_init(self) -> bool:
         for pid in self.process.tree():
-            status = Path(f"/proc/{pid}/status")
-            if status.exists() and re.search(
-                r"^NSpid:(\t\d+){2}\t1$", status.read_text(), re.MULTILINE
-            ):
-                self._init = pid
+            with suppress(OSError):  # it has ended meanwhile
+                status = Path(f"/proc/{pid}/status").read_text()
+                if re.search(r"^NSpid:(\t\d+){2}\t1$", status, re.MULTILINE):
+                    self._init = pid
         return bool(self._init)
 
 
