@@ -4,9 +4,8 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, proc, stat_of, wait_until
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -64,11 +63,8 @@ def resident_bytes(process: Process) -> int:
 
 def peak_bytes_of(pid: int) -> int:
     """Return the most that a process ever had resident since its start; 0 once it has ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    lines = proc(pid, "status").splitlines()
+    sizes = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(sizes[0]) * 1024 if sizes else 0
 
 
@@ -77,10 +73,6 @@ def _stats(process: Process) -> list[_Stat]:
 
 
 def _read(pid: int) -> _Stat | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
+    if not (fields := stat_of(pid)):
         return None
-    # fields after the name in parentheses begin with the third
-    fields = [*("", "", ""), *text.rpartition(")")[2].split()]
-    return _Stat(int(fields[16]) + int(fields[17]), int(fields[24]))
+    return _Stat(int(fields[13]) + int(fields[14]), int(fields[21]))

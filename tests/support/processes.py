@@ -134,11 +134,7 @@ class Process:
 
     def catches(self, number: int) -> bool:
         """Whether it has a handler of its own for a signal, by which it would end otherwise (proc(5))."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text("ascii", "replace")
-        except OSError:
-            return False  # it has gone
-        caught = status.partition("SigCgt:")[2].split()
+        caught = proc(self.pid, "status").partition("SigCgt:")[2].split()
         return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
 
     def kill(self) -> None:
@@ -320,11 +316,15 @@ def _living() -> dict[int, tuple[int, int]]:
     return {pid: (int(fields[1]), int(fields[3])) for pid, fields in found.items()}
 
 
+def proc(pid: int, name: str) -> str:
+    """Return what a file in the folder of a process says (proc(5)); empty when the process has gone, also while it is read."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def stat_of(pid: int) -> list[str]:
     """Return the fields of a process from its state on (proc(5), field 3); empty when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return []
     # the name stands in parentheses and may hold anything, spaces and parentheses too
-    return stat.rpartition(")")[2].split()
+    return proc(pid, "stat").rpartition(")")[2].split()

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from broker.server.process import find
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Process, Processes, proc, wait_until
 
 ROOT = Path(__file__).parents[2]
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -161,10 +161,8 @@ class Machine:
 
     def _has_init(self) -> bool:
         for pid in self.process.tree():
-            with suppress(OSError):  # it has ended meanwhile
-                status = Path(f"/proc/{pid}/status").read_text()
-                if re.search(r"^NSpid:(\t\d+){2}\t1$", status, re.MULTILINE):
-                    self._init = pid
+            if re.search(r"^NSpid:(\t\d+){2}\t1$", proc(pid, "status"), re.MULTILINE):
+                self._init = pid
         return bool(self._init)
 
 

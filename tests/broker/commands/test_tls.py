@@ -15,7 +15,7 @@ from broker.client.connection import BrokerAway, Connection
 from broker.wire.streams import STREAM
 from tests.broker.conftest import Broker, StartBroker, logbroker
 from tests.support.ports import free_port
-from tests.support.processes import wait_until
+from tests.support.processes import proc, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +158,7 @@ def test_a_certificate_that_is_renewed_while_a_broker_starts_keeps_nobody_out(
 
 
 def has_server(broker: Broker) -> bool:
-    return any(
-        b"nats-server.conf" in Path(f"/proc/{n}/cmdline").read_bytes() for n in broker.tree()
-    )
+    return any("nats-server.conf" in proc(pid, "cmdline") for pid in broker.tree())
 
 
 def listens(port: int) -> bool:

@@ -18,6 +18,7 @@ from tests.chaos.faults.processes import server_of
 from tests.chaos.program import Program
 from tests.chaos.shim import Calls, Control
 from tests.chaos.world import World
+from tests.support.processes import proc
 
 _ATTACHED = 10.0  # seconds
 _STEPS = (0.5, 30.0, 3600.0, 86400.0, 40 * 86400.0)  # seconds
@@ -115,11 +116,8 @@ def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
 
 
 def _tracer_of(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    return int(status.partition("TracerPid:")[2].split()[0])
+    tracer = proc(pid, "status").partition("TracerPid:")[2].split()
+    return int(tracer[0]) if tracer else 0
 
 
 def _failing_syncs(chance: Chance) -> str:

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, one_that_runs
 from tests.chaos.program import Program
 from tests.chaos.world import World
-from tests.support.processes import stat_of
+from tests.support.processes import proc, stat_of
 
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
 PYTHON_DAEMONS = ("pyspark.daemon", "receiver.spark.worker_daemon")
@@ -85,7 +84,7 @@ def _wait_for_end(pid: int) -> None:
     deadline = time.monotonic() + _GONE_WITHIN
     while _is_there(pid):
         if time.monotonic() > deadline:
-            words = b" ".join(_words(pid)[:6]).decode(errors="replace")
+            words = " ".join(_words(pid)[:6])
             raise RuntimeError(f"{words} is there {_GONE_WITHIN:g} s after its signal to end")
         time.sleep(0.05)
 
@@ -96,24 +95,21 @@ def _is_there(pid: int) -> bool:
     return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
 
 
-def _words(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return [b""]
+def _words(pid: int) -> list[str]:
+    return proc(pid, "cmdline").split("\0")
 
 
 def _is_java(pid: int) -> bool:
-    return _words(pid)[0].endswith(b"/java")
+    return _words(pid)[0].endswith("/java")
 
 
 def _is_server(pid: int) -> bool:
-    return b"nats-server" in _words(pid)[0]
+    return "nats-server" in _words(pid)[0]
 
 
 def _is_python_daemon(pid: int) -> bool:
     """Whether it is what Python workers are forked from, or one of these: they have its command line."""
-    return any(name.encode() in _words(pid) for name in PYTHON_DAEMONS)
+    return any(name in _words(pid) for name in PYTHON_DAEMONS)
 
 
 def _spark(world: World) -> list[Program]:
