@@ -19,7 +19,7 @@ from tests.pages import page
 from tests.partitions import change_partitions
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process, proc, wait_until
 from tests.support.received import read_received
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
@@ -189,11 +189,7 @@ def last_line(receiver: Process) -> str:
 
 
 def java_of(receiver: Process) -> int:
-    [java] = [
-        pid
-        for pid in receiver.tree()
-        if Path(f"/proc/{pid}/comm").read_text("ascii").strip() == "java"
-    ]
+    [java] = [pid for pid in receiver.tree() if proc(pid, "comm").strip() == "java"]
     return java
 
 
@@ -298,6 +294,8 @@ def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_w
     assert receiver.wait(90) == Exit.FAILED, receiver.last_words()
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
+    receiver.start()
+    scene.wait_for_all(receiver)
 
 
 def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:

@@ -42,7 +42,7 @@ def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
 
 
 def has_grown(file: Path) -> Callable[[], bool]:
-    """Say whether lines came to a file since: on a busy machine none may be there when the receiver has begun."""
+    """Return what says whether a file has grown since: on a busy machine a receiver that has begun may have no line yet."""
     size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
     before = size()
     return lambda: size() > before
