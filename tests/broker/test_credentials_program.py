@@ -266,6 +266,9 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     web1, web2 = output / "host-web1.toml", output / "host-web2.toml"
     wait_until("every broker has taken them", lambda: gets_in_at(web1) == [True] * 3, 30)
     admin = ("--server", ",".join(cluster.urls), "--config", output / "admin-ops.toml")
+    # each logbroker comes again, with the first credential, to the server that lets web1 in already
+    all_tell = lambda: "no answer" not in call("list", *admin).stderr  # noqa: E731
+    wait_until("every logbroker tells of its credentials", all_tell, 60)
 
     done = call("revoke", "host", "web1", *admin)
     left = call("list", "--json", *admin)
