@@ -34,6 +34,13 @@ def is_calm(receiver: Process) -> None:
     )
 
 
+def has_asked(scene: Scene) -> bool:
+    """Whether a receiver has asked the broker of a scene anything."""
+    answer = ask(scene.url, lambda broker: broker.request("$SYS.REQ.ACCOUNT.PING.CONNZ"))
+    connections = json.loads(answer.data)["data"]["connections"]
+    return any(one["in_msgs"] for one in connections if one["name"].startswith("logreceiver"))
+
+
 def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
     scene: Scene,
 ) -> None:
@@ -237,6 +244,7 @@ def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_no
     (home / "bin" / "java").chmod(0o755)
     receiver = scene.receiver("receiver", environment={"JAVA_HOME": str(home)})
     wait_until("it waits for Java", lambda: len(receiver.tree()) == 2, 150, [receiver])
+    wait_until("it has asked the broker", lambda: has_asked(scene), 60, [receiver])
 
     code = receiver.stop(10)
 
