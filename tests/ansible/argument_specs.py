@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -34,6 +35,15 @@ class _Indented(yaml.SafeDumper):
 def spec_path(role: str) -> Path:
     """Return where the argument spec of a role is."""
     return ROLES / role / "meta/argument_specs.yml"
+
+
+@cache
+def variables() -> frozenset[str]:
+    """Return the variables that roles take."""
+    specs = [
+        yaml.safe_load(path.read_text("utf-8")) for path in ROLES.glob("*/meta/argument_specs.yml")
+    ]
+    return frozenset(name for spec in specs for name in spec["argument_specs"]["main"]["options"])
 
 
 def is_secret(field: FieldInfo) -> bool:

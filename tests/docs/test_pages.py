@@ -7,11 +7,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 import tests.support.ports
 from broker.app.configuration import name_of
 from shipper.settings import ShipperSettings
+from tests.ansible.argument_specs import variables
 from tests.docs.commands import blocks, commands, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
 from tests.support.processes import Processes
@@ -76,11 +76,7 @@ def test_a_page_names_make_targets_and_files_that_exist(page: str) -> None:
 
 @ALL
 def test_a_page_names_playbooks_and_variables_that_exist(page: str) -> None:
-    variables = {
-        name
-        for path in (ROOT / "ansible").glob("roles/*/meta/argument_specs.yml")
-        for name in yaml.safe_load(path.read_text("utf-8"))["argument_specs"]["main"]["options"]
-    } | {
+    known = variables() | {
         "logship_revoke",
         "logship_revoke_kind",
         "logship_brokers",
@@ -91,7 +87,7 @@ def test_a_page_names_playbooks_and_variables_that_exist(page: str) -> None:
     }
     playbooks = {path.name for path in (ROOT / "ansible").glob("*.yml")}
 
-    assert set(re.findall(r"\b(logship_\w+)", TEXTS[page])) <= variables
+    assert set(re.findall(r"\b(logship_\w+)", TEXTS[page])) <= known
     named = set(re.findall(r"(?<![\w./])[a-z]+[.]yml\b", TEXTS[page]))
     assert named - {"hosts.yml", "rules.yml"} <= playbooks
 
