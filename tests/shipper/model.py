@@ -21,7 +21,7 @@ PATTERNS = (LIVE, CURRENT)
 KEPT = 4
 FORMS = tuple(Packing)
 ENDINGS = ("", *(form.value for form in FORMS))
-MODES = (0o600, 0o640, 0o644, 0o660, 0o444)
+MODES = (0o600, 0o640, 0o644, 0o660, 0o664)  # with each of which its owner writes on, root or not
 LENGTHS = (0, 3, 40, 230, 600)
 
 FILE_ACTIONS = {
