@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker.conftest import Broker, StartBroker, ask, logbroker
 from tests.manager import Manager
-from tests.support.processes import Processes, installed, stat_of, wait_until
+from tests.support.processes import Processes, installed, proc, stat_of, wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -39,19 +39,11 @@ def test_a_broker_killed_at_any_moment_leaves_no_server_behind(start_broker: Sta
         broker.ready() if delay is None else time.sleep(delay)
         broker.kill()
 
-    mine = str(broker.store).encode()
-
     def is_gone() -> bool:
-        return not [pid for pid in Path("/proc").glob("[0-9]*") if mine in _command(pid)]
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return not [pid for pid in pids if str(broker.store) in proc(pid, "cmdline")]
 
     wait_until("no server is left", is_gone, 20)
-
-
-def _command(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(

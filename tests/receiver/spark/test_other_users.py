@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.descriptors import held_by
-from tests.support.processes import Processes, wait_until
+from tests.support.processes import Processes, proc, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def test_every_port_of_a_local_spark_refuses_who_has_no_secret_and_no_command_li
     told = json.loads(driver.said().splitlines()[0])
 
     ports = listening(told["jvm"])
-    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in driver.tree()]
+    lines = [words for pid in driver.tree() if (words := proc(pid, "cmdline"))]
 
     python = [pid for pid in driver.tree() if pid != told["jvm"]]
     assert not [port for pid in python for port in listening(pid)]
