@@ -88,7 +88,7 @@ class Agent:
         `OperatorError` kinds; positions are written in every case but that of another owner.
         """
         if not await self._service.run(notifier, reread, self.work(), self._background()):
-            self._end_early()
+            await self._end_early()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
@@ -109,13 +109,21 @@ class Agent:
         is_landing = self._shipping.is_in_flight and not self._sessions.obstacle
         return _LANDING if is_landing else _READING
 
-    def _end_early(self) -> None:
+    async def _end_early(self) -> None:
+        """Say what is left; raises `OperatorError` where the next start does not find it by itself."""
         spool = self._view.spool
+        unread = await asyncio.to_thread(spool.stop) if spool else 0
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         if self._shipping.unacknowledged() or (spool and spool.behind):
             logger.info(
                 "ended; what is not acknowledged is shipped at the next start with the same --file"
+            )
+        if spool and unread:
+            raise OperatorError(
+                f"ended, and {unread} bytes of standard input were not read"
+                f"{spool.trouble and f' ({spool.trouble})'}: they are lost with a pipe that nobody "
+                "else holds open; stop what writes to it first"
             )
 
     async def work(self) -> None:
@@ -196,9 +204,9 @@ class Agent:
         spool = self._view.spool
         await self._ship_and_keep()
         if spool is not None and spool.is_done:
-            return
+            return await asyncio.to_thread(spool.finish)
         if self._shipping.stopping.is_set():
-            self._end_early()
+            await self._end_early()
         elif self._settings.once:
             self._shipping.goals.conclude(self._shipping.follower)
 

@@ -3,6 +3,7 @@
 Imports what talks to the broker only when it is needed: `logshipper --help` is quick.
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -113,8 +114,8 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
     if settings.is_input:
-        if sys.stdin is None:
-            raise click.UsageError("--file -: standard input is closed")
+        if sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+            raise click.UsageError("--file -: standard input is closed, or open for writing only")
         if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":
             raise click.UsageError(
                 "--from, --exclude and --ignore-older are for files; standard input is read as it comes"

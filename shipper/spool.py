@@ -1,10 +1,11 @@
-"""Keeps standard input in files until it is acknowledged; the follower reads one after the other, as it reads any file.
+"""Keeps standard input in files until it is acknowledged; the follower reads one after the other.
 
-    standard input ──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──acknowledged──▶ removed
+    standard input ──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──▶ removed
 
-A segment is named by its file id, so its position is found whatever it holds. The kernel copies from a pipe (splice(2)):
-whenever the process is killed, each byte is in the pipe or in a segment. A segment survives the end of the process, not
-that of the machine: nothing is synced. The copying is done by a thread that ends with the process, as do locks and descriptors.
+A segment is named by its file id, so its position is found whatever it holds. A thread copies from
+the start of the program on, whether or not there is a broker; a session attaches to what is there.
+It ends with the process, as do locks and descriptors. A segment survives the end of the process,
+not that of the machine: nothing is synced.
 """
 
 import asyncio
@@ -13,7 +14,10 @@ import glob
 import logging
 import os
 import re
+import select
 import stat
+import struct
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -36,8 +40,65 @@ _CHUNK = 64 * 1024  # bytes: what a pipe holds
 _BY_THE_BYTE = 256 * 1024  # bytes: a fifth of a second at most for each segment
 _PAUSE = 0.01  # seconds after a small read: a line at a time would cost a core
 _RETRY = 1.0  # seconds
+_LAST_COPY = 0.5  # seconds for what the input holds when the program must end
 _NAME = re.compile(r"stdin-([0-9]{8,})-(.+)")
 logger = logging.getLogger(__name__)
+
+
+class _Input:
+    """Standard input: a pipe, a terminal, a socket or a file, which may be non-blocking.
+
+    The kernel copies from a pipe (splice(2)): whenever the process is killed, each byte is in the
+    pipe or in a segment. Of any other input up to 64 KiB are in memory in between, in `_rest`.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        self._rest = b""
+        self._wake = os.eventfd(0)
+        self._poll = select.poll()
+        for one in (descriptor, self._wake):
+            self._poll.register(one, select.POLLIN)
+
+    def wait(self) -> bool:
+        """Wait until bytes or the end can be read; return False where `wake` came first."""
+        return bool(self._rest) or self._descriptor in dict(self._poll.poll())
+
+    def wake(self) -> None:
+        """Have `wait` return at once from now on."""
+        os.eventfd_write(self._wake, 1)
+
+    def move(self, target: int, place: int, most: int) -> int | None:
+        """Move bytes to a place in a file, and return how many: 0 at the end, None if none are there.
+
+        Raises OSError for the file, `OperatorError` for the input.
+        """
+        if self._is_pipe:
+            try:
+                flags = os.SPLICE_F_NONBLOCK
+                return os.splice(self._descriptor, target, most, offset_dst=place, flags=flags)
+            except BlockingIOError:
+                return None
+        try:
+            self._rest = self._rest or os.read(self._descriptor, min(most, _CHUNK))
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise OperatorError(f"cannot read standard input: {error.strerror}") from None
+        written = os.pwrite(target, self._rest[:most], place)
+        self._rest = self._rest[written:]
+        return written
+
+    @property
+    def unread(self) -> int:
+        """How many bytes are there that no file holds, as far as the kernel says."""
+        try:
+            answer = fcntl.ioctl(self._descriptor, termios.FIONREAD, struct.pack("i", 0))
+        except OSError:  # a device that cannot say
+            return len(self._rest)
+        (waiting,) = struct.unpack("i", answer)
+        return len(self._rest) + max(0, int(waiting))
 
 
 @dataclass(slots=True)
@@ -51,16 +112,20 @@ class _Segment:
     acknowledged: int = 0
     is_closed: bool = False
 
-    def move(self, source: int, most: int) -> int:
-        """Have the kernel move bytes from a pipe to the end, and return how many: none at the end of the input; raises OSError."""
-        moved = os.splice(source, self.descriptor, most, offset_dst=self.size)
-        self.size += moved
-        return moved
-
     def end_line(self) -> None:
         """Add the newline that the last line lacks; raises OSError."""
         if not self.ends():
             self.size += os.pwrite(self.descriptor, b"\n", self.size)
+
+    @property
+    def most(self) -> int:
+        """How many bytes to append at a time: a full segment ends with a line, unless it is long.
+
+        So bytes are appended one by one behind 16 MiB.
+        """
+        if self.size < _SEGMENT:
+            return _SEGMENT - self.size
+        return 1 if self.size < _SEGMENT + _BY_THE_BYTE else _CHUNK
 
     def ends(self) -> bool:
         """Whether no line is unfinished."""
@@ -75,18 +140,21 @@ class Spool:
     """
 
     def __init__(self, folder: Folder, new_id: Callable[[], str], clock: Callable[[], int]) -> None:
-        """Take up the segments in the folder that no other process holds; raises OSError."""
+        """Take up the segments in the folder that no other process holds, and begin to copy.
+
+        Raises OSError.
+        """
         self.trouble = ""
         self._folder = folder
         self._new_id = new_id
         self._clock = clock
         self._number = 0
         self._segments: list[_Segment] = []
-        self._has_ended = False
+        self._has_ended = self._is_stopping = False
         self._error: OperatorError | None = None
         self._notify: Callable[[], object] = bool
         self._removing = threading.Lock()
-        self._thread = threading.Thread(target=self._fill, daemon=True)
+        self._input = _Input(_INPUT)
         found = [match for name in folder.names() if (match := _NAME.fullmatch(name))]
         for match in sorted(found, key=lambda match: int(match[1])):
             self._number = int(match[1])
@@ -95,6 +163,8 @@ class Spool:
                 segment = self._add(match[0], match[2])
                 segment.end_line()  # where a run was killed: that was the end of its input
                 segment.is_closed = True
+        self._thread = threading.Thread(target=self._fill, daemon=True)
+        self._thread.start()
 
     def _add(self, name: str, file: str, flags: int = 0) -> _Segment:
         """Open and lock a segment, the last one from now on; raises BlockingIOError where another process holds it."""
@@ -110,7 +180,17 @@ class Spool:
     @property
     def is_done(self) -> bool:
         """Whether the input has ended, and all of it is acknowledged."""
-        return self._has_ended and not self._segments
+        return self._has_ended and not self.behind
+
+    def stop(self) -> int:
+        """Copy what the input holds now, then no more; return how many bytes could not be copied.
+
+        Half a second is waited for a disk that does not answer, or a writer that writes on and on.
+        """
+        self._is_stopping = True
+        self._input.wake()
+        self._thread.join(_LAST_COPY)
+        return 0 if self._has_ended else self._input.unread
 
     @property
     def behind(self) -> int:
@@ -118,11 +198,9 @@ class Spool:
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
     async def run(self, shipping: Shipping) -> None:
-        """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
+        """Have what is kept followed, in one session, until the end of the input is acknowledged."""
         loop, followed = asyncio.get_running_loop(), None
         self._notify = lambda: loop.call_soon_threadsafe(shipping.moved.set)
-        if not self._thread.ident:
-            self._thread.start()
         while (left := self._left(shipping)) or not self._has_ended:
             if left and left[0].size and left[0] is not followed:
                 followed = left[0]
@@ -134,7 +212,13 @@ class Spool:
             else:
                 await shipping.moved.wait()
                 shipping.moved.clear()
-        await asyncio.to_thread(self._remove_before, None)
+
+    def finish(self) -> None:
+        """Remove what is acknowledged, once nothing is followed any more.
+
+        Raises `OperatorError` when the input could not be read to its end.
+        """
+        self._remove_before(None)
         if self._error is not None:
             raise self._error
 
@@ -167,32 +251,20 @@ class Spool:
     # what the threads do
 
     def _fill(self) -> None:
-        source = _INPUT
-        if not stat.S_ISFIFO(os.fstat(_INPUT).st_mode):
-            source, pipe = os.pipe()
-            threading.Thread(target=self._pump, args=(pipe,), daemon=True).start()
-        while not self._has_ended:
+        while not self._has_ended and self._input.wait():
             copied = 0
             try:
                 if self.behind < _MOST:
-                    copied = self._copy(source)
+                    copied = self._copy()
                 self._report("")
             except OSError as error:
                 self._report(f"cannot write to {self._folder.path}: {error.strerror}")
-                time.sleep(_RETRY)
             with suppress(RuntimeError):  # the loop has ended, and so will the process
                 self._notify()
+            if self._is_stopping and not copied:
+                return
             if copied < _CHUNK // 2:
-                time.sleep(_PAUSE)
-
-    def _pump(self, pipe: int) -> None:
-        """Fill a pipe from an input that is none."""
-        try:
-            while data := os.read(_INPUT, _CHUNK):
-                os.write(pipe, data)
-        except OSError as error:
-            self._error = OperatorError(f"cannot read standard input: {error.strerror}")
-        os.close(pipe)
+                time.sleep(_RETRY if self.trouble else _PAUSE)
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -201,20 +273,32 @@ class Spool:
             logger.info("standard input is read again")
         self.trouble = trouble
 
-    def _copy(self, source: int) -> int:
-        """Copy what comes from the input to a segment, and return how many bytes; raises OSError when the disk takes no more."""
+    def _copy(self) -> int:
+        """Copy what comes from the input to a segment, and return how many bytes.
+
+        Raises OSError when the disk takes no more.
+        """
         if self._segments and not self._segments[-1].is_closed:
             segment = self._segments[-1]
         else:
             file = self._new_id()
             self._number += 1
-            segment = self._add(f"stdin-{self._number:08}-{file}", file, os.O_CREAT | os.O_EXCL)
-        copied = size = segment.move(source, max(_SEGMENT - segment.size, 0) or _CHUNK)
-        # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
-        while size and _SEGMENT <= segment.size < _SEGMENT + _BY_THE_BYTE and not segment.ends():
-            size = segment.move(source, 1)
-        if not size:
-            segment.end_line()
-            self._has_ended = True
+            name = f"stdin-{self._number:08}-{file}"
+            segment = self._add(name, file, os.O_CREAT | os.O_EXCL)
+        copied = size = self._move(segment)
+        while size and segment.most == 1 and not segment.ends():
+            copied += (size := self._move(segment))
         segment.is_closed = segment.size >= _SEGMENT and segment.ends()
         return copied
+
+    def _move(self, segment: _Segment) -> int:
+        """Move bytes to the end of a segment, and return how many; take note of the input's end."""
+        try:
+            moved = self._input.move(segment.descriptor, segment.size, segment.most)
+        except OperatorError as error:
+            self._error, moved = error, 0
+        if moved == 0:
+            segment.end_line()
+            self._has_ended = True
+        segment.size += moved or 0
+        return moved or 0

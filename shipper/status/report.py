@@ -6,7 +6,7 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -150,17 +150,16 @@ class AgentView:
     def report(self) -> HostReport:
         """Return the status as it is now."""
         read, last_ack = self.shipping.unacknowledged(), self.meter.last_ack
-        follower = self.shipping.follower
         return HostReport(
             host=self._host,
             running=True,
-            files=tuple(self._file(state, read.get(state.file)) for state in follower.states()),
+            files=self._files(read),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
             last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
-            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in self.shipping.follower.troubles),
             unhealthy=self.health(),
         )
 
@@ -172,6 +171,16 @@ class AgentView:
     def _reading_seconds(self) -> float:
         since = self.shipping.follower.busy_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    def _files(self, read: Mapping[str, int]) -> tuple[FileStatus, ...]:
+        states = self.shipping.follower.states()
+        kept = self.spool.behind if self.spool else 0
+        if kept and not states:  # there was no session yet
+            file = FileStatus(
+                path="-", state="spooled", size_bytes=kept, position_bytes=0, behind_bytes=kept
+            )
+            return (file,)
+        return tuple(self._file(state, read.get(state.file)) for state in states)
 
     def _file(self, state: Tailer, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file)

@@ -1,23 +1,30 @@
 """The real program behind a pipe: what was written arrives once and in order, and it ends when its input does."""
 
 import fcntl
+import json
+import os
+import pty
 import random
 import resource
+import socket
 import struct
+import sys
 import termios
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
+from tests.conftest import apply_topology
 from tests.pages import page
 from tests.shipper.conftest import arrives, read_lines
-from tests.shipper.logs import Ship, lines, says
-from tests.support.processes import wait_until
+from tests.shipper.logs import ROOT, Ship, lines, run, says
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -130,6 +137,145 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     assert spooled(tmp_path) == 0
 
 
+def test_what_is_written_before_the_broker_is_there_is_kept_over_sigterm(
+    own_broker: Any, ship_input: Ship, pipe: Path, tmp_path: Path, own_host: str
+) -> None:
+    own_broker.stop()
+    wanted = lines(0, 50_000)
+    process = ship_input(own_broker.url, f"< {pipe}", "--host", own_host)
+    pipe.write_bytes(wanted)  # more than a pipe holds; its writer has ended by now
+    spool = tmp_path / f"state/{own_host}"
+    kept = lambda: sum(path.stat().st_size for path in spool.glob("stdin-*"))  # noqa: E731
+    wait_until("it is spooled", lambda: kept() == len(wanted), 40, [process])
+    (status,) = json.loads(run("status", "--json", "--host", own_host).stdout)
+
+    assert process.stop(12) == 0
+    assert status["files"][0]["behind_bytes"] == len(wanted)
+    assert "next start with the same --file" in process.said()
+    own_broker.start()
+    again = ship_input(own_broker.url, "< /dev/null", "--host", own_host)
+    assert again.wait(60) == 0, again.last_words()
+    assert read_lines(own_broker.url) == wanted
+    assert kept() == 0
+
+
+def test_lines_are_kept_before_a_first_session_whatever_it_waits_for_and_also_if_killed(
+    own_server: Any, ship_input: Ship, pipe: Path, tmp_path: Path
+) -> None:
+    written = b""
+    with pipe.open("r+b", buffering=0) as kept:
+        for number in range(3):  # the broker has no stream and no number of partitions
+            process = ship_input(own_server.url, f"< {pipe}")
+            kept.write(more := lines(10 * number, 10 * number + 10))
+            written += more
+            wait_until("kept", lambda: spooled(tmp_path) == len(written), 40, [process])  # noqa: B023
+            process.kill()
+    apply_topology(own_server.url)
+    last = ship_input(own_server.url, "< /dev/null")
+
+    assert last.wait(60) == 0, last.last_words()
+    assert read_lines(own_server.url) == written
+
+
+def test_sigterm_ships_at_the_next_start_what_was_still_in_the_pipe(
+    own_broker: Any, ship_input: Ship, pipe: Path, tmp_path: Path
+) -> None:
+    wanted = lines(0, 2000)
+    process = ship_input(own_broker.url, f"< {pipe}")
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"first\n")
+        arrives(own_broker.url, b"first\n", process)
+        own_broker.stop()
+        with process.stopped():
+            writer.write(wanted)
+            process.terminate()
+        assert process.wait(12) == 0, process.last_words()
+        assert spooled(tmp_path) >= len(wanted)
+
+
+_WITH_INPUT = """
+import os, socket, sys
+kind, path, *command = sys.argv[1:]
+if kind.endswith("socket"):
+    source = socket.socket(socket.AF_UNIX)
+    source.connect(path)
+    descriptor = source.fileno()
+    if kind.startswith("two-way"):
+        source.sendall(b"nobody reads this")
+else:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+os.set_blocking(descriptor, not kind.startswith("non-blocking"))
+os.dup2(descriptor, 0)
+os.execv(command[0], command)
+"""
+
+
+@contextmanager
+def _writer_of(kind: str, place: Path) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Make an input; yields its path, and what opens it for writing and returns the descriptor."""
+    if kind.endswith("socket"):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place))
+            listener.listen()
+            yield str(place), lambda: listener.accept()[0].detach()
+    elif kind == "terminal":
+        master, slave = pty.openpty()
+        yield os.ttyname(slave), lambda: master
+        os.close(slave)
+    else:
+        os.mkfifo(place)
+        yield str(place), lambda: os.open(place, os.O_WRONLY)
+
+
+@pytest.fixture
+def ship_kind(logs_url: str, processes: Processes, tmp_path: Path) -> Ship:
+    """Return a function that starts the agent of web01 with an input of a kind, from a path."""
+    words = ["--server", logs_url, "--host", "web01", "--file", "-", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "shipper", *words, "--state-dir", tmp_path / "state"]
+    with_input = [sys.executable, "-c", _WITH_INPUT]
+    return lambda *input_: processes.start("shipper", [*with_input, *input_, *command], folder=ROOT)
+
+
+@pytest.mark.parametrize(
+    "kind", ["non-blocking pipe", "socket", "non-blocking socket", "non-blocking terminal"]
+)
+def test_inputs_of_every_kind_are_read_as_they_come_and_a_silent_one_is_no_trouble(
+    logs_url: str, ship_kind: Ship, tmp_path: Path, kind: str
+) -> None:
+    with _writer_of(kind.split()[-1], tmp_path / "input") as (path, open_writer):
+        process = ship_kind(kind, path)
+        says(process, "ships on")
+        descriptor = open_writer()
+        os.write(descriptor, b"one\ntwo\nthr")
+        arrives(logs_url, b"one\ntwo\n", process)
+        code, reason = page(process, "/healthz")
+        os.write(descriptor, b"ee\n")
+        arrives(logs_url, b"one\ntwo\nthree\n", process)
+        if kind.endswith("terminal"):
+            os.write(descriptor, b"\x04")  # the end of the input, for a terminal
+        else:
+            os.close(descriptor)
+
+        assert process.wait(40) == 0, process.last_words()
+    assert (code, reason) == (200, "ok\n")
+    assert "WARNING" not in process.said()
+
+
+def test_an_input_that_breaks_ends_it_with_1_once_all_is_shipped(
+    logs_url: str, ship_kind: Ship, tmp_path: Path
+) -> None:
+    with _writer_of("socket", tmp_path / "input") as (path, open_writer):
+        process = ship_kind("two-way socket", path)
+        with socket.socket(fileno=open_writer()) as writer:
+            writer.sendall(b"one\n")
+            arrives(logs_url, b"one\n", process)
+            # what is closed with unread bytes in it is reset
+
+    assert process.wait(40) == 1, process.last_words()
+    assert read_lines(logs_url) == b"one\n"
+    assert "cannot read standard input: Connection reset by peer" in process.said()
+
+
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     logs_url: str, ship_input: Ship, pipe: Path
 ) -> None:
@@ -152,10 +298,27 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     assert read_lines(logs_url) == lines(0, 9000)
 
 
+def test_what_a_full_disk_left_in_the_pipe_is_named_at_sigterm(
+    own_broker: Any, ship_input: Ship, pipe: Path
+) -> None:
+    own_broker.stop()
+    process = ship_input(own_broker.url, f"< {pipe}")
+    with pipe.open("wb", buffering=0) as writer:
+        says(process, "broker away")
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (5_000, most))
+        writer.write(b"1234567\n" * 1000)
+        says(process, "File too large")
+
+        assert process.stop(12) == 1
+    assert "3000 bytes of standard input were not read (cannot write to" in process.said()
+
+
 @pytest.mark.parametrize(
     ("redirection", "options", "code", "words"),
     [
         pytest.param("<&-", [], 2, "standard input is closed", id="closed"),
+        pytest.param("0> /dev/null", [], 2, "open for writing only", id="written"),
         pytest.param("< /dev/null", [], 0, "", id="nothing"),
         pytest.param("", ["--file", "a.log"], 2, "cannot be combined", id="with a file"),
         pytest.param("", ["--file", "-"], 2, "cannot be combined", id="twice"),
