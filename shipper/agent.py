@@ -204,8 +204,8 @@ class Agent:
         spool = self._view.spool
         await self._ship_and_keep()
         if spool is not None and spool.is_done:
-            return await asyncio.to_thread(spool.finish)
-        if self._shipping.stopping.is_set():
+            await asyncio.to_thread(spool.finish)
+        elif self._shipping.stopping.is_set():
             await self._end_early()
         elif self._settings.once:
             self._shipping.goals.conclude(self._shipping.follower)
