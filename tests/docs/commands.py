@@ -26,7 +26,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 def commands(text: str) -> list[tuple[str, str]]:
     """Return the program and the words of each command that a text names, in backticks or on a line of its own."""
-    return _COMMAND.findall(text.replace("\\\n", " "))
+    found = _COMMAND.findall(text.replace("\\\n", " "))
+    # one that ends a quoted command of a shell is followed by its quote
+    return [(name, words[:-1] if words.count("'") % 2 else words) for name, words in found]
 
 
 def untrue_commands(text: str) -> list[tuple[str, str]]:

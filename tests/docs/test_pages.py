@@ -60,6 +60,22 @@ def test_a_command_that_does_not_exist_is_found() -> None:
     assert untrue_commands("`logbroker partitions N` or `logbroker run --max-bytes`") == []
 
 
+def pipelines(text: str) -> list[str]:
+    """Return the lines of a text that pipe into the shipper."""
+    joined = text.replace("\\\n", " ")
+    return re.findall(r"^.*\|\s*\S*logshipper [^`|]*--file[ =]-(?!\S).*$", joined, re.MULTILINE)
+
+
+def test_whoever_pipes_into_the_shipper_hears_of_a_writer_that_failed() -> None:
+    folders = ("systemd", "ansible", "docs", "bench")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    texts = {str(path): path.read_text("utf-8", "replace") for path in files} | TEXTS
+    found = [line for text in texts.values() for line in pipelines(text)]
+
+    assert found
+    assert [line for line in found if "-o pipefail" not in line] == []
+
+
 @ALL
 def test_a_page_names_make_targets_and_files_that_exist(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")

@@ -1,6 +1,8 @@
 """The units as systemd itself judges them, and what they promise beyond its judgement."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import Exit
+from tests.docs.commands import blocks
+from tests.shipper.conftest import read_lines
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"
@@ -39,6 +43,45 @@ def judged(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(
         ["systemd-analyze", *words], capture_output=True, text=True, cwd=folder, check=False
     )
+
+
+def piping_unit() -> str:
+    """Return the unit of the page that ships standard input, for the programs of this checkout."""
+    (unit,) = blocks((ROOT / "docs/shipper.md").read_text("utf-8"), "ini")
+    return unit.replace("/opt/logship/bin", str(Path(sys.executable).parent))
+
+
+@analyze
+def test_systemd_has_nothing_to_say_against_the_unit_that_ships_standard_input(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "logshipper-journal.service").write_text(piping_unit(), "utf-8")
+
+    done = judged(["verify", "--man=no", "./logshipper-journal.service"], tmp_path)
+
+    assert not [line for line in done.stderr.splitlines() if ".mount" not in line], done
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("exit 0", 0)])
+def test_the_unit_that_ships_standard_input_ends_as_its_writer_and_is_started_again(
+    logs_url: str, tmp_path: Path, end: str, code: int
+) -> None:
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho one\n{end}\n", "utf-8")
+    (tmp_path / "journalctl").chmod(0o755)
+    found = re.search(r"^ExecStart=(.+)$", piping_unit(), re.MULTILINE)
+    assert found
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "LOGSHIPPER_SERVER": logs_url,
+        "STATE_DIRECTORY": str(tmp_path),
+    }
+    done = subprocess.run(shlex.split(found[1]), env=environment, timeout=60, check=False)
+
+    assert done.returncode == code
+    assert read_lines(logs_url) == b"one\n"
+    assert "\nRestart=always\n" in piping_unit()
 
 
 @analyze
