@@ -22,7 +22,6 @@ from broker.app.files import make_folder
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.wire.positions import Positions
-from shipper.publish.rounds import NEARBY_SIZE
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
@@ -164,7 +163,7 @@ class Agent:
 
     async def _rewind(self) -> None:
         """Have the files read on from the positions; the follower keeps its open files where it knows all of them."""
-        shipping, most = self._shipping, self._sessions.most_bytes
+        shipping = self._shipping
         has_begun, positions = shipping.has_scanned, shipping.positions
         if not has_begun or not await shipping.follower.rewind(positions.files):
             await shipping.follower.close()
@@ -175,7 +174,7 @@ class Agent:
                 # what comes while the subject is claimed anew came after the start
                 selection = replace(selection, from_end=False)
             shipping.follower = self._follower(selection, positions)
-        shipping.follower.resize(most(NEARBY_SIZE), most(self._settings.max_line))
+        shipping.resize()
 
     def _follower(self, selection: Selection, positions: Positions) -> Follower:
         settings = self._settings

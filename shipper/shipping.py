@@ -17,8 +17,8 @@ from broker.app.exits import OperatorError
 from broker.app.faults import fault
 from broker.wire.positions import Positions
 from shipper.line_filter import LineFilter, Rules
-from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
-from shipper.publish.session import SessionLost, Sessions
+from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
+from shipper.publish.session import RoundTooSlow, SessionLost, Sessions
 from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
 from shipper.tail.catalogue import forgettable
@@ -127,6 +127,7 @@ class Shipping:
         self._once = settings.once and not settings.is_input  # its end is that of the input
         self._scanned_at = -math.inf
         self._scan_took = 0.0
+        self._size, self._is_slow = LEAST_SIZE, False  # of a round, as the line suits it
         self._begin()
 
     def _begin(self) -> None:
@@ -136,7 +137,7 @@ class Shipping:
         # what was gathered and not found acknowledged, and when that was read, by file id
         self._sending = deque[asyncio.Task[None]]()
         self._pending = deque[dict[str, int]]()
-        self._interval, self._size = self._intervals.interval, NEARBY_SIZE
+        self._interval = self._intervals.interval
         self._sent_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = self._may_cover = False
 
@@ -153,6 +154,14 @@ class Shipping:
     @property
     def _round_size(self) -> int:
         return self.sessions.most_bytes(self._settings.round_size)
+
+    def resize(self) -> None:
+        """Have blocks and lines read that suit the broker and the line."""
+        most = self.sessions.most_bytes
+        block, line = NEARBY_SIZE, int(self._settings.max_line)
+        if self._is_slow:  # a line goes in pieces, too
+            block, line = LEAST_SIZE, min(line, LEAST_SIZE)
+        self.follower.resize(most(block), most(line))
 
     @property
     def is_in_flight(self) -> bool:
@@ -293,6 +302,9 @@ class Shipping:
             await self._done(group.create_task(self.sessions.save(self.positions)))
 
     async def _read(self) -> list[Block]:
+        if self._is_slow and self._size >= NEARBY_SIZE:
+            self._is_slow = False
+            self.resize()
         budget = min(self._size, self._round_size)
         blocks = await self.follower.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
@@ -339,8 +351,7 @@ class Shipping:
         self.moved.set()
         fault("advanced")
         self.meter.acknowledged(round_)
-        payload = len(round_.payload)
-        self._size = next_size(self._size, payload, clock() - began, self._round_size)
+        self._size = next_size(self._size, round_, clock() - began, self._round_size)
 
     async def _publish(self, round_: Round) -> int:
         """Publish a round, in the next session where one is lost; raises `SessionLost` where the positions moved meanwhile.
@@ -355,11 +366,15 @@ class Shipping:
                 return await sessions.publish_unacknowledged(round_)
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
+                is_too_slow = isinstance(lost, RoundTooSlow)
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
             known = self.positions
             await sessions.prepare()
             found = await sessions.claim(known) if self._settings.ack else known
-            if found.files != known.files or len(round_.payload) > sessions.max_payload:
+            if is_too_slow:
+                self._size, self._is_slow = LEAST_SIZE, True
+            is_other = found.files != known.files or is_too_slow
+            if is_other or len(round_.payload) > sessions.max_payload:
                 self.positions = found
                 raise SessionLost("the files are read again from other positions")
             self.positions = replace(self.positions, covered=found.covered)

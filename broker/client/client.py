@@ -16,6 +16,7 @@ import asyncio
 import re
 import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -26,7 +27,7 @@ import nats.errors
 import nats.protocol.parser
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
-from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+from nats.protocol.parser import AWAITING_CONTROL_LINE, AWAITING_MSG_PAYLOAD, Parser
 
 from broker.client.access import Access, public
 from broker.client.credentials import ClientCredentials
@@ -37,7 +38,7 @@ DIRECT_BYTES = 16 * 1024
 
 _CONNECT_TIMEOUT = 3  # seconds for each step
 _PING_EVERY = 5  # seconds
-_MOST_PINGS = 24  # without a byte from the server: a slow line takes a minute for a large round
+_MOST_PINGS = 24  # without a byte from the server: they wait behind a round on a slow line
 _MOST_UNACKNOWLEDGED = 15  # seconds without a sign of the server's kernel: ours ends the connection
 _CLOSE_WITHIN = 1.0  # seconds
 _END = b"\r\n"
@@ -65,6 +66,8 @@ class BrokerClient(Client):
         """Resolved when the connection has ended, or nothing more is to be asked here."""
         self.is_clustered = False
         """Whether the server says that it is one of a cluster."""
+        self.received = 0
+        """How many bytes have come."""
         self.taps: dict[int, Tap] = {}
         self._ps = _Parser(self)
         self._server = server if "://" in server else f"nats://{server}"
@@ -136,6 +139,20 @@ class BrokerClient(Client):
     def is_usable(self) -> bool:
         """Whether something may be asked here."""
         return bool(self.is_connected) and not self.lost.done()
+
+    def abandon(self) -> None:
+        """Leave, and drop what is still to be sent, in the kernel as well: a slow line has better to do."""
+        self.leave()
+        line = self._transport._bare_io_writer
+        line.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        line.transport.abort()
+
+    @property
+    def is_amid_message(self) -> bool:
+        """Whether a part of a message has come whose rest is still to come."""
+        return bool(self._ps.state == AWAITING_MSG_PAYLOAD)
 
     async def end(self) -> None:
         """Send what is still in hand and close the connection, within a second: nobody may be there to take it."""
@@ -271,6 +288,7 @@ class _Parser(Parser):
         self._client = client
 
     async def parse(self, data: bytes = b"") -> None:
+        self._client.received += len(data)
         self._client._pings_outstanding = 0  # a server that sends is alive, however far its PONG is
         try:
             await super().parse(data)

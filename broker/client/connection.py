@@ -32,8 +32,9 @@ from nats.aio.subscription import Subscription
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.access import Access, public
 from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
-from broker.client.client import BrokerClient, Tap, why_not
+from broker.client.client import DIRECT_BYTES, BrokerClient, Tap, why_not
 from broker.client.credentials import read_credentials
+from broker.wire.streams import SLOWEST_LINE
 
 if TYPE_CHECKING:
     from broker.client.access_settings import AccessSettings
@@ -49,6 +50,9 @@ _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
 _MOST_WAITING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
+_SLOWER = 10  # times slower may a line become before an answer is overdue
+_MOMENT = 0.001  # seconds
+_NEVER = 86_400.0  # seconds: `guard` ends a request sooner
 _STREAM_NOT_FOUND = 10059
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -76,6 +80,8 @@ class Connection:
         self._connecting = asyncio.Lock()
         self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
         self._is_deaf = False  # our inbox was denied: no answer is heard on this client
+        self._under_way = 0  # bytes of requests that are not answered
+        self._rate = 0.0  # bytes a second of the last large request that was, on this client
         self._doubted: float | None = None  # since when no answer has come from somebody who leads
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is."""
@@ -127,7 +133,7 @@ class Connection:
                 # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
                 if task and task.cancelling() > before:
                     raise asyncio.CancelledError
-            self._is_deaf, self._doubted = False, None
+            self._is_deaf, self._doubted, self._rate = False, None, 0.0
             return self._client
 
     async def _enter(self) -> BrokerClient:
@@ -186,6 +192,7 @@ class Connection:
     ) -> Answer:
         """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
 
+        While a large message arrives, an answer may wait behind it: that time is no silence.
         Raises `ConnectionLost` (what was sent may have arrived), and `Denied` where we may not publish to `subject`, or hear answers.
         """
         client = self._client
@@ -199,12 +206,14 @@ class Connection:
         self._watched.append(watch := (subject, denied))
         try:
             either: set[asyncio.Future[Any]] = {work, client.lost, denied}
-            await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            await _wait(either, client, patience)
             if denied.done():
                 raise denied.result()
             if not work.done():
                 lost = f"connection lost: {client.last_error or 'it was left'}"
-                raise ConnectionLost(lost if client.lost.done() else f"no answer in {patience:g} s")
+                raise ConnectionLost(
+                    lost if client.lost.done() else f"no answer in {patience:.0f} s"
+                )
             with _translated():
                 return work.result()
         finally:
@@ -218,16 +227,32 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
     ) -> Message:
-        """Send a request and return its answer within `patience` seconds; raises `ConnectionLost`, or `Rejected` where nobody listens.
+        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
 
-        One of the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
+        It may take `patience` seconds, and what all that is under way takes on a slow line. One of the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
         """
         client = await self.client()  # its credential file says where the API is
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
-        call = client.request(subject, payload, timeout=patience + 1, headers=given)
-        return await self.guard(call, patience, subject)
+        call = client.request(subject, payload, timeout=_NEVER, headers=given)
+        patience += self.seconds_for(len(payload))
+        began = asyncio.get_running_loop().time()
+        self._under_way += len(payload)
+        try:
+            answer = await self.guard(call, patience, subject)
+        finally:
+            self._under_way -= len(payload)
+        if len(payload) >= DIRECT_BYTES:
+            self._rate = len(payload) / (asyncio.get_running_loop().time() - began + _MOMENT)
+        return answer
+
+    def seconds_for(self, size: int) -> float:
+        """Return how many seconds bytes may take to the server behind what is under way.
+
+        That is on the slowest line, or on one that has become much slower than it was.
+        """
+        return (self._under_way + size) / max(SLOWEST_LINE, self._rate / _SLOWER)
 
     async def ask(
         self,
@@ -324,6 +349,11 @@ class Connection:
             with suppress(ConnectionLost), _translated():  # gone with its client
                 await subscription.unsubscribe()
 
+    def abandon(self) -> None:
+        """Leave the present client, without what it has still to send."""
+        if self._client is not None and self._client.is_usable:
+            self._client.abandon()
+
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""
         if self._client is not None:
@@ -391,6 +421,15 @@ def told_to_operators(connection: Connection) -> Iterator[None]:
         raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
     except ConnectionLost as error:
         raise OperatorError(f"{at} does not answer: {error}") from None
+
+
+async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patience: float) -> None:
+    """Wait until one is done, or nothing of a message has come for `patience` seconds."""
+    while True:
+        before = client.received
+        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if done or not (client.is_amid_message and client.received > before):
+            return
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import json
 from typing import NamedTuple
 
 from broker.client.answer import ConnectionLost
+from broker.client.client import BrokerClient
 from broker.client.connection import Connection
 from broker.wire.delivery import Delivery, RawMessage, parse
 
@@ -49,7 +50,7 @@ async def pull(
     Raises `ConnectionLost` where neither messages nor signs of life come, and for a pull that the broker ends before its time;
     `Denied` without the right to pull.
     """
-    await connection.client()
+    client = await connection.client()
     request: dict[str, int | bool] = {"batch": most, "no_wait": True}
     if most_bytes:
         request["max_bytes"] = most_bytes
@@ -63,7 +64,7 @@ async def pull(
     async with connection.hearing(under_way.take) as inbox:
         under_way.inbox = inbox
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-        status = await connection.guard(under_way.end(silence), _LONGEST, subject)
+        status = await connection.guard(under_way.end(silence, client), _LONGEST, subject)
     if not status.startswith(_ENDS):
         raise ConnectionLost(f"the broker ended a pull with {status}")
     return Pulled(under_way.found, status)
@@ -95,12 +96,16 @@ class _Pull:
                 status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
                 self._ended.set_result(status)
 
-    async def end(self, silence: float) -> str:
-        """Return the status that ends the pull, however slow the line is, as long as something comes."""
-        came = -1
+    async def end(self, silence: float, client: BrokerClient) -> str:
+        """Return the status that ends the pull, however slow the line is, as long as something comes.
+
+        That is a message of the pull, a sign of life, or more of a large message before that.
+        """
+        came, received = -1, 0
         while not self._ended.done():
-            if len(self.found) + self._beats == came:
+            is_coming = client.is_amid_message and client.received > received
+            if len(self.found) + self._beats == came and not is_coming:
                 raise ConnectionLost(f"nothing came for {silence:g} s")
-            came = len(self.found) + self._beats
+            came, received = len(self.found) + self._beats, client.received
             await asyncio.wait({self._ended}, timeout=silence)
         return self._ended.result()

@@ -19,6 +19,12 @@ _OF_PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\.>")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
+SLOWEST_LINE = 8_000
+"""Bytes a second of the slowest line that is supported, 64 kbit/s.
+
+How long something may take that is under way follows from its size and this: nothing is a sign of a
+dead line before so much time has passed. A dead line is noticed sooner by TCP itself.
+"""
 PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
 

@@ -19,11 +19,11 @@ from broker.wire.message import (
 from shipper.settings import Compression
 from shipper.tail.reader import Block
 
-LEAST_SIZE = 256 * 1024
-"""Bytes of lines in a round on a slow line."""
+LEAST_SIZE = 32 * 1024
+"""Bytes of lines in the first round, and on the slowest line, which takes four seconds for them."""
 
 NEARBY_SIZE = 2 * 1024 * 1024
-"""Bytes of lines in the first round, and where the broker is nearby: a larger one takes memory and is no faster."""
+"""Bytes of lines in a round where the broker is nearby: a larger one takes memory and is no faster."""
 
 _NEAR, _QUICK, _SLOW = 0.06, 1.0, 5.0  # seconds
 
@@ -55,17 +55,22 @@ def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
         yield blocks[start:]
 
 
-def next_size(size: int, sent: int, took: float, most: int) -> int:
-    """Return how many bytes of lines the next round may have after one of at most `size` took `took` seconds to be acknowledged.
+def next_size(size: int, round_: Round, took: float, most: int) -> int:
+    """Return how many bytes of lines the next round may have after one of about `size` at most.
 
-    A round of `sent` bytes is sent again whole, so on a slow line it must stay well below the time after which a connection
-    is given up; on a quick one it doubles, up to `most`, and with a broker nearby to `NEARBY_SIZE`.
+    That one took `took` seconds to be acknowledged.
+
+    The server's pings are answered behind a round, so on a slow line the round must
+    stay well below the time after which the server takes the connection for dead. On a quick line
+    the size doubles, up to `most`, and with a broker nearby to `NEARBY_SIZE`.
     """
-    if took < _NEAR * max(1, sent / NEARBY_SIZE):
+    if took < _NEAR * max(1, len(round_.payload) / NEARBY_SIZE):
         most = min(most, NEARBY_SIZE)
     if took > _SLOW:
         return min(most, max(LEAST_SIZE, size // 2))
-    return min(most, size * 2 if took < _QUICK else size)
+    # a small round says nothing of what a larger one takes
+    is_full = sum(section.size for section in round_.origin.sections) >= size // 2
+    return min(most, size * 2 if took < _QUICK and is_full else size)
 
 
 _SMALLEST = 4096  # below this, auto leaves lines readable for `nats sub`; it would gain little

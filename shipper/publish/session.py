@@ -11,12 +11,14 @@ became of the round.
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
 from broker.app.faults import fault
+from broker.app.units import format_size
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
 from broker.client.connection import BrokerAway, Connection
@@ -33,18 +35,22 @@ from shipper.publish.messages import (
     largest_payload,
     start_of,
 )
-from shipper.publish.rounds import Round
+from shipper.publish.rounds import LEAST_SIZE, Round
 from shipper.publish.waiting import Waiting
 
 _MILLISECOND = 1_000_000  # nanoseconds
 _PATIENCE = 10.0  # seconds: another server may have to be asked
-_SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+_LONGEST = 45.0  # seconds: the server takes a connection for dead on which its pings wait for 60
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
 class SessionLost(Exception):
     """The claim does not hold any more: claim again, rebuild the positions, and go back to them."""
+
+
+class RoundTooSlow(SessionLost):
+    """The line is too slow for the round: read the files again in smaller ones."""
 
 
 class Sessions:
@@ -255,10 +261,14 @@ class Sessions:
     async def _send(self, round_: Round) -> None:
         await self._until_open(round_)
         client, subject = await self.connection.client(), str(self.config.subject)
-        patience = self._patience(round_.payload)
-        sending = self.connection.publish(subject, round_.payload, "", round_.headers)
-        await self.connection.guard(sending, patience, subject)
-        await self.connection.guard(client.flush(int(patience)), patience, subject)
+        most, guard = self._most_seconds(round_), self.connection.guard
+
+        async def send() -> None:
+            sending = self.connection.publish(subject, round_.payload, "", round_.headers)
+            await guard(sending, most, subject)
+            await guard(client.flush(math.ceil(most)), most, subject)
+
+        await self._unless_too_slow(round_, send())
 
     async def _store(self, round_: Round) -> int:
         """Send a round and return its sequence; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
@@ -268,8 +278,9 @@ class Sessions:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
         payload, subject = round_.payload, str(self._subject)
         fault("sending")
+        asking = self.connection.ask(subject, payload, headers, _PATIENCE)
         try:
-            answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
+            answer = await self._unless_too_slow(round_, asking)
         except Rejected as error:
             if error.is_wrong_sequence:
                 last = f"{subject} does not end at sequence {self._last} any more"
@@ -280,9 +291,32 @@ class Sessions:
         fault("stored")
         return stored_at(answer)
 
-    def _patience(self, payload: bytes) -> float:
-        """Return the seconds to wait for an answer: what was sent on to a leader that died is never answered."""
-        return _PATIENCE + len(payload) / _SLOWEST
+    async def _unless_too_slow(self, round_: Round, sending: Awaitable[Answer]) -> Answer:
+        """Return what becomes of a round; what was sent on to a leader that died is never answered.
+
+        Raises `RoundTooSlow` for a large round of which nothing has come when the line, or the
+        time, is over, and then drops what is still on its way.
+        """
+        clock, most = asyncio.get_running_loop().time, self._most_seconds(round_)
+        began = clock()
+        try:
+            async with asyncio.timeout(most):
+                return await sending
+        except TimeoutError:
+            lost = ConnectionLost(f"no answer in {most:.0f} s")
+            self.connection.judge(most, lost)
+        except ConnectionLost as error:
+            lost = error
+        took, size = clock() - began, len(round_.payload)
+        if size <= LEAST_SIZE or took < _PATIENCE:
+            raise lost
+        self.connection.abandon()
+        self.waiting.retries["lost"] += 1
+        raise RoundTooSlow(f"{lost} for a round of {format_size(size)}")
+
+    def _most_seconds(self, round_: Round) -> float:
+        """Return the seconds that a round may take, which is as large as the line was quick."""
+        return min(_PATIENCE + self.connection.seconds_for(len(round_.payload)), _LONGEST)
 
 
 def _subject_of(head: HostMessage) -> Subject | None:

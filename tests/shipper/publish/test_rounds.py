@@ -1,5 +1,6 @@
 """Rounds are cut within their limits, and say where every byte came from."""
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -102,8 +103,9 @@ def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[b
 @pytest.mark.parametrize(
     ("size", "sent", "took", "most"),
     [
-        pytest.param(NEARBY_SIZE, 200, 0.01, NEARBY_SIZE, id="nearby"),
-        pytest.param(NEARBY_SIZE, 200, 0.1, 2 * NEARBY_SIZE, id="far away"),
+        pytest.param(LEAST_SIZE, FULL, 0.01, NEARBY_SIZE, id="nearby"),
+        pytest.param(LEAST_SIZE, FULL, 0.3, 2 * NEARBY_SIZE, id="far away"),
+        pytest.param(LEAST_SIZE, 200, 0.3, LEAST_SIZE, id="small rounds say nothing"),
         pytest.param(NEARBY_SIZE, 200, 20.0, LEAST_SIZE, id="a slow line"),
         pytest.param(FULL, FULL, 0.2, NEARBY_SIZE, id="a broker that turns out to be near"),
         pytest.param(FULL, FULL, 0.3, FULL, id="large rounds take their time"),
@@ -112,7 +114,8 @@ def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[b
 def test_rounds_come_to_the_size_that_suits_the_line(
     size: int, sent: int, took: float, most: int
 ) -> None:
+    sent_round = make([block(0, random.Random(1).randbytes(sent))], AGENT, "none")
     for _ in range(10):
-        size = next_size(size, sent, took, max(size, 2 * NEARBY_SIZE))
+        size = next_size(size, sent_round, took, max(size, 2 * NEARBY_SIZE))
 
     assert size == most
