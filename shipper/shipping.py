@@ -346,7 +346,7 @@ class Shipping:
     async def _publish_round(self, round_: Round) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        sequence = await self.sessions.in_time(self._publish(round_))
+        sequence = await self.sessions.in_time(self._publish(round_), len(round_.payload))
         self.positions = self.positions.advance([round_.origin], sequence, self.sessions.stream)
         self.moved.set()
         fault("advanced")

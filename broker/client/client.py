@@ -150,9 +150,9 @@ class BrokerClient(Client):
         line.transport.abort()
 
     @property
-    def is_amid_message(self) -> bool:
-        """Whether a part of a message has come whose rest is still to come."""
-        return bool(self._ps.state == AWAITING_MSG_PAYLOAD)
+    def incoming(self) -> int:
+        """How many bytes have come in all while the rest of a message is still to come, else 0."""
+        return self.received if self._ps.state == AWAITING_MSG_PAYLOAD else 0
 
     async def end(self) -> None:
         """Send what is still in hand and close the connection, within a second: nobody may be there to take it."""

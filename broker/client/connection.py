@@ -349,6 +349,14 @@ class Connection:
             with suppress(ConnectionLost), _translated():  # gone with its client
                 await subscription.unsubscribe()
 
+    @property
+    def incoming(self) -> int:
+        """How many bytes the present client has read where the rest of a message is to come, else 0.
+
+        What comes behind a large message on a slow line is not overdue while this grows.
+        """
+        return self._client.incoming if self._client is not None else 0
+
     def abandon(self) -> None:
         """Leave the present client, without what it has still to send."""
         if self._client is not None and self._client.is_usable:
@@ -426,9 +434,9 @@ def told_to_operators(connection: Connection) -> Iterator[None]:
 async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patience: float) -> None:
     """Wait until one is done, or nothing of a message has come for `patience` seconds."""
     while True:
-        before = client.received
+        before = client.incoming
         done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        if done or not (client.is_amid_message and client.received > before):
+        if done or client.incoming <= before:
             return
 
 

@@ -101,11 +101,10 @@ class _Pull:
 
         That is a message of the pull, a sign of life, or more of a large message before that.
         """
-        came, received = -1, 0
+        came, incoming = -1, 0
         while not self._ended.done():
-            is_coming = client.is_amid_message and client.received > received
-            if len(self.found) + self._beats == came and not is_coming:
+            if len(self.found) + self._beats == came and client.incoming <= incoming:
                 raise ConnectionLost(f"nothing came for {silence:g} s")
-            came, received = len(self.found) + self._beats, client.received
+            came, incoming = len(self.found) + self._beats, client.incoming
             await asyncio.wait({self._ended}, timeout=silence)
         return self._ended.result()

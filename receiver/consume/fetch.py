@@ -27,6 +27,8 @@ _SECONDS = 1.0  # of a batch: small messages of a fleet may come as fast as they
 _CONNECT = 30.0  # seconds
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
+_FIRST_PULL, _LEAST_PULL = 1024 * 1024, 128 * 1024  # bytes
+_QUICK, _SLOW = 1.0, 5.0  # seconds for a pull
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 
 Messages = Sequence[tuple[Delivery, RawMessage]]
@@ -50,6 +52,7 @@ class PartitionReader:
         self._ahead: Future[Messages] | None = None
         self._left_over: Messages = ()
         self._is_ended = False
+        self._most, self._is_slow = min(_FIRST_PULL, assignment.pull), False  # as the line suits
         self._number = 1
         self._sequence = first  # of the first message that is still to come
         self._pulling: asyncio.Future[Pulled] | None = None
@@ -68,10 +71,10 @@ class PartitionReader:
         began = float("inf")
         while messages := self._next(limit - size, wait):
             began = min(began, time.monotonic())
-            # as the broker counts: many small messages, or large headers, fill a batch, too
-            size += sum(sum(map(len, message)) for _, message in messages)
+            size += _bytes_of(messages)
             pending, is_full = messages[-1][0].pending, size >= limit
-            if (pending or wait) and not self._ahead:
+            # on a slow line the commit would wait behind it
+            if (pending or wait) and not self._ahead and not self._is_slow:
                 most = limit if is_full else limit - size
                 pause = 0.0 if pending else self._assignment.session.linger
                 later = self._fetch(most, 0.0 if pending else wait, pause)
@@ -171,18 +174,30 @@ class PartitionReader:
         """
         if self._leave.is_set():
             return ()
-        size = min(max(most, _LEAST), self._assignment.pull)
+        size, clock = min(max(most, _LEAST), self._most), asyncio.get_running_loop().time
+        began = clock()
         pulled = await self._ask(_PULL_MESSAGES, size, wait)
         if not pulled.messages and pulled.is_too_large:
             # a message larger than what is asked for would never come: ask for it alone
             pulled = await self._ask(1, _LARGEST, 0.0)
         messages = pulled.messages
+        if messages:
+            self._suit(messages, clock() - began, has_waited=bool(wait))
         if not is_sure and any(not message.data and message.size for _, message in messages):
             raise _Doubt("a message came without its payload")  # or its publisher says so
         self._check(messages)
         if pulled.is_cut:
             await self._begin_anew()
         return messages
+
+    def _suit(self, messages: Messages, took: float, *, has_waited: bool) -> None:
+        """Have the next pull bring more where a full one was quick, less where one was slow."""
+        if took < _QUICK:
+            self._is_slow = False
+            if self._most < self._assignment.pull and 2 * _bytes_of(messages) >= self._most:
+                self._most = min(2 * self._most, self._assignment.pull)
+        elif took > _SLOW and not has_waited:
+            self._most, self._is_slow = max(self._most // 2, _LEAST_PULL), True
 
     async def _begin_anew(self) -> None:
         await self._unchanged()
@@ -217,6 +232,11 @@ class PartitionReader:
     async def _unsubscribe(self) -> None:
         if self._word_to_leave is not None:
             await self._connection.guard(self._word_to_leave.unsubscribe(), 5)
+
+
+def _bytes_of(messages: Messages) -> int:
+    """Count as the broker does: many small messages, or large headers, fill a batch, too."""
+    return sum(sum(map(len, message)) for _, message in messages)
 
 
 class _Doubt(ConnectionLost):

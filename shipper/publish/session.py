@@ -97,15 +97,21 @@ class Sessions:
         """Why nothing is published now: the pause, or what is waited for; empty while all goes well."""
         return str(self.config.pause or "") or self.connection.away or self.waiting.reason
 
-    async def in_time(self, request: Awaitable[Answer]) -> Answer:
-        """Wait for the broker no longer than the patience, if there is one."""
+    async def in_time(self, request: Awaitable[Answer], size: int = 0) -> Answer:
+        """Wait for the broker no longer than the patience, if there is one.
+
+        A request of `size` bytes may take as long as they take on a slow line besides.
+        """
+        most = self.patience
+        if most is not None:
+            most += self.connection.seconds_for(size)
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(most):
                 return await request
         except TimeoutError:
             reason = self.obstacle or "no answer from the broker"
             raise BrokerAway(
-                f"gave up after {self.patience:g} s: {reason}; what is not acknowledged will be shipped the next time"
+                f"gave up after {most:.0f} s: {reason}; what is not acknowledged will be shipped the next time"
             ) from None
 
     async def save(self, positions: Positions) -> None:

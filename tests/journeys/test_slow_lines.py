@@ -28,11 +28,14 @@ def noise(size: int, longest: int = 300) -> bytes:
     return found
 
 
-def start_impatient_broker(suite: Suite, tmp_path: Path, every: float) -> None:
-    """Start a broker that takes a client for dead whose pings wait for thrice so many seconds."""
-    settings = tmp_path / "broker.toml"
-    settings.write_text(f'[nats]\nping_interval = "{every:.0f}s"\n', "utf-8")
-    suite.start_broker("--config", str(settings))
+def impatient(folder: Path, every: int) -> Path:
+    """Write the settings of a broker by which a client is dead whose pings wait for thrice so long.
+
+    `every` is in seconds.
+    """
+    settings = folder / "broker.toml"
+    settings.write_text(f'[nats]\nping_interval = "{every}s"\n', "utf-8")
+    return settings
 
 
 def ship(suite: Suite, line: SlowLine, log: Path, *options: str) -> Process:
@@ -60,7 +63,7 @@ def steps(shipper: Process, seconds: float) -> set[int]:
 def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_steps(
     suite: Suite, tmp_path: Path, ack: str
 ) -> None:
-    start_impatient_broker(suite, tmp_path, 2)
+    suite.start_broker("--config", str(impatient(tmp_path, 2)))
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(1_000_000))
 
@@ -69,3 +72,20 @@ def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_ste
 
     assert read_lines(suite.url) == written
     assert len(seen - {0, len(written)}) >= 2, "progress is shown"
+
+
+def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_each(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker("--config", str(impatient(tmp_path, 2)))
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(3_000_000, longest=900_000))
+    shipper = suite.start_shipper(HOST, [log], "--once")
+    assert shipper.wait(60) == 0, shipper.last_words()
+
+    with slow_line(suite.url, 150_000) as line:
+        words = ["--server", line.url, "--output", str(suite.output), "--partition", "all"]
+        receiver = suite.start_program("logreceiver", "receiver", [*words, "--once"])
+
+        assert receiver.wait(120) == 0, receiver.last_words()
+    assert (suite.output / f"{HOST}.log").read_bytes() == written
