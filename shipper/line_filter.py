@@ -3,10 +3,10 @@
 Reads and ships nothing; used by one thread at a time.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from shipper.expressions import Expression, matching_runs
 from shipper.tail.reader import Block
 
 
@@ -14,18 +14,20 @@ from shipper.tail.reader import Block
 class Rules:
     """Which lines are shipped: those in which one of `include` is found (all, when there is none) and none of `exclude`."""
 
-    include: tuple[re.Pattern[bytes], ...] = ()
-    exclude: tuple[re.Pattern[bytes], ...] = ()
+    include: tuple[Expression, ...] = ()
+    exclude: tuple[Expression, ...] = ()
 
     def apply(self, run: bytes) -> bytes:
         """Return what is left of whole lines, or of a piece of one; each is searched by itself, without its newline."""
-        end = b"\n" if run.endswith(b"\n") else b""
-        lines = run.removesuffix(b"\n").split(b"\n")
         if self.include:
-            lines = [line for line in lines if any(one.search(line) for one in self.include)]
-        for one in self.exclude:
-            lines = [line for line in lines if not one.search(line)]
-        return b"\n".join(lines) + end if lines else b""
+            run = b"".join(run[start:end] for start, end in matching_runs(self.include, run))
+        if not self.exclude:
+            return run
+        kept, at = [], 0
+        for start, end in matching_runs(self.exclude, run):
+            kept.append(run[at:start])
+            at = end
+        return b"".join((*kept, run[at:]))
 
 
 class LineFilter:

@@ -1,7 +1,6 @@
 """What a shipper can be told; options, variables (LOGSHIPPER_…), keys, defaults and help all come from here."""
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from broker.app.service import differences
 from broker.app.units import Duration
 from broker.client.access_settings import AccessSettings
 from broker.wire.subjects import validate_host
+from shipper.expressions import expression
 from shipper.tail.paths import Selection
 
 Compression = Literal["auto", "zstd", "none"]
@@ -29,14 +29,6 @@ def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
     if "-" in value and len(value) > 1:
         raise ValueError("- (standard input) cannot be combined with files; run a second shipper")
     return value
-
-
-def expression(text: str) -> re.Pattern[bytes]:
-    """Compile a regular expression over bytes, whose author answers for what it costs; raises ValueError that names it."""
-    try:
-        return re.compile(text.encode("utf-8", "surrogateescape"))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
 def _expressions(value: object) -> object:

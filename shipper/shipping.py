@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
 from broker.wire.positions import Positions
+from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.publish.session import RoundTooSlow, SessionLost, Sessions
-from shipper.settings import ShipperSettings, expression
+from shipper.settings import ShipperSettings
 from shipper.status.report import AgentMeter
 from shipper.tail.catalogue import forgettable
 from shipper.tail.follower import Follower, announce

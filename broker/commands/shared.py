@@ -1,5 +1,6 @@
 """What the commands share: settings from options, options that several commands have, and one connection to a broker."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
 
 LENGTH = read_by(parse_duration)
 """A length of time, such as `12h`."""
-PATTERN = read_by(check_pattern)
+PATTERN = read_by(lambda text: asyncio.run(check_pattern(text)))
 """A regular expression of Python."""
 
 

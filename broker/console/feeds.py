@@ -23,7 +23,6 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
-from broker.inspect.matching import check_pattern
 from broker.inspect.reader import last_of_host
 from broker.inspect.status import HostStatus, PartitionStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
@@ -40,6 +39,7 @@ _AGAIN = 2.0  # seconds before a broker that is away is asked again
 _MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
 _LATE = 10.0  # seconds that lines of now may come late, where an expression takes its time
 _LONGEST = 16 * 1024  # bytes of a line that are shown
+_MOST_GLOBS = 500  # characters
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
 logger = logging.getLogger(__name__)
 
@@ -224,10 +224,15 @@ def _document(piece: TailPiece, most: int) -> dict[str, Any]:
 
 
 def line_options(query: Callable[[str], str], since: Any) -> TailOptions:
-    """Return which lines a page asks for: of hosts that match `host`, the last `last`, none of them older than `since`."""
-    hosts = tuple(query("host").split())
-    last = query("last")
+    """Return which lines a page asks for; raises ValueError for what is no number, or too long a list of globs.
+
+    The hosts match one of the globs `host`; the first lines are the last `last`, none of them older than `since`. The
+    expression `match` is not looked at here: only its own process compiles it.
+    """
+    globs, last = query("host"), query("last")
+    if len(globs) > _MOST_GLOBS:
+        raise ValueError(f"the globs of hosts are longer than {_MOST_GLOBS} characters")
     if last and not (last.isascii() and last.isdigit() and int(last) <= _MOST_LINES):
         raise ValueError(f"last is a number up to {_MOST_LINES}")
-    match = check_pattern(query("match"))
-    return TailOptions(LineSelection(hosts=hosts), since=since, lines=int(last or 100), match=match)
+    selection = LineSelection(hosts=tuple(globs.split()))
+    return TailOptions(selection, since=since, lines=int(last or 100), match=query("match"))

@@ -9,8 +9,8 @@ import hmac
 import logging
 import secrets
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from broker.app.units import read_moment
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.console.feeds import Feeds, encode, line_options
+from broker.inspect.matching import check_pattern
 
 _COOKIE = "logship-console"
 _PAGE = Path(__file__).with_name("page")
@@ -173,25 +174,40 @@ class Console:
         return web.json_response(body=encode(document))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await _stream(request, self._feeds.views(), self._streams)
+        async with _one_of(self._streams):
+            return await _stream(request, self._feeds.views())
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         text = request.query.get("since", "")
         since = read_moment(text, now) if text else None
         wanted = line_options(lambda name: request.query.get(name, ""), since)
-        return await _stream(request, self._feeds.lines(wanted), self._tails)
+        async with _one_of(self._tails):
+            await check_pattern(wanted.match)  # while the answer can still be that it is wrong
+            # a set of many letters takes its time to compile, once: `fnmatch` keeps what is compiled
+            await asyncio.to_thread(wanted.selection.wants_host, "")
+            return await _stream(request, self._feeds.lines(wanted))
+
+
+@asynccontextmanager
+async def _one_of(limit: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Have one of a limited number of pages open; raises `web.HTTPServiceUnavailable` if all are."""
+    if limit.locked():
+        raise web.HTTPServiceUnavailable(text="too many pages are open\n")
+    async with limit:
+        yield
 
 
 async def _stream(
-    request: web.Request, documents: AsyncGenerator[bytes, None], limit: asyncio.Semaphore
+    request: web.Request, documents: AsyncGenerator[bytes, None]
 ) -> web.StreamResponse:
-    """Send documents as server-sent events, each once the client has taken the one before; a slow client gets fewer of them."""
-    if limit.locked():
-        raise web.HTTPServiceUnavailable(text="too many pages are open\n")
+    """Send documents as server-sent events, each once the client has taken the one before.
+
+    A slow client gets fewer of them.
+    """
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
     try:
-        async with limit, aclosing(documents):
+        async with aclosing(documents):
             await response.prepare(request)
             async for document in documents:
                 async with asyncio.timeout(_WRITING):

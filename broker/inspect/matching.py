@@ -1,81 +1,77 @@
-"""Lines that match a regular expression of a person's, found by a process of their own: a hostile pattern costs that process.
-
-The process is this module, run with the pattern: it reads blocks of lines, each behind its length, and answers each in the
-same way with the lines of it that match.
-"""
+"""Lines that match a regular expression of a person's: compiled and searched for by a process of its own, never here."""
 
 import asyncio
-import os
-import re
-import signal
-import struct
-import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import BinaryIO
+from functools import partial
 
 from broker.app.exits import OperatorError
+from broker.app.python import isolated
+from broker.inspect import matcher
 
-_LENGTH = struct.Struct(">I")
 _LONGEST = 500  # characters of a pattern
-_BUDGET = 2.0  # seconds of CPU for a block of lines
-_NICENESS = 5
 
 LineFilter = Callable[[bytes], Awaitable[bytes]]
 """Returns those of some lines that are wanted; raises `OperatorError`."""
 
 
-def check_pattern(pattern: str) -> str:
-    """Return a pattern; raises ValueError for what is no regular expression of Python, or too long a one."""
-    if len(pattern) > _LONGEST or "\0" in pattern:
-        raise ValueError(f"the expression is longer than {_LONGEST} characters, or has a zero byte")
+async def check_pattern(pattern: str) -> str:
+    """Return a pattern, which may be empty; raises ValueError where `line_filter` raises `OperatorError`."""
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        if pattern:
+            async with line_filter(pattern):
+                pass
+    except OperatorError as error:
+        raise ValueError(str(error)) from None
     return pattern
 
 
 @asynccontextmanager
 async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
-    """Yield what finds the lines that match, until its end."""
+    """Yield what finds the lines that match, until its end.
+
+    Raises `OperatorError` for what is no regular expression of Python, is too long or takes too long to compile.
+    """
+    if len(pattern) > _LONGEST or "\0" in pattern:
+        words = f"the expression is longer than {_LONGEST} characters, or has a zero byte"
+        raise OperatorError(words)
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, pattern), stdin=pipe, stdout=pipe
-    )
-    asked, answers = process.stdin, process.stdout
-    assert asked and answers  # noqa: PT018
-
-    async def matching(lines: bytes) -> bytes:
-        try:
-            asked.writelines((_LENGTH.pack(len(lines)), lines))
-            await asked.drain()
-            return await answers.readexactly(
-                *_LENGTH.unpack(await answers.readexactly(_LENGTH.size))
-            )
-        except (asyncio.IncompleteReadError, ConnectionError):
-            words = f"the expression takes over {_BUDGET:g} s for {len(lines):,} bytes of lines: give a simpler one"
-            raise OperatorError(words) from None
-
+    process = await asyncio.create_subprocess_exec(*isolated(matcher), stdin=pipe, stdout=pipe)
     try:
-        yield matching
+        try:
+            trouble = await _ask(process, pattern.encode("utf-8", "surrogateescape"))
+        except EOFError:
+            raise OperatorError(_costs_too_much("to compile")) from None
+        if trouble:
+            words = trouble.decode("utf-8", "replace")
+            raise OperatorError(f"{pattern!r} is no regular expression: {words}")
+        yield partial(_matching, process)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-def _serve(pattern: str, asked: BinaryIO, answers: BinaryIO) -> None:
-    wanted = re.compile(pattern).search
-    while len(head := asked.read(_LENGTH.size)) == _LENGTH.size:
-        text = asked.read(*_LENGTH.unpack(head)).decode("utf-8", "surrogateescape")
-        signal.setitimer(signal.ITIMER_VIRTUAL, _BUDGET)  # its signal ends the process
-        found = [line for line in text.removesuffix("\n").split("\n") if wanted(line)]
-        lines = "".join(f"{line}\n" for line in found).encode("utf-8", "surrogateescape")
-        answers.write(_LENGTH.pack(len(lines)) + lines)
-        answers.flush()
+async def _matching(process: Process, lines: bytes) -> bytes:
+    try:
+        return await _ask(process, lines)
+    except EOFError:
+        raise OperatorError(_costs_too_much(f"for {len(lines):,} bytes of lines")) from None
 
 
-if __name__ == "__main__":
-    os.nice(_NICENESS)
-    _serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+async def _ask(process: Process, block: bytes) -> bytes:
+    """Return the answer to a block; raises EOFError where the process has ended instead."""
+    asked, answers = process.stdin, process.stdout
+    assert asked and answers  # noqa: PT018
+    asked.writelines((matcher.LENGTH.pack(len(block)), block))
+    try:
+        await asked.drain()
+    except ConnectionError:
+        raise EOFError from None
+    head = await answers.readexactly(matcher.LENGTH.size)
+    return await answers.readexactly(*matcher.LENGTH.unpack(head))
+
+
+def _costs_too_much(what: str) -> str:
+    return f"the expression takes over {matcher.BUDGET:g} s {what}: give a simpler one"

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import sysconfig
 from asyncio.subprocess import Process
 from collections import deque
@@ -24,6 +23,7 @@ from typing import NamedTuple
 
 from broker.app import parent_death
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.python import FOLDER, isolated
 from broker.app.untrusted import printable
 
 _PROGRAM = "nats-server"
@@ -44,8 +44,7 @@ logger = logging.getLogger("nats-server")
 
 def find() -> Path:
     """Return the absolute path of nats-server; raises `ConfigurationError` when there is none."""
-    # a virtual environment's python is a link, and the scripts are beside the link
-    folders = (str(Path(sys.executable).parent), sysconfig.get_path("scripts"))
+    folders = (str(FOLDER), sysconfig.get_path("scripts"))
     found = shutil.which(_PROGRAM, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise ConfigurationError(
@@ -217,9 +216,8 @@ async def started(
     `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
     process group keeps a terminal's Ctrl-C from it: logbroker ends it.
     """
-    end_with_us = (sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()))
     process = await asyncio.create_subprocess_exec(
-        *(*end_with_us, binary, "-c", conf),
+        *isolated(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

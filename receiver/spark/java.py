@@ -25,6 +25,7 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.parent_death import die_with
+from broker.app.python import INTERPRETER, SAFE_PATH
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
@@ -167,8 +168,7 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
     with scratch_folder() as scratch:
         own = {
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(scratch / _CONNECTION),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **{"PYSPARK_PYTHON": INTERPRETER, "PYSPARK_DRIVER_PYTHON": INTERPRETER, SAFE_PATH: "1"},
             "MALLOC_ARENA_MAX": "2",
             # what Spark says where goes by this variable, its user interface too
             **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),

@@ -19,6 +19,7 @@ from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, write_atomic
+from broker.app.python import INTERPRETER, SAFE_PATH
 from receiver.spark.java import (
     Java,
     Jvm,
@@ -56,6 +57,7 @@ _SETTINGS = {
 }
 _CLUSTER = {
     "spark.executorEnv.PYTHONPATH": _FOLDER,  # from an executor's own folder, where the archive is unpacked
+    f"spark.executorEnv.{SAFE_PATH}": "1",
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
     "spark.executor.memory": "512m",  # lines never cross it
 }
@@ -113,7 +115,7 @@ def spark_context(
         try:
             with refusals_told(master, gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
-            context.pythonExec = sys.executable if is_local(master) else executor_python
+            context.pythonExec = INTERPRETER if is_local(master) else executor_python
             # the JVM's death raises where a job is waited for; no traceback besides
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             try:

@@ -21,9 +21,9 @@ from broker.client.access import Access
 from broker.client.nkey import seed_of
 from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
 from broker.wire.subjects import Subject, inbox_of
-from tests.hostile import acts_on_a_terminal
 from tests.raw import Heard, Raw
 from tests.support.commands import run_command
+from tests.support.hostile import acts_on_a_terminal
 from tests.support.oracle import judge
 from tests.support.processes import Processes, wait_until
 from tests.support.suite import Suite

@@ -14,8 +14,8 @@ from receiver.cli import logreceiver
 from receiver.consume import background
 from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
-from tests.hostile import GARBAGE, GOOD, acts_on_a_terminal
 from tests.receiver.partition import Partition
+from tests.support.hostile import GARBAGE, GOOD, acts_on_a_terminal
 
 pytestmark = pytest.mark.nats
 

@@ -1,12 +1,14 @@
 """Leaving out lines: which are left, and how the blocks that are left cover the others."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from receiver.consume.judging import judge
+from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
-from shipper.settings import expression
 from shipper.tail.reader import end_of_run
 from tests.shipper.shipped import block
 
@@ -33,6 +35,71 @@ RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"
 )
 def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], left: bytes) -> None:
     assert rules(include, exclude).apply(RUN) == left
+
+
+ATOMS = (
+    *(rb"a", rb"b", rb".", rb"[ab]", rb"[^a]", rb"[^\n]", rb"[\x00-\x1f]", rb"[\]\-^]", rb"[]a]"),
+    *(rb"\s", rb"\S", rb"\w", rb"\W", rb"\d", rb"\D", rb"\b", rb"\n", rb"\r", rb"\x0a", rb"\012"),
+    *(
+        rb"^",
+        rb"$",
+        rb"\A",
+        rb"\Z",
+        rb"(?m:^)",
+        rb"(?m:$)",
+        rb"(?s:.)",
+        rb"(?i:A)",
+        rb"(a)",
+        rb"a|b",
+    ),
+    *(
+        rb"(?:a|b)",
+        rb"(?P<n>b)",
+        rb"\.",
+        rb"\ ",
+        rb"\xff",
+        b"\xff",
+        b"\xc3\xa4",
+        rb"\0",
+        rb"{",
+        rb"-",
+    ),
+)
+REPEATS = (b"", b"", b"", b"*", b"+", b"?", b"{2}", b"{1,2}", b"{,2}", b"{2,}", b"*?", b"+?", b"??")
+part = st.builds(bytes.__add__, st.sampled_from(ATOMS), st.sampled_from(REPEATS))
+some_line = st.lists(st.sampled_from([*b"aabb .-A\r\xff\xc3\xa4\t1{\0"]), max_size=6).map(bytes)
+
+
+@settings(max_examples=500)
+@given(st.lists(part, min_size=1, max_size=4), st.lists(some_line, min_size=1, max_size=6))
+def test_an_expression_finds_in_whole_blocks_what_python_finds_line_by_line(
+    parts: list[bytes], lines: list[bytes]
+) -> None:
+    pattern = b"".join(parts)
+    try:
+        found = re.compile(pattern).search
+        searched = expression(pattern.decode("utf-8", "surrogateescape"))
+    except (re.error, ValueError):  # one of a name that is there twice, a repeated repeat
+        assume(False)
+
+    left = Rules(exclude=(searched,)).apply(b"".join(line + b"\n" for line in lines))
+    assert left == b"".join(line + b"\n" for line in lines if not found(line))
+    assert rules((pattern.decode("utf-8", "surrogateescape"),)).apply(b"\n".join(lines)) == (
+        b"\n".join(line for line in lines if found(line))
+        + b"\n" * (any(map(found, lines[:-1])) and not found(lines[-1]))
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["(?=a)", "(?<!a)b", r"(a)\1", "a++", "(?>a)", r"\C", r"\Qa\E", "(?-m)^"]
+)
+def test_what_cannot_be_searched_for_in_bounded_time_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^'.*' is not a regular expression of RE2: .*(not|no) "):
+        expression(text)
+
+
+def test_names_of_groups_may_be_those_of_another_expression() -> None:
+    assert rules(("(?P<n>G)ET", "(?P<n>P)UT")).apply(RUN) == b"GET /\r\nPUT /a\nDEBUG GET x\n"
 
 
 line = st.sampled_from(

@@ -1,8 +1,13 @@
 """The program under a service manager, a socket of the test's own that hears what systemd would; and its signals."""
 
+import ctypes
+import os
 import resource
 import signal
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from tests.descriptors import held_by
 from tests.manager import Manager
 from tests.shipper.conftest import arrives, read_lines, read_stream
 from tests.shipper.logs import Ship, append, says
+from tests.support.ports import free_port
 from tests.support.processes import Process, wait_until
 from tests.support.suite import ask
 
@@ -41,24 +47,58 @@ def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_lo
     logs_url: str, ship: Ship, manager: Manager, log: Path
 ) -> None:
     environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "500000"}
-    endless = "(a+)+$"  # tries for longer than anyone can wait
-    options = ("--file", log, "--exclude-lines", endless)
-    process = ship(logs_url, *options, environment=environment)
+    process = ship(logs_url, "--file", log, environment=environment)
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
     assert "is followed" in process.said()
     assert manager.has_heard("STATUS=1 file, ")
     wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 40, [process])
-
-    append(log, b"a" * 60 + b"b\n")
 
     def is_not_fed() -> bool:
         manager.forget()
         time.sleep(1.5)  # three times the watchdog's patience
         return not manager.has_heard("WATCHDOG=1")
 
-    wait_until("is not fed any more", is_not_fed, 40, [process])
-    process.check()
-    process.kill()
+    with main_thread_stopped(process.pid):
+        wait_until("is not fed any more", is_not_fed, 40, [process])
+    wait_until("is fed again", lambda: manager.has_heard("WATCHDOG=1"), 40, [process])
+
+
+@contextmanager
+def main_thread_stopped(pid: int) -> Iterator[None]:
+    """Stop the thread of a process in which its event loop runs, and no other (ptrace(2))."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    seize, interrupt, detach, threads = 0x4206, 0x4207, 17, 0x40000000
+    for request in (seize, interrupt):
+        assert ptrace(request, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    os.waitpid(pid, threads)
+    try:
+        yield
+    finally:
+        ptrace(detach, pid, None, None)
+
+
+BACKTRACKING = ("^(a+)+$", "(a|aa)+$", "(a*)*c", "(.*a){20}x", "(a?){40}a{40}c", "(?i)(A+a+)+c$")
+"""Expressions for which a search that goes back takes longer than anyone can wait."""
+
+
+def test_no_expression_holds_up_its_lines_its_health_a_reload_or_its_end(
+    logs_url: str, ship: Ship, log: Path, tmp_path: Path
+) -> None:
+    config, address = tmp_path / "shipper.toml", f"127.0.0.1:{free_port()}"
+    excluded = f"exclude_lines = {[*BACKTRACKING]}\n"
+    config.write_text(f'file = ["{log}"]\nlisten = "{address}"\n{excluded}')
+    process = ship(logs_url, "--config", config)
+    append(log, b"a" * 40 + b"B\n" + b"a" * 40 + b"\nlast\n")
+
+    arrives(logs_url, b"one\n" + b"a" * 40 + b"B\nlast\n", process)
+
+    append(log, (b"a" * 1000 + b"B\n") * 2000)
+    with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as healthy:
+        assert healthy.status == 200
+    config.write_text(config.read_text().replace(excluded, 'exclude_lines = ["^a"]\n'))
+    process.hang_up()
+    says(process, "changed: exclude_lines")
+    ends_in_time(process)
 
 
 # SIGTERM ends the program in order within ten seconds, whatever it is doing just then

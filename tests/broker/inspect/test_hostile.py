@@ -11,8 +11,8 @@ from broker.report import SUBJECT
 from broker.wire.delivery import RawMessage
 from tests.broker.conftest import Call, ask, logbroker
 from tests.broker.inspect.conftest import message
-from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.partitions import add_subjects
+from tests.support.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 
 pytestmark = pytest.mark.nats
 

@@ -1,0 +1,21 @@
+"""The one place that starts Pythons: no module of the current directory, of PYTHONPATH or of the user's site runs in them.
+
+A test keeps `sys.executable` out of every other module of the programs.
+"""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = Path(sys.executable).parent
+"""Where the programs are that were installed with this Python: its own path, not the one that a link leads to."""
+INTERPRETER = sys.executable
+"""This Python, for Spark, which starts its workers itself; give them `SAFE_PATH`."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable that keeps the current directory out of a Python that is started with `-m` or `-c` (python -P)."""
+
+
+def isolated(script: ModuleType, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs a module as a program by its path; it can import Python's own modules only."""
+    assert script.__file__
+    return (sys.executable, "-I", "-S", script.__file__, *arguments)

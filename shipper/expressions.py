@@ -1,0 +1,81 @@
+"""People's regular expressions over the bytes of lines. RE2 searches for them, in time that grows with the lines alone.
+
+An expression sees one line at a time, without its newline. Yet whole blocks are searched: Python does no work for a line,
+only for each run of lines that match. Other threads go on meanwhile.
+"""
+
+import re
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NewType
+
+Expression = NewType("Expression", bytes)
+"""An expression that `expression` has checked, as it is put into a larger one."""
+
+_TOKEN = re.compile(
+    rb"\\(?P<letter>.)|\[\^?\]?(?:\\.|[^]\\])*\]|\{,(?P<most>[0-9]+)\}|\(\?[a-z]*-[a-z]*m",
+    re.DOTALL | re.IGNORECASE,
+)
+_ANCHORS = {b"\\A": b"^", b"\\Z": b"$", b"\\z": b"$"}
+# The newline at the end of a line is any byte (`\C`), since `never_nl` keeps every class and `.` from matching one.
+_RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
+
+
+def expression(text: str) -> Expression:
+    """Return an expression that can be searched for; raises ValueError that says why one cannot."""
+    pattern = text.encode("utf-8", "surrogateescape")
+    try:
+        found = _TOKEN.sub(_in_a_block, pattern)
+        _compile(found)
+        return Expression(found)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a regular expression of RE2: {error}") from None
+
+
+def matching_runs(expressions: Sequence[Expression], lines: bytes) -> list[tuple[int, int]]:
+    """Return where lines are in which one of the expressions is found, as half-open ranges, each as long as it can be.
+
+    `lines` are whole ones, of which the last may lack its newline.
+    """
+    pattern = _any_of(tuple(expressions))
+    return [found.span() for found in pattern.finditer(lines)]
+
+
+def _in_a_block(token: re.Match[bytes]) -> bytes:
+    """Return what a part of an expression over one line is, where lines come before and behind it."""
+    if token["most"]:
+        return b"{0,%b}" % token["most"]
+    if token["letter"] in (b"C", b"Q") or token[0].startswith(b"(?"):
+        raise ValueError(f"{token[0].decode()} is not supported")
+    return _ANCHORS.get(token[0], token[0])
+
+
+@lru_cache(maxsize=8)
+def _any_of(expressions: tuple[Expression, ...]) -> Any:
+    return _compile(_RUN % b"|".join(b"(?:%b)" % one for one in expressions))
+
+
+def _compile(pattern: bytes) -> Any:
+    """Compile a pattern; raises ValueError that says what is wrong with it, or what RE2 does not have."""
+    import re2  # a library that hosts without expressions do not load
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # a byte is a letter
+    options.never_nl = options.never_capture = True
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        raise ValueError(_reason(pattern, reason)) from None
+
+
+def _reason(pattern: bytes, reason: bytes) -> str:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)  # says where
+    text = reason.decode("utf-8", "replace")
+    return f"{text}; RE2 has no lookarounds, backreferences or possessive quantifiers"
