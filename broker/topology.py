@@ -14,6 +14,7 @@ from broker.wire.streams import (
     stream_names,
     subjects_in,
 )
+from broker.wire.subjects import site_api, site_prefix
 
 _UNBOUNDED = -1
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
@@ -127,13 +128,14 @@ class Topology:
 
 def _copied(name: str, site: str) -> dict[str, Any]:
     """Return the place at a site that a stream of this name is copied from."""
-    return {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
+    return {"name": name, "external": {"api": site_api(site), "deliver": site_prefix(site)}}
 
 
 def mirrored_site(config: Mapping[str, Any]) -> str | None:
     """Return the site that a stream's configuration makes it a copy of, if any."""
-    api = ((config.get("mirror") or {}).get("external") or {}).get("api", "")
-    return api.removeprefix("$JS.").removesuffix(".API") or None
+    external = (config.get("mirror") or {}).get("external") or {}
+    found = external.get("deliver", "")
+    return found.removeprefix(site_prefix("")) or None
 
 
 def _asked_for(**values: Any) -> dict[str, Any]:

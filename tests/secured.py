@@ -16,6 +16,7 @@ from broker.client.nkey import new_seed, user_key
 from broker.server.requests import ConsumerRequests
 from broker.server.resolve import quoted
 from broker.topology import Topology
+from broker.wire.streams import stream_names
 from broker.wire.subjects import inbox_of
 from tests.conftest import apply_topology
 from tests.support.ports import free_port
@@ -23,6 +24,8 @@ from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import start_nats_server
 
 OWN = "logbroker"
+SITE = "centre"
+"""The name of the server's site."""
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -30,6 +33,8 @@ class Secured(NamedTuple):
     """A running server, its log included; every name has itself as its password."""
 
     port: int
+    leaf_port: int
+    """Where servers of other sites connect."""
     process: Process
     conf: Path
     limited: frozenset[str]
@@ -68,6 +73,7 @@ def _credential(kind: CredentialKind, name: str, *partitions: int) -> Credential
 host = partial(_credential, CredentialKind.HOST)
 receiver = partial(_credential, CredentialKind.RECEIVER)
 admin = partial(_credential, CredentialKind.ADMIN)
+site = partial(_credential, CredentialKind.SITE)
 monitor = partial(_credential, CredentialKind.MONITOR)
 
 
@@ -75,23 +81,23 @@ def start_secured(
     processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
 ) -> Secured:
     """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
-    port, path = free_port(), folder / "secured.conf"
-    write_conf(path, port, *credentials, streams=streams)
+    port, leaf_port, path = free_port(), free_port(), folder / "secured.conf"
+    write_conf(path, port, *credentials, streams=streams, leaf_port=leaf_port)
     limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
     process = start_nats_server(processes, f"secured-{port}", path)
-    server = Secured(port, process, path, limited)
+    server = Secured(port, leaf_port, process, path, limited)
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
-    words = [sys.executable, "-m", __name__, server.url()]
+    words = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
     beside = processes.start(f"beside-{port}", words, folder=Path(__file__).parents[1])
     wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
     return server
 
 
-def _take(url: str) -> None:
+def _take(url: str, *lines: str) -> None:
     """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
 
     async def take() -> None:
-        requests = ConsumerRequests(Connection([url], "logbroker"))
+        requests = ConsumerRequests(Connection([url], "logbroker"), SITE, lines)
         running = asyncio.ensure_future(requests.run())
         await requests.listens.wait()
         print("listens", flush=True)  # noqa: T201 - whoever started this waits for it
@@ -100,9 +106,13 @@ def _take(url: str) -> None:
     asyncio.run(take())
 
 
-def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1) -> None:
+def write_conf(
+    path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
+) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    rendered = quoted(accounts_of(credentials, key_of(OWN), streams=streams))[1:-1]
+    accounts = accounts_of(credentials, key_of(OWN), streams=streams, site=SITE)
+    rendered = quoted(accounts)[1:-1]
+    leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold
         rendered = rendered.replace(
@@ -110,11 +120,11 @@ def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1
         )
     path.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'
-        f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always }}\n'
-        f"feature_flags {{ js_ack_fc_v2: false }}\n{rendered}\n",
+        f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always, domain: {SITE} }}\n'
+        f"feature_flags {{ js_ack_fc_v2: false }}\n{leaves}\n{rendered}\n",
         "utf-8",
     )
 
 
 if __name__ == "__main__":
-    _take(sys.argv[1])
+    _take(*sys.argv[1:])

@@ -8,6 +8,7 @@ This is the only table of rights: the account of a kind has of the others what a
 | SHIP | hosts | what they need of LOGS |
 | RECEIVE | receivers, who also speak with each other | what they need of LOGS |
 | MONITOR | monitors | what they need of LOGS and SYS to read everything |
+| SITES | brokers of other sites that connect to this one | copies of streams of LOGS, in both directions |
 | SYS | nobody | the server's events and questions about it, of which LOGS has those that change nothing |
 
 Hosts and receivers stand outside of LOGS because permissions look at no reply subject: an acknowledgement in LOGS
@@ -18,6 +19,11 @@ Requests to JetStream carry `API`, the prefix under which the accounts of hosts 
 right to the API of their own account, which has no JetStream and would answer too. A monitor reads everything and changes
 nothing; it reads streams through consumers that only it can make: their names are listed in its rights, since a right to
 make, pull from or remove any consumer would be one to disturb receivers.
+
+A site is a leaf node, which may acknowledge for anybody in its account, and hears where others wait for answers. So SITES
+has nothing but what copies need: a site asks `SITE.<ours>.API`, where logbroker listens and passes on what a copy needs
+(`broker/server/requests.py`). What is copied travels below the name of the site that it comes from, so no site delivers
+lines, or answers, for another.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +53,8 @@ from broker.wire.subjects import (
     partition_filter,
     reader_names,
     registry_consumer,
+    site_api,
+    site_prefix,
     wake_names,
 )
 
@@ -60,6 +68,9 @@ _PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
 _ANY = "*"
 # lines of a host may follow any partition's
 _ALL_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
+_ANSWERS = "$JSC.R.*"  # where nats-server hears the answer to its request for a copy, and
+_ANSWERED = "_R_.>"  # from another account
+_FLOW = "$JS.FC.>"  # that a copy has come so far
 _WHOAMI = "$SYS.REQ.USER.INFO"  # which every account answers by itself
 
 RECEIVERS = "logship.receiver.>"
@@ -95,6 +106,7 @@ Section = Mapping[str, Any]
 """Settings of nats-server by name; what is None is left out."""
 
 LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
+SITES = "SITES"
 _KINDS = {
     SHIP: CredentialKind.HOST,
     RECEIVE: CredentialKind.RECEIVER,
@@ -114,8 +126,11 @@ class SubjectRights:
     responds: bool = False
 
 
-def permissions_of(credential: Credential, streams: int) -> SubjectRights | None:
-    """Return the rights of a credential at a broker of so many streams of lines; None for an admin, who has all that there are."""
+def permissions_of(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
+    """Return the rights of a credential; None for an admin, who has all that there are.
+
+    The broker has so many streams of lines, and is the broker of `site`, empty where there are no other sites.
+    """
     match credential.kind:
         case CredentialKind.HOST:
             name = credential.name
@@ -130,7 +145,7 @@ def permissions_of(credential: Credential, streams: int) -> SubjectRights | None
             readers = reader_names(own_token(credential.name))
             return _of_monitor(readers, inbox_of(credential.name))
         case CredentialKind.SITE:
-            return _of_site(stream_names(streams))
+            return _of_site(own_token(credential.name), own_token(site), stream_names(streams))
 
 
 def rights_of_any(kind: CredentialKind, streams: int) -> SubjectRights:
@@ -144,15 +159,29 @@ def rights_of_any(kind: CredentialKind, streams: int) -> SubjectRights:
             return _of_monitor((_ANY,), "_INBOX")
 
 
-def _of_site(streams: Sequence[str]) -> SubjectRights:
-    """Return what servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
-    copied = ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")
-    buckets = (f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
-    ours, all_of_them = (
-        tuple(f"$JS.*.API.CONSUMER.CREATE.{name}{rest}" for name in names for rest in ("", ".>"))
-        for names in (streams, (*streams, *buckets))
+def copied_streams(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return what another site may copy, given the names of the streams of lines."""
+    return (*lines, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
+
+
+def _of_site(other: str, own: str, lines: Sequence[str]) -> SubjectRights:
+    """Return the rights of the site `other` at the broker of the site `own`.
+
+    It asks for copies of ours, and delivers its own; it hears ours, and that we ask for its own.
+    """
+    return SubjectRights(
+        (*_copy_requests(own, lines), *_deliveries(other), _FLOW, _ANSWERED),
+        (*_copy_requests(other, lines), *_deliveries(own), _FLOW, _ANSWERS),
     )
-    return SubjectRights((*all_of_them, *copied), (*ours, *copied))
+
+
+def _copy_requests(site: str, lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{site_api(site)}.CONSUMER.CREATE.{name}" for name in copied_streams(lines))
+
+
+def _deliveries(site: str) -> tuple[str, ...]:
+    """Return where nats-server delivers what is copied from a site: for its sources, and for its mirrors."""
+    return tuple(f"{site_prefix(site)}.{kind}.*" for kind in ("S", "M"))
 
 
 def _of_host(own: str, consumer: str, key: str, inbox: str) -> SubjectRights:
@@ -259,19 +288,24 @@ def accounts_of(
     anybody: str = "",
     *,
     streams: int,
+    site: str = "",
 ) -> Section:
-    """Return the accounts of a broker that lets in these credentials, and logbroker itself by the key `own`.
+    """Return the accounts of the broker of `site` that lets in these credentials, and logbroker itself by the key `own`.
 
     Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
     the first credential changes users only. `limits` are by the name of the account; those of LOGS are JetStream's.
     """
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
-        users[one.kind].append(_user(one, streams))
+        users[one.kind].append(_user(one, streams, site))
     everybody = [{"nkey": anybody}] if anybody else []
-    inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody]
+    inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *everybody]
     members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
-    crossings = tuple(_crossings(streams))
+    sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
+    crossings = [*_crossings(streams)]
+    if sites:
+        members[SITES] = users[CredentialKind.SITE]
+        crossings += _site_crossings(sites, own_token(site), stream_names(streams)) if site else ()
     return {
         "system_account": SYS,
         "no_auth_user": anybody or None,
@@ -306,18 +340,19 @@ def _account(
 
 
 def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in crossings:
         # several answers are remembered for longer than any pull waits
         more = {"response_type": "stream", "threshold": "60s"} if one.has_several else {}
-        export = found.setdefault(one.subject, {one.kind: one.subject, **more, "accounts": []})
+        new = {one.kind: one.subject, **more, "accounts": []}
+        export = found.setdefault((one.kind, one.subject), new)
         export["accounts"].append(one.into)
     return list(found.values())
 
 
-def _user(credential: Credential, streams: int) -> Section:
+def _user(credential: Credential, streams: int, site: str) -> Section:
     """Return the user of a credential; whoever has rights of its own is no other site."""
-    rights = permissions_of(credential, streams)
+    rights = permissions_of(credential, streams, site)
     is_site = credential.kind is CredentialKind.SITE
     permissions = rights and {
         "publish": {"allow": rights.publish},
@@ -340,6 +375,27 @@ def _crossings(streams: int) -> Iterator[_Crossing]:
         yield from filter(None, (_heard(account, subject) for subject in rights.subscribe))
     yield from filter(None, (_asked(LOGS, subject) for subject in (RECEIVERS, *SERVER_QUESTIONS)))
     yield from filter(None, (_heard(LOGS, subject) for subject in HEARD))
+
+
+def _site_crossings(others: Sequence[str], own: str, lines: Sequence[str]) -> Iterator[_Crossing]:
+    """Yield what crosses between the streams of the site `own` and other sites.
+
+    That a copy has come so far crosses into LOGS as a message and out of it as a question: nats-server takes the same
+    kind in both directions for a cycle.
+    """
+    for subject in _copy_requests(own, lines):
+        yield _Crossing(LOGS, SITES, subject, subject)
+    for subject in _deliveries(own):
+        yield _Crossing(LOGS, SITES, subject, subject, kind="stream")
+    for kind in ("service", "stream"):
+        yield _Crossing(SITES, LOGS, _FLOW, _FLOW, kind=kind)
+    for other in others:
+        if other == own:  # a broker is no other site to itself
+            continue
+        for subject in _copy_requests(other, lines):
+            yield _Crossing(SITES, LOGS, subject, subject)
+        for subject in _deliveries(other):
+            yield _Crossing(SITES, LOGS, subject, subject, kind="stream")
 
 
 def _asked(into: str, subject: str) -> _Crossing | None:

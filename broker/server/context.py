@@ -162,7 +162,8 @@ class ServerContext:
     ) -> list[Coroutine[Any, Any, None]]:
         """Provision the server, and return what is to run beside it; what fails there ends the broker."""
         infos = await self._provision(self.conf, stored)
-        consumers, listens = ConsumerRequests(requests), asyncio.Event()
+        site, lines = self.settings.site, self.conf.topology.names
+        consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
         handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
             listen(self.connection, handlers, listens),

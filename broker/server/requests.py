@@ -1,28 +1,34 @@
-"""What logbroker hears over NATS: who asks for its report, admins who ask of credentials, hosts and receivers who want consumers.
+"""What logbroker hears over NATS: who asks for its report, admins who ask of credentials, and who wants consumers.
 
-Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make, yet not what it is made to do.
-One that pushes would have the server publish inside the account of the stream, where hosts and receivers have no rights: to another's
-inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`. Other sites make such consumers, for their copies.
+Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make, yet not what it is
+made to do. One that pushes would have the server publish inside the account of the stream, where hosts and receivers
+have no rights: to another's inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`.
+
+The servers of other sites make consumers that push, for their copies. `ConsumerRequests` passes on a new consumer of a
+whole stream that delivers to `SITE.<ours>`, which nobody here listens to, and nothing else.
 """
 
 import asyncio
 import json
+import re
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from broker.app.exits import OperatorError
 from broker.app.untrusted import printable
 from broker.auth.files import change_credentials, load_credentials
-from broker.auth.permissions import CONSUMER_REQUESTS
+from broker.auth.permissions import CONSUMER_REQUESTS, copied_streams
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
 from broker.report import CredentialsReport, CredentialsRequest
+from broker.wire.subjects import site_api, site_prefix
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
@@ -31,6 +37,7 @@ _ACKNOWLEDGES = "$JS.ACK."
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _AT_ONCE = 64  # requests that JetStream is asked at a time
+_NO_NAME = "the name of the consumer is none"
 _REFUSED = 10012  # JetStream's error for a consumer that cannot be made
 _REQUEST = {"stream_name", "config", "action"}
 _CONFIG = {
@@ -39,6 +46,26 @@ _CONFIG = {
     *("ack_policy", "ack_wait", "max_ack_pending", "max_deliver", "replay_policy"),
     *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
 }
+
+# what nats-server (2.15.1) asks for to copy a stream: these values, and any of those names
+_COPY_IS = {
+    "ack_policy": "none",
+    "direct": True,
+    "sourcing": True,  # together with `direct`: a consumer of a new name, never an update
+    "flow_control": True,
+    "max_deliver": 1,
+}
+_COPY_HAS = {
+    *("name", "deliver_subject", "deliver_policy", "opt_start_seq", "opt_start_time"),
+    *("ack_wait", "idle_heartbeat", "inactive_threshold", "metadata"),
+    *("replay_policy", "num_replicas"),
+}
+_COPY_NAME = re.compile(r"JS_(MIRROR|SRC)_[A-Za-z0-9]{1,64}")
+# where nats-server itself hears answers: another server's, or one of another account
+_COPY_ANSWER = re.compile(r"(\$JSC\.R|_R_)(\.[A-Za-z0-9]{1,64}){1,3}")
+_COPY_HEADERS = ("Nats-Required-Api-Level", "Nats-Stream-Identity")
+_SECOND = 1_000_000_000  # nanoseconds
+_LONGEST_INACTIVE = 60 * _SECOND  # that a consumer outlives its site; nats-server asks for 10 s
 
 Handler = Callable[[Message], Awaitable[None]]
 
@@ -70,28 +97,73 @@ async def listen(
 
 def pulled_only(request: bytes) -> bytes | str:
     """Return a request as it may be passed on, written anew from known names (nats-server takes any case, and doubles), or why not."""
-    try:
-        body = json.loads(request) if len(request) <= _LARGEST else None
-        written = json.dumps(body).encode()
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, Mapping) or not isinstance(config := body.get("config"), Mapping):
-        return "the request is no JSON object with a configuration"
+    match _read(request):
+        case str() as refusal:
+            return refusal
+        case body, config:
+            pass
     names = [config.get(field) for field in ("name", "durable_name")]
     if not all(name is None or (isinstance(name, str) and name.isprintable()) for name in names):
-        return "the name of the consumer is none"
+        return _NO_NAME
     if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - _CONFIG)):
-        named = printable(", ".join(unknown)[:200])
-        return f"a host or a receiver may not set {named} of a consumer"
-    return written
+        return f"a host or a receiver may not set {_named(unknown)} of a consumer"
+    return json.dumps(body).encode()
+
+
+def copying_only(request: bytes, site: str) -> bytes | str:
+    """Return a request for a copy of the site `site` as it may be passed on, written anew, or why not.
+
+    It makes a new consumer of a whole stream, which delivers to where only other sites listen.
+    """
+    match _read(request):
+        case str() as refusal:
+            return refusal
+        case body, config:
+            pass
+    if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - _COPY_HAS - _COPY_IS.keys())):
+        return f"a site may not set {_named(unknown)} of a consumer"
+    deliver = re.compile(rf"{re.escape(site_prefix(site))}\.[MS]\.[A-Za-z0-9]{{1,64}}")
+    inactive = config.get("inactive_threshold")
+    is_fit = {
+        "name": _is_like(_COPY_NAME, config.get("name")),
+        "deliver_subject": _is_like(deliver, config.get("deliver_subject")),
+        "inactive_threshold": type(inactive) is int and 0 < inactive <= _LONGEST_INACTIVE,
+        **{field: config.get(field) == value for field, value in _COPY_IS.items()},
+    }
+    if other := sorted(field for field, fits in is_fit.items() if not fits):
+        return f"{_named(other)} is not that of a copy which a site may make"
+    return json.dumps({"stream_name": body.get("stream_name"), "config": config}).encode()
+
+
+def _is_like(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _named(fields: Sequence[str]) -> str:
+    return printable(", ".join(fields)[:200])
+
+
+def _read(request: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]] | str:
+    """Return the body of a request for a consumer and its configuration, or why there is none."""
+    try:
+        body = json.loads(request) if len(request) <= _LARGEST else None
+        json.dumps(body)  # what is nested too deeply cannot be written
+    except (ValueError, RecursionError):
+        body = None
+    config = body.get("config") if isinstance(body, Mapping) else None
+    if not isinstance(body, Mapping) or not isinstance(config, Mapping):
+        return "the request is no JSON object with a configuration"
+    return body, config
 
 
 class ConsumerRequests:
     """Takes the requests, each by one broker of a cluster, and passes over others for a consumer while one is under way."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Take none yet."""
+    def __init__(self, connection: Connection, site: str = "", lines: Sequence[str] = ()) -> None:
+        """Take none yet; other sites may copy the streams `lines` and their buckets from `site`, if that has a name."""
         self._connection = connection
+        self._site = site
+        self._copied = copied_streams(lines) if site else ()
         self.listens = asyncio.Event()
         """Set from when requests are heard for the first time."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -99,7 +171,11 @@ class ConsumerRequests:
 
     async def run(self) -> None:
         """Take requests until cancelled, and leave none under way."""
-        handlers = {f"{CONSUMER_REQUESTS}.>": self._take}
+        copies = {
+            f"{site_api(self._site)}.CONSUMER.CREATE.{name}": partial(self._take_copy, name)
+            for name in self._copied
+        }
+        handlers = {f"{CONSUMER_REQUESTS}.>": self._take, **copies}
         try:
             await listen(self._connection, handlers, self.listens, "logbroker")
         finally:
@@ -110,27 +186,42 @@ class ConsumerRequests:
         asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
         # where none is named, as in the requests of `logreceiver offsets`, each is for a consumer of its own
         key = asked if "." in asked else message.reply
-        if key in self._passing:
-            return
         # the line to the server is bounded
         is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()
-        taken = pulled_only(message.data) if is_fit else "the name of the consumer is none"
-        if isinstance(taken, str):
+        await self._answer(key, asked, pulled_only(message.data) if is_fit else _NO_NAME, message)
+
+    async def _take_copy(self, stream: str, message: Message) -> None:
+        # the answer is published in the account of the streams, where a reply may be anybody's subject
+        if _COPY_ANSWER.fullmatch(message.reply):
+            request = copying_only(message.data, self._site)
+            await self._answer(message.reply, stream, request, message)
+
+    async def _answer(self, key: str, asked: str, request: bytes | str, message: Message) -> None:
+        """Refuse a request for the consumer `asked`, or begin to pass it on as `request` where none of `key` is under way."""
+        if key in self._passing:
+            return
+        if isinstance(request, str):
             answer = {
                 "type": "io.nats.jetstream.api.v1.consumer_create_response",
-                "error": {"code": 400, "err_code": _REFUSED, "description": taken},
+                "error": {"code": 400, "err_code": _REFUSED, "description": request},
             }
             await self._connection.publish(message.reply, json.dumps(answer).encode())
             return
         await self._gate.acquire()
-        self._passing[key] = asyncio.ensure_future(self._pass_on(key, asked, taken, message.reply))
+        passing = self._pass_on(key, asked, request, message)
+        self._passing[key] = asyncio.ensure_future(passing)
 
-    async def _pass_on(self, key: str, asked: str, request: bytes, reply: str) -> None:
+    async def _pass_on(self, key: str, asked: str, request: bytes, message: Message) -> None:
+        headers = {
+            name: value for name in _COPY_HEADERS if (value := (message.headers or {}).get(name))
+        }
         try:
             # where JetStream does not answer nobody does, and the asker asks again
             with suppress(ConnectionLost, Rejected):
-                answer = await self._connection.request(f"{_CREATE}.{asked}", request)
-                await self._connection.publish(reply, answer.data)
+                answer = await self._connection.request(f"{_CREATE}.{asked}", request, headers)
+                await self._connection.publish(
+                    message.reply, answer.data, headers=dict(answer.headers or {})
+                )
         finally:
             del self._passing[key]
             self._gate.release()

@@ -34,9 +34,15 @@ _LARGEST_RESERVE = 20 * 1024**3
 # of the store: the positions of a host take some KB, or MB with thousands of files
 _LARGEST_BUCKETS = 1024**3
 _CLUSTER_USER = "logbroker"
-_SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
-"""Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
-the copy of the stream."""
+_SITE_SUBJECTS = [
+    *("logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"),
+    *(f"$JS.{own}.>" for own in ("API", "*.API", "ACK", "EVENT", "SNAPSHOT")),
+]
+"""Subjects that never cross to the site that we connect to, in either direction. nats-server knows no list of what may.
+
+Lines would be stored twice otherwise, by their publisher and by the copy; with the API of JetStream the other site could
+delete our streams.
+"""
 _DEFAULTS: Section = {
     # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
     "write_deadline": "60s",
@@ -234,7 +240,7 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
     line = tls.section(verify=bool(tls.authorities)) if tls else None
     listening = {
         "listen": _bindable(settings.site_listen),
-        "authorization": None if secured else {"account": LOGS},
+        "authorization": None if secured else {"account": LOGS},  # and on loopback alone
         "tls": line,
     }
     remotes = [
@@ -263,7 +269,8 @@ def _accounts(
         MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
     }
     anybody = "" if store.secured else keys.anybody
-    return accounts_of(store.credentials, keys.key, limits, anybody, streams=streams)
+    known = store.credentials
+    return accounts_of(known, keys.key, limits, anybody, streams=streams, site=settings.site)
 
 
 def space_kept_free(settings: BrokerSettings, total: int) -> int:

@@ -72,6 +72,49 @@ def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
     assert shipper.wait(120) == 0, shipper.last_words()
 
 
+def credential(suite: Suite, kind: str, name: str) -> Path:
+    """Add a credential at a site's broker that does not run yet, and return its file."""
+    path = suite.folder / f"{kind}-{name}.toml"
+    where = ("--store-dir", str(suite.folder / "store"), "--output", str(path))
+    suite.administer("credentials", "add", kind, name, *where)
+    return path
+
+
+def connects(suite: Suite, name: str, door: str, key: Path, *options: str) -> Process:
+    """Start the broker of a site that connects to another one by its credential."""
+    where = ("--site-remote", f"nats-leaf://{door}", "--site-nkey", str(key))
+    # two servers of the same name would be taken for one
+    return suite.start_broker("--site", name, "--server-name", name, *where, *options)
+
+
+def fill(suite: Suite, host: str) -> None:
+    """Publish more than nats-server sends to another site before it hears how far that one is."""
+    for _ in range(12):
+        suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * 1024**2)
+
+
+def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
+    processes: Processes, tmp_path: Path
+) -> None:
+    names = ("centre", "branch", "standby")
+    centre, branch, standby = (site(processes, tmp_path / name) for name in names)
+    door = f"127.0.0.1:{free_port()}"
+    keys = [credential(centre, "site", name) for name in names[1:]]
+    centre.access = Access(nkey=credential(centre, "admin", "ops"))
+    broker = centre.start_broker("--site", "centre", "--site-listen", door)
+    buffer = connects(branch, "branch", door, keys[0])
+    copy = connects(standby, "standby", door, keys[1], "--mirror", "centre")
+    asked = ("--source", "branch", "--site", "centre", "--config", str(centre.access.nkey))
+    centre.administer("apply", *asked)
+
+    fill(branch, "away01")
+    fill(centre, "near01")
+
+    for here, there, host in ((centre, branch, "away01"), (standby, centre, "near01")):
+        has_all(here, there, host, 60, broker, buffer, copy)
+    has_all(standby, branch, "away01", 60, broker, buffer, copy)
+
+
 @pytest.mark.long  # nats-server takes its time to ask another site again
 @pytest.mark.timeout(540)
 def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_in_order(

@@ -22,7 +22,8 @@ def server(processes: Processes, tmp_path: Path) -> Secured:
 
 def reload(server: Secured, right: str = "", other: str = "") -> None:
     """Have the server take web01 by its secret, with all of its rights but for a word of them that is another."""
-    write_conf(server.conf, server.port, host("web01"), host("Web02"))
+    hosts = (host("web01"), host("Web02"))
+    write_conf(server.conf, server.port, *hosts, leaf_port=server.leaf_port)
     written = server.conf.read_text().replace('"password": "web01"', f'"password": "{SECRET}"')
     server.conf.write_text(written.replace(right or "\0", other))
     times = server.said().count("Reloaded")

@@ -110,7 +110,7 @@ def test_an_admin_pauses_hosts_and_each_of_them_hears_it(server: Secured) -> Non
 def test_who_is_revoked_is_sent_away_and_nobody_else(processes: Processes, tmp_path: Path) -> None:
     server = secured.start_secured(processes, tmp_path, *IDENTITIES)
     with Raw(server.port, "web01") as revoked, Raw(server.port, "web02") as other:
-        secured.write_conf(server.conf, server.port, *IDENTITIES[1:])
+        secured.write_conf(server.conf, server.port, *IDENTITIES[1:], leaf_port=server.leaf_port)
         os.kill(server.process.pid, signal.SIGHUP)
 
         wait_until("it is sent away", lambda: revoked.say(b"").is_over, 30, [server.process])
