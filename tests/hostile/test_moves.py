@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from broker.client.answer import Denied, Rejected
 from broker.client.connection import Connection
 from broker.client.pulling import pull
 from broker.wire.message import Followed, Origin, encode_origin
 from broker.wire.streams import StreamLayout
-from broker.wire.subjects import wake_name
+from broker.wire.subjects import count_name, wake_name
 from receiver.consume.assignment import Cause, Report, SessionLimits
 from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, follows
 from receiver.consume.wake import Wake
 from tests import secured
 from tests.receiver.partition import Message, Partition, blocked, lines_of, message
 from tests.support.processes import Processes
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -72,15 +74,17 @@ def claim(
     return f"logs.p{partition}.{host}", b"", encode_origin(origin)
 
 
-def count_batches(partition: Partition, messages: Sequence[Message]) -> int:
-    """Publish messages without waiting for each, then a line of another host; return how many batches it takes to receive it."""
+def count_batches(
+    partition: Partition, messages: Sequence[Message], publisher: Partition | None = None
+) -> int:
+    """Publish messages without waiting for each, then a line of another host; return in how many batches it comes."""
 
     async def publish_all(connection: Connection) -> None:
         for subject, data, headers in messages:
             await connection.publish(subject, data, headers=headers)
         await connection.ask(f"logs.p{partition.number}.{HONEST}", b"after all\n")
 
-    partition.ask(publish_all)
+    (publisher or partition).ask(publish_all)
     batches, first = 0, 1
     while b"after all\n" not in partition.read(HONEST):
         report: Report = partition.session(SessionLimits(60.0, 0.3, 0.01), first)
@@ -118,14 +122,14 @@ def test_what_a_host_wrote_there_after_its_claim_is_not_waited_for_beyond_the_sk
         moves = await examiner.examine([HostClaim(EVIL, delivery, follows(message))])
         return moves.until is not None
 
-    def ask(number: int, skew: float) -> bool:
+    def has_to_wait(number: int, skew: float) -> bool:
         return pair.anybody[0].ask(lambda connection: waits(connection, number, skew))
 
     # with clocks that may differ each waits for the other, else only the later one for the earlier
-    assert ask(0, 3600)
-    assert ask(1, 3600)
-    assert not ask(0, 0)
-    assert ask(1, 0)
+    assert has_to_wait(0, 3600)
+    assert has_to_wait(1, 3600)
+    assert not has_to_wait(0, 0)
+    assert has_to_wait(1, 0)
 
 
 def test_an_old_partition_that_nobody_receives_holds_others_up_for_a_bounded_time(
@@ -199,3 +203,36 @@ def test_many_claims_that_follow_a_received_line_are_received_in_few_batches(
     old.receive()
 
     assert count_batches(new, [claim(1, (0, number)) for number in range(MANY)]) <= 4
+
+
+@pytest.mark.parametrize("payloads", [[b""], [b"", b"x\n"]], ids=["empty", "every other one"])
+def test_many_empty_messages_are_received_in_few_batches(
+    processes: Processes, tmp_path: Path, payloads: list[bytes]
+) -> None:
+    pair = Pair(processes, tmp_path, 1)
+    messages = [line(1, EVIL, payload) for payload in payloads]
+
+    assert count_batches(pair.new, messages * (MANY // len(messages)), pair.anybody[1]) <= 5
+    assert len(pair.new.read(EVIL)) == MANY * (len(messages) - 1)
+
+
+def test_a_receiver_of_one_partition_counts_messages_of_others_and_reads_none(
+    processes: Processes, tmp_path: Path
+) -> None:
+    pair = Pair(processes, tmp_path, 1)
+    pair.publish(line(0, EVIL))
+    name = count_name(1)
+    config = {"name": name, "filter_subject": f"logs.p0.{EVIL}", "ack_policy": "none"}
+
+    async def count_and_read(connection: Connection) -> int:
+        call = f"CONSUMER.CREATE.LOGS.{name}.logs.p0.{EVIL}"
+        made = await connection.api(call, {"stream_name": "LOGS", "config": config})
+        for denied in (f"MSG.NEXT.LOGS.{name}", f"INFO.LOGS.{name}", f"RESET.LOGS.{name}"):
+            with pytest.raises(Denied):
+                await connection.api(f"CONSUMER.{denied}", {"batch": 1})
+        pushed = {**config, "deliver_subject": "_INBOX_r1.x"}
+        with pytest.raises(Rejected, match="may not set deliver_subject"):
+            await connection.api(call, {"stream_name": "LOGS", "config": pushed})
+        return int(made["num_pending"])
+
+    assert ask(pair.server.address, count_and_read, pair.server.access("r1")) == 1
