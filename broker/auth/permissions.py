@@ -47,6 +47,7 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import (
     consumer_name,
+    count_name,
     host_filter,
     inbox_of,
     own_token,
@@ -202,11 +203,7 @@ def _of_host(own: str, consumer: str, key: str, inbox: str) -> SubjectRights:
 def _of_receiver(own: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
     leave, names = f"logship.leave.{own}.*", layout.names
-    lines = [
-        right
-        for partition in partitions
-        for right in _of_partition(partition, layout.stream_of(partition))
-    ]
+    lines = [right for partition in partitions for right in _of_partition(partition, layout)]
     return SubjectRights(
         (
             *_api(*(f"STREAM.INFO.{name}" for name in names), *_LAYOUT, _ALL_OFFSETS),
@@ -231,8 +228,11 @@ def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
     )
 
 
-def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
+def _of_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
+    """Return what a receiver does with a partition, and how it counts what others have left of a host: it cannot read that."""
+    stream = layout.stream_of(partition)
     durable, lines = consumer_name(partition), partition_filter(partition)
+    count = count_name(partition)
     wakes = [
         call
         for wake in wake_names(partition)
@@ -247,6 +247,8 @@ def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
             f"CONSUMER.CREATE.{stream}.{durable}.{lines}",
             *(f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")),
             *wakes,
+            *(f"CONSUMER.CREATE.{name}.{count}.logs.>" for name in layout.names),
+            *(f"CONSUMER.DELETE.{name}.{count}" for name in layout.names),
         ),
         f"$JS.ACK.{stream}.{durable}.>",
         f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",

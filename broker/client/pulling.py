@@ -4,7 +4,7 @@ Every pull has an inbox of its own, so that what comes late of one is not taken 
 asks for signs of life, as the server of its consumer may die.
 
 A message without headers and payload ends a pull of whoever is in another account than the stream: nats-server (2.15.1) takes
-it as the last answer. What it had to deliver behind it never arrives.
+it as the last answer. What it had to deliver behind it never arrives. Many such messages are pulled by one request each.
 """
 
 import asyncio
@@ -70,13 +70,32 @@ async def pull(
     return Pulled(under_way.found, status)
 
 
-class _Pull:
-    """What has come of a pull so far."""
+async def pull_singly(
+    connection: Connection, consumer: str, most: int, most_bytes: int
+) -> list[tuple[Delivery, RawMessage]]:
+    """Return at most `most` messages that are there, by as many requests, which are all sent at once.
 
-    def __init__(self, most: int, *, is_outside: bool) -> None:
+    It stops before a message of more than `most_bytes`. Raises as `pull`.
+    """
+    await connection.client()
+    request = json.dumps({"batch": 1, "no_wait": True, "max_bytes": most_bytes}).encode()
+    subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
+    under_way = _Pull(most, most)
+    async with connection.hearing(under_way.take) as inbox:
+        under_way.inbox = inbox
+        for _ in range(most):
+            await connection.publish(subject, request, reply=inbox)
+        await connection.guard(under_way.end(_PATIENCE), _LONGEST, subject)
+    return under_way.found
+
+
+class _Pull:
+    """What has come so far of a pull by so many `requests`, each of which the broker ends."""
+
+    def __init__(self, most: int, requests: int = 1, *, is_outside: bool = False) -> None:
         self.inbox, self._most, self._is_outside = "", most, is_outside
         self.found: list[tuple[Delivery, RawMessage]] = []
-        self._beats = 0
+        self._beats, self._refused, self._requests = 0, 0, requests
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def take(self, message: RawMessage) -> None:
@@ -93,8 +112,10 @@ class _Pull:
             self._beats += 1
             headers = message.headers or {}
             if headers.get("Status") != _ALIVE:
-                status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
-                self._ended.set_result(status)
+                self._refused += 1
+                if self._requests == 1 or self._refused + len(self.found) >= self._requests:
+                    status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+                    self._ended.set_result(status)
 
     async def end(self, silence: float, client: BrokerClient) -> str:
         """Return the status that ends the pull, however slow the line is, as long as something comes.

@@ -29,6 +29,9 @@ MAX_SPANS_BYTES = 60_000
 MAX_ID_BYTES = 128
 """The longest file id, or agent id: a receiver remembers each for weeks."""
 
+MAX_FOLLOWED = 16
+"""The most partitions that one claim follows: a receiver asks about each."""
+
 MAX_PATH_BYTES = 4096
 """The longest path of a source file: PATH_MAX of Linux."""
 
@@ -200,7 +203,7 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     if not _is_number(read_at):
         raise MalformedMessage(f"{_READ_AT} {_shown(read_at)} is not a number")
     sections = _decode(headers[_SPANS]) if _SPANS in headers else ()
-    follows = tuple(map(_followed, headers[_FOLLOWS].split(","))) if _FOLLOWS in headers else ()
+    follows = _decode_follows(headers[_FOLLOWS]) if _FOLLOWS in headers else ()
     moved = _partition(headers[_MOVED]) if _MOVED in headers else None
     if sections and (follows or moved is not None):
         raise MalformedMessage(f"{_FOLLOWS} and {_MOVED} are for a claim, which has no lines")
@@ -295,6 +298,13 @@ def _section(entry: Any) -> Section:
         identity=Identity.parse(identity) if "identity" in entry else None,
         filtered=entry.get("filtered") is True,
     )
+
+
+def _decode_follows(text: str) -> tuple[Followed, ...]:
+    ends = text.split(",", MAX_FOLLOWED)
+    if len(ends) > MAX_FOLLOWED:
+        raise MalformedMessage(f"{_FOLLOWS} {_shown(text)} has more than {MAX_FOLLOWED} entries")
+    return tuple(map(_followed, ends))
 
 
 def _followed(text: str) -> Followed:

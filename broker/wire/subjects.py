@@ -110,6 +110,14 @@ def wake_names(partition: int) -> tuple[str, ...]:
     return tuple(wake_name(partition, epoch) for epoch in range(_WAKES))
 
 
+def count_name(partition: int) -> str:
+    """Return the name of the throw-away consumers by which a partition's receiver counts messages of other partitions.
+
+    Its rights are to make and to remove them, not to read from them.
+    """
+    return f"count-p{partition}"
+
+
 def registry_consumer(host: str) -> str:
     """Return the name of the throw-away consumer through which a host's shipper reads its own headers back."""
     return f"shipper-{own_token(host)}"

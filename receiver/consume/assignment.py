@@ -62,7 +62,8 @@ class SessionLimits:
     is something to tell but counts, and leaves as soon as nothing has come for `silence`. Pulls that empty the stream are
     at least `linger` apart, since each costs about the same for one message as for a hundred, and so does a commit: a batch
     takes what comes for `gather`. Entering costs sixty milliseconds of processor time; staying costs nothing.
-    It waits for `lock` while another task holds the partition's lock.
+    It waits for `lock` while another task holds the partition's lock, and a host's claim for the host's old partition until
+    that has committed nothing for `still`.
     """
 
     longest: float = 0.0
@@ -71,6 +72,7 @@ class SessionLimits:
     gather: float = 0.0
     telling: float = inf
     lock: float = 20.0
+    still: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
 from secrets import token_hex
@@ -21,7 +21,7 @@ from broker.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
-from receiver.consume.host_moves import follows, leaves_for
+from receiver.consume.host_moves import Moves, Received, follows, leaves_for
 from receiver.consume.judging import Endings, Judge, host_of
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
@@ -112,15 +112,16 @@ class OpenPartition:
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
         return {row.path: (row.host, str(row.unfinished)) for row in rows}
 
-    def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
+    def take_over(self, host: str, received: Iterable[Received]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
 
-        `received` is how far each of them has come. Where lines went to stores that are not here since the last of them came
-        here, nobody knows how far its source files were received.
+        `received` is how far each of them has come. If lines went to stores that are not here since the last of them came
+        here, nobody knows how far the source files were received.
         """
         since = (self.store.span(host, "") or (0, 0))[0]
         are_here = [
-            self._take_over(host, *end) or end[0].sequence <= since for end in received.items()
+            (reached is not None and self._take_over(host, end, reached)) or end.sequence <= since
+            for end, reached in received
         ]
         with self.store.transaction():
             self.store.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
@@ -155,11 +156,18 @@ class OpenPartition:
 class Batch:
     """The writing half of a task; used by one thread, under the partition's lock."""
 
-    def __init__(self, assignment: Assignment, partition: OpenPartition, output: Output) -> None:
-        """Begin with nothing touched."""
+    def __init__(
+        self,
+        assignment: Assignment,
+        partition: OpenPartition,
+        output: Output,
+        moves: Moves | None = None,
+    ) -> None:
+        """Begin with nothing touched; `moves` is what was found of the claims in the first messages, None for none."""
         self._assignment = assignment
         self._partition = partition
         self._output = output
+        self._moves = moves or Moves()
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
         self._endings = Endings(partition.unfinished())
         self._judge = Judge(partition.spans)
@@ -171,7 +179,7 @@ class Batch:
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
         self._ack = ""
-        self._left: set[str] = set()  # hosts that go to another partition behind this batch
+        self._left: set[str] = set()  # hosts that have gone to another partition
         self.is_full = False
         """Whether the batch takes no more messages."""
 
@@ -180,13 +188,17 @@ class Batch:
 
         Raises OSError. Lines of many hosts are held until there are more of each: opening a file costs more than its lines.
         """
-        count = 0
+        count, are_first = 0, self._last is None
         for delivery, message in messages:
             if self._last is None:
                 if self._partition.layout.has_date:
                     self._output.close_days(self._partition.days.date(delivery.stored_at))
-            elif follows(message) or not self._output.takes(delivery.stored_at):
-                self.is_full = True  # such a message begins a batch
+            elif (
+                not self._output.takes(delivery.stored_at) or delivery.sequence == self._moves.until
+            ):
+                self.is_full = True
+            # claims are examined before a batch is begun, all those in its first messages at once
+            self.is_full |= not are_first and bool(follows(message))
             if self.is_full:
                 break
             self._take(delivery, message)
@@ -199,10 +211,9 @@ class Batch:
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
         headers = message.headers
         try:
+            self._moves.require_sound(delivery)
             self._sort(delivery, message, headers)
-            if leaves_for(message) not in {None, self._assignment.partition}:
-                self._left.add(host_of(message.subject))
-                self.is_full = True  # other clients' lines behind it go elsewhere
+            self._note_move(message)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
@@ -214,14 +225,23 @@ class Batch:
         self._last, self._ack = delivery, message.reply
         self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
 
+    def _note_move(self, message: RawMessage) -> None:
+        """Note whether the host of a message has gone to another partition, or has come back."""
+        if leaves_for(message) not in {None, self._assignment.partition}:
+            self._left.add(host_of(message.subject))
+        elif self._left and follows(message):
+            self._left.discard(host_of(message.subject))
+
     def _sort(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
     ) -> None:
         moment, names = delivery.stored_at, self._partition.names
         found = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
         for piece in found:
-            is_own = piece.file_id != ""
-            live = names.live_name(piece.host, piece.file or None, moment, is_own=is_own)
+            is_own, has_left = piece.file_id != "", piece.host in self._left
+            live = names.live_name(
+                piece.host, piece.file or None, moment, is_own=is_own, has_left=has_left
+            )
             payload = self._endings.joined(live, piece)
             self._lines += piece.lines
             self._size += len(payload)

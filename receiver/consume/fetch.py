@@ -7,15 +7,15 @@ a delivery out of its place is never passed on. Nothing is polled: a pull for wh
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import Connection
-from broker.client.pulling import Pulled, pull
+from broker.client.pulling import Pulled, pull, pull_singly
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.subjects import consumer_name, partition_filter
 from receiver.consume import background
@@ -23,6 +23,7 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment
 
 _LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
+_SINGLE = 256  # messages that are pulled one by one; the broker takes 512 requests for a consumer
 _SECONDS = 1.0  # of a batch: small messages of a fleet may come as fast as they are written, without an end
 _CONNECT = 30.0  # seconds
 _LONGEST = 600.0  # seconds for a pull to end
@@ -31,6 +32,7 @@ _FIRST_PULL, _LEAST_PULL = 1024 * 1024, 128 * 1024  # bytes
 _QUICK, _SLOW = 1.0, 5.0  # seconds for a pull
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 
+Answer = TypeVar("Answer")
 Messages = Sequence[tuple[Delivery, RawMessage]]
 """What one pull has brought, in stream order, none missing between them."""
 
@@ -55,7 +57,8 @@ class PartitionReader:
         self._most, self._is_slow = min(_FIRST_PULL, assignment.pull), False  # as the line suits
         self._number = 1
         self._sequence = first  # of the first message that is still to come
-        self._pulling: asyncio.Future[Pulled] | None = None
+        self._pulling: asyncio.Future[Any] | None = None
+        self._was_cut = False  # by a message without headers and payload
         self._word_to_leave: Any = None
         self._client: BrokerClient | None = None
         self._leave = threading.Event()
@@ -175,6 +178,12 @@ class PartitionReader:
         if self._leave.is_set():
             return ()
         size, clock = min(max(most, _LEAST), self._most), asyncio.get_running_loop().time
+        if self._was_cut:
+            self._was_cut = False
+            messages = await self._ask_singly(size // _SINGLE)
+            self._check(messages)
+            if messages:
+                return messages
         began = clock()
         pulled = await self._ask(_PULL_MESSAGES, size, wait)
         if not pulled.messages and pulled.is_too_large:
@@ -188,6 +197,7 @@ class PartitionReader:
         self._check(messages)
         if pulled.is_cut:
             await self._begin_anew()
+            self._was_cut = True
         return messages
 
     def _suit(self, messages: Messages, took: float, *, has_waited: bool) -> None:
@@ -206,15 +216,23 @@ class PartitionReader:
     async def _ask(self, most: int, size: int, wait: float) -> Pulled:
         """Pull, or return nothing as soon as we are to leave; should the broker answer then, the next session finds the consumer elsewhere."""
         pulling = pull(self._connection, self._consumer, most, size, wait)
-        self._pulling = asyncio.ensure_future(pulling)
+        return await self._unless_left(pulling) or Pulled([], "")
+
+    async def _ask_singly(self, size: int) -> Messages:
+        """Pull behind a message that has cut a pull, as more of these may follow; of messages of at most `size` bytes."""
+        pulling = pull_singly(self._connection, self._consumer, _SINGLE, size)
+        return await self._unless_left(pulling) or ()
+
+    async def _unless_left(self, pulling: Coroutine[Any, Any, Answer]) -> Answer | None:
+        self._pulling = pulled = asyncio.ensure_future(pulling)
         try:
-            return await self._pulling
+            return await pulled
         except asyncio.CancelledError:
             if not self._leave.is_set():
                 raise
-            return Pulled([], "")
+            return None
         finally:
-            self._pulling.cancel()
+            pulled.cancel()
 
     def _check(self, messages: Messages) -> None:
         number, sequence = self._number, self._sequence

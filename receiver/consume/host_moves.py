@@ -1,27 +1,102 @@
-"""A host whose lines come from another partition by now: they go on here when all before them is committed there.
+"""Hosts whose lines moved here from another partition: they go on here when all before them is committed there.
 
-A claim with `Log-Follows` says so (docs/protocol.md), and begins a batch. Waits point back in time: no two wait for each other.
+A claim with `Log-Follows` says so (docs/protocol.md). The host's word only shortens a wait: what the other partition still
+holds of the host is counted by the broker, by throw-away consumers that a receiver of one partition may make and not read.
+
+- Nobody waits for what was stored later than the claim, except for a few seconds, since clocks of servers differ. So two
+  partitions never wait for each other.
+- Nobody waits for long for a partition that commits nothing while lines of the host are left there (`Patience.still`). The
+  host's lines then go on here, and the older ones come into another file, which is marked.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from broker.client import bucket
-from broker.client.answer import Denied, Rejected
+from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_of
-from broker.wire.subjects import Subject
-from receiver.consume.stream_state import stream_state
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
+from broker.wire.subjects import (
+    InvalidHost,
+    InvalidSubject,
+    Subject,
+    count_name,
+    host_filter,
+    partition_filter,
+)
+from receiver.consume.judging import host_of
+from receiver.consume.stream_state import StreamState, state_of
+from receiver.consume.wake import headers_only, is_level, make_anew
 
-_NO_MESSAGE = 10037
-_SKEW = 10_000_000_000  # nanoseconds by which the clocks of two servers of a cluster may differ
+_LIVES = 10  # seconds for which the broker keeps a consumer that counts
+_MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
+_SECOND = 1_000_000_000  # nanoseconds
 
 
 class MustWait(Exception):
     """The other partition has not come so far; a later attempt finds out whether it has by then."""
+
+
+class HostClaim(NamedTuple):
+    """A claim of a host, and where its lines ended in other partitions, as the host says."""
+
+    host: str
+    delivery: Delivery
+    follows: tuple[Followed, ...]
+
+
+class Patience(NamedTuple):
+    """How long a claim waits for another partition, in seconds.
+
+    `skew` is by how much the clocks of two streams may differ, and for how long after the claim this counts. `still` is for
+    how long the other partition may commit nothing while lines of the host are left there.
+    """
+
+    skew: float
+    still: float
+
+
+class Received(NamedTuple):
+    """The end of a host's lines in another partition, and how far that was received.
+
+    `reached` is 0 if nobody received it or no message of the host is left there, None if its files are not to be taken over.
+    """
+
+    end: Followed
+    reached: int | None
+
+
+@dataclass(slots=True)
+class Moves:
+    """What was found of the claims in some messages.
+
+    `received` is by host and other partition: what can be taken over from there. `malformed` has the reason by the sequence of a claim. A batch ends before sequence `until`, if there is one; the claim there
+    has to wait where there is a `reason`. `notices` are for the log.
+    """
+
+    received: dict[str, dict[int, Received]] = field(default_factory=dict)
+    malformed: dict[int, str] = field(default_factory=dict)
+    until: int | None = None
+    reason: str = ""
+    notices: list[str] = field(default_factory=list)
+
+    def require_sound(self, claim: Delivery) -> None:
+        """Raise `MalformedMessage` for a claim that names what does not exist."""
+        if reason := self.malformed.get(claim.sequence):
+            raise MalformedMessage(reason)
+
+    def take_over(self, host: str, end: Followed, reached: int | None) -> None:
+        """Note how far a partition was received; of several claims that name one, the highest end counts."""
+        ends = self.received[host]
+        before = ends.get(end.partition)
+        if before is None or before.end.sequence < end.sequence:
+            ends[end.partition] = Received(end, reached)
 
 
 def follows(message: RawMessage) -> tuple[Followed, ...]:
@@ -44,77 +119,217 @@ def _origin(message: RawMessage, header: bytes) -> Origin | None:
     return None
 
 
-async def require_received(
-    connection: Connection,
-    subject: Subject,
-    ends: tuple[Followed, ...],
-    claim: Delivery,
-    own: Offset,
-    streams: int,
-) -> dict[Followed, int]:
-    """Return how far other partitions are received when nothing of the host before its `claim` is left there.
-
-    Else raise `MustWait`. It is 0 for what nobody has received, or what holds nothing of the host by now.
-
-    The streams say what there is: a host that names what is not there must not hold others up.
-    """
-    latest = {end.partition: end for end in ends if end.partition != subject.partition}
-    received = dict.fromkeys(latest.values(), 0)
-    for end in received:
-        stream = stream_of(end.partition, streams)
-        before = Subject(end.partition, subject.host)
-        if not await _is_there(connection, stream, before):
-            continue
-        entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
-        reached = await _reached(connection, Offset.decode(entry.value), stream) if entry else 0
-        left = await _first_left(connection, stream, before, end, reached)
-        if left and _is_before(left, end, claim, is_same=stream == own.stream):
-            words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
-            raise MustWait(
-                f"host {subject.host} was in partition {end.partition} before, up to sequence {end.sequence}; "
-                f"its receiver has received {words}"
-            )
-        received[end] = reached
-    return received
+def claims_in(messages: Iterable[tuple[Delivery, RawMessage]]) -> Iterator[HostClaim]:
+    """Yield the claims among messages that follow the lines of other partitions."""
+    for delivery, message in messages:
+        if ends := follows(message):
+            with suppress(InvalidHost, InvalidSubject):  # that's fine: it is set aside
+                yield HostClaim(host_of(message.subject), delivery, ends)
 
 
-def _is_before(left: tuple[int, int], end: Followed, claim: Delivery, *, is_same: bool) -> bool:
-    """Whether a message comes before the claim of its host: by their sequences, or by time where these are of two streams."""
-    sequence, stored_at = left
-    if is_same:
-        return sequence < claim.sequence
-    return sequence <= end.sequence and stored_at < claim.stored_at + _SKEW
+class _End(NamedTuple):
+    """A claim, and the end of its host's lines in one other partition."""
+
+    claim: Delivery
+    end: Followed
 
 
-async def _is_there(connection: Connection, stream: str, before: Subject) -> bool:
-    request = {"subjects_filter": str(before)}
-    state = (await connection.api(f"STREAM.INFO.{stream}", request))["state"]
-    return str(before) in (state.get("subjects") or ())
+_Left = dict[tuple[str, int], list[_End]]  # by host and other partition
 
 
-async def _reached(connection: Connection, offset: Offset, stream: str) -> int:
-    """Return where a partition goes on in the stream that is there: its offset may be of one that this was restored from."""
-    state = await stream_state(connection, stream)
-    if offset.stream_created == state.created:
-        return offset.next
-    return min(offset.next, state.in_common_with(offset.stream_created) or 1)
+class _Other(NamedTuple):
+    """Another partition: its stream with its last sequence, the first to receive, and since when (nanoseconds)."""
+
+    stream: str
+    last: int
+    reached: int
+    since: int
+    now: int
 
 
-async def _first_left(
-    connection: Connection, stream: str, before: Subject, end: Followed, reached: int
-) -> tuple[int, int] | None:
-    """Return sequence and time, in nanoseconds, of the first message on a subject from `reached` on; None for none.
+@dataclass(slots=True)
+class MovesExaminer:
+    """Examines claims in partition `partition`, which lives in `stream`."""
 
-    Whoever may not read other partitions goes by the host's word.
-    """
-    try:
-        request = {"seq": max(reached, 1), "next_by_subj": str(before)}
-        found = (await connection.api(f"STREAM.MSG.GET.{stream}", request))["message"]
-        stored = datetime.fromisoformat(found["time"])
-        return int(found["seq"]), round(stored.timestamp() * 1e9)
-    except Denied:
-        return (end.sequence, 0) if reached <= end.sequence else None
-    except Rejected as error:
-        if error.error != _NO_MESSAGE:
-            raise
+    connection: Connection
+    partition: int
+    stream: str
+    layout: StreamLayout
+    patience: Patience
+    _infos: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    _others: dict[int, _Other] = field(default_factory=dict)
+
+    async def examine(self, claims: Iterable[HostClaim]) -> Moves:
+        """Return what is to be done about claims, which come in the order of their sequences.
+
+        Each stream is asked once for each host, and other partitions only about hosts of which there are messages left.
+        Raises `Rejected`, `ConnectionLost`.
+        """
+        moves, known, left = Moves(), list[HostClaim](), _Left()
+        for claim in claims:
+            if (absent := await self._absent(claim)) is not None:
+                reason = f"Log-Follows names partition {absent}, which does not exist"
+                moves.malformed[claim.delivery.sequence] = reason
+            elif len(left) < _MOST_ASKED:
+                known.append(claim)
+                await self._note(claim, left)
+            else:
+                moves.until = claim.delivery.sequence
+                break
+        reached = {at: await self._received(moves, *at, ends) for at, ends in left.items()}
+        for claim in known:
+            if moves.until is None or claim.delivery.sequence < moves.until:
+                moves.received.setdefault(claim.host, {})
+                for end in self._ends(claim):
+                    at = claim.host, end.partition
+                    moves.take_over(claim.host, end, reached.get(at, 0))
+        return moves
+
+    async def _absent(self, claim: HostClaim) -> int | None:
+        """Return a partition that a claim names and that does not exist, None for none."""
+        for end in self._ends(claim):
+            if not await self._exists(claim, end):
+                return end.partition
         return None
+
+    async def _note(self, claim: HostClaim, left: _Left) -> None:
+        """Note of which partitions that a claim names there are messages left of its host."""
+        for end in self._ends(claim):
+            info = await self._info(claim.host, end.partition)
+            subjects = info["state"].get("subjects") or ()
+            if str(Subject(end.partition, claim.host)) in subjects:
+                at = claim.host, end.partition
+                left.setdefault(at, []).append(_End(claim.delivery, end))
+
+    def _ends(self, claim: HostClaim) -> tuple[Followed, ...]:
+        return tuple(end for end in claim.follows if end.partition != self.partition)
+
+    async def _exists(self, claim: HostClaim, end: Followed) -> bool:
+        """Whether there is such a partition; a copy of another site does not tell which ones that has."""
+        if end.partition < self.layout.partitions:
+            return True
+        config = (await self._info(claim.host, end.partition))["config"]
+        subjects = config.get("subjects") or ()
+        return bool(config.get("mirror")) or partition_filter(end.partition) in subjects
+
+    async def _info(self, host: str, partition: int) -> dict[str, Any]:
+        stream = self.layout.stream_of(partition)
+        if (found := self._infos.get((stream, host))) is None:
+            request = {"subjects_filter": host_filter(host)}
+            found = await self.connection.api(f"STREAM.INFO.{stream}", request)
+            self._infos[stream, host] = found
+        return found
+
+    async def _other(self, host: str, partition: int) -> _Other:
+        """Return how far a partition is received in the stream that is there now, which may have been restored."""
+        if (found := self._others.get(partition)) is None:
+            info = await self._info(host, partition)
+            entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
+            state, since = state_of(info), _nanoseconds(entry.time) if entry else 0
+            reached, now = _reached(entry, state), _nanoseconds(info["ts"])
+            found = _Other(state.name, state.until - 1, reached, since, now)
+            self._others[partition] = found
+        return found
+
+    async def _received(
+        self, moves: Moves, host: str, partition: int, ends: Sequence[_End]
+    ) -> int | None:
+        """Return how far a partition is received, None where its files of the host cannot be taken over.
+
+        Notes the first of the claims that has to wait for it, if one has to.
+        """
+        other = await self._other(host, partition)
+        ends = [one for one in ends if moves.until is None or one.claim.sequence < moves.until]
+        named = min(max((one.end.sequence for one in ends), default=0), other.last)
+        if other.reached > named:
+            return other.reached
+        counted = _Counted(self, other, Subject(partition, host), named)
+        if not is_level(await self._info(host, partition)):
+            raise ConnectionLost("a replica lags, and may not have all that there is")
+        if (first := await counted.first_waiting([one.claim for one in ends])) is None:
+            return other.reached
+        if await counted.is_standing_still():
+            moves.notices.append(
+                f"host {host}: partition {partition} still has older lines of the host, and its receiver has committed "
+                f"nothing for {self.patience.still:g} s; the host's lines go on here without them"
+            )
+            return None
+        moves.until = first.sequence
+        words = f"it up to sequence {other.reached - 1}" if other.since else "nothing of it"
+        moves.reason = f"host {host} was in partition {partition} before, up to sequence {named}; its receiver has received {words}"
+        return None
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Counts what another partition has left of a host, up to the sequence that the host `named`."""
+
+    examiner: MovesExaminer
+    other: _Other
+    subject: Subject
+    named: int
+
+    async def first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
+        """Return the first claim that has to wait; those behind it have to, too. None for none."""
+        if not claims or not await self._has_to_wait(claims[-1]):
+            return None
+        first, last = 0, len(claims) - 1
+        while first < last:
+            middle = (first + last) // 2
+            if await self._has_to_wait(claims[middle]):
+                last = middle
+            else:
+                first = middle + 1
+        return claims[first]
+
+    async def _has_to_wait(self, claim: Delivery) -> bool:
+        """Whether there is anything left before a claim: by sequence, or by time if that is of another stream."""
+        if self.other.stream == self.examiner.stream:
+            later = await self._from(min(self.named + 1, claim.sequence))
+        else:
+            skew = round(self.examiner.patience.skew * _SECOND)
+            is_old = self.other.now > claim.stored_at + skew
+            later = max(
+                await self._from(self.named + 1),
+                await self._since(claim.stored_at + (0 if is_old else skew)),
+            )
+        # what comes meanwhile is counted here only, and waited for: the next attempt counts it twice
+        return await self._from(self.other.reached) > later
+
+    async def is_standing_still(self) -> bool:
+        """Whether the partition has committed nothing, and lines of the host are left there, for longer than the patience."""
+        long_ago = self.other.now - round(self.examiner.patience.still * _SECOND)
+        if self.other.since > long_ago:
+            return False
+        return await self._from(self.other.reached) > await self._since(long_ago)
+
+    async def _from(self, sequence: int) -> int:
+        sequence = max(sequence, 1)
+        return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
+
+    async def _since(self, moment: int) -> int:
+        start = datetime.fromtimestamp(moment // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        start += f".{moment % _SECOND:09d}Z"
+        return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
+
+    async def _count(self, start: Mapping[str, Any]) -> int:
+        connection, name = self.examiner.connection, count_name(self.examiner.partition)
+        config = {**headers_only(str(self.subject), _LIVES), **start}
+        return await make_anew(connection, self.other.stream, name, config)
+
+
+def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
+    """Return the first sequence to receive; 1 where nothing was received, or an entry cannot be read."""
+    try:
+        offset = Offset.decode(entry.value) if entry else None
+    except UnreadableOffset:
+        offset = None
+    if offset is None:
+        return 1
+    if offset.stream_created == stream.created:
+        return max(offset.next, 1)
+    return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
+
+
+def _nanoseconds(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * _SECOND)

@@ -1,7 +1,9 @@
 """The stream of a partition as the broker describes it, and whether the partition's offset belongs to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected, is_certain
 from broker.client.connection import Connection
@@ -59,11 +61,16 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
 
 
 async def stream_state(connection: Connection, name: str) -> StreamState:
-    """Ask the broker what a stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
+    """Ask the broker what a stream holds; raises what `state_of` raises, and `Rejected` when there is none."""
+    return state_of(await connection.api(f"STREAM.INFO.{name}"))
+
+
+def state_of(info: Mapping[str, Any]) -> StreamState:
+    """Read what the broker says of a stream; raises `Rejected` when it holds only a part of a backup yet.
 
     Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
     """
-    info = await connection.api(f"STREAM.INFO.{name}")
+    name = info["config"]["name"]
     state, config, until = info["state"], info["config"], info["state"]["last_seq"] + 1
     if not is_certain(info):
         raise ConnectionLost(f"stream {name} has no leader that is sure of it")

@@ -11,7 +11,7 @@ every attempt forgets what was before, asks KV, and first undoes what is not com
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from itertools import chain
 from broker.app.faults import fault
 from broker.client.answer import ConnectionLost, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.subjects import Subject
+from broker.wire.streams import StreamLayout
 from receiver.consume import background
 from receiver.consume.assignment import (
     Assignment,
@@ -36,8 +36,14 @@ from receiver.consume.assignment import (
 from receiver.consume.batch import Batch, OpenPartition
 from receiver.consume.claim import EntryTaken, OffsetEntry
 from receiver.consume.fetch import Messages, PartitionReader
-from receiver.consume.host_moves import MustWait, follows, require_received
-from receiver.consume.judging import host_of
+from receiver.consume.host_moves import (
+    HostClaim,
+    Moves,
+    MovesExaminer,
+    MustWait,
+    Patience,
+    claims_in,
+)
 from receiver.consume.marked_folders import Elsewhere, look
 from receiver.consume.stream_state import StreamMismatch, hold_against_stream
 from receiver.storage.disk import Locked, exclusive_lock
@@ -47,6 +53,7 @@ from receiver.storage.store import Damaged
 
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
+_SKEW = 5.0  # seconds by which clocks of a cluster may differ
 
 _CAUSES = {Elsewhere: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
 
@@ -174,10 +181,10 @@ class _Session:
             held = hold_against_stream(self._connection, offset, self._assignment.partition)
             background.wait(held, _KV_PATIENCE)
         self._look()  # from now on its disk cannot be unmounted
-        self._take_over(partition, first, offset)
+        moves = self._take_over(partition, first, offset)
         begin = self.done.until
         with partition.writing() as output:
-            batch = Batch(replace(self._assignment, first=begin), partition, output)
+            batch = Batch(replace(self._assignment, first=begin), partition, output, moves)
             try:
                 done = _written(batch, chain([first], pulls), reading)
             except OSError:  # the next session takes it back
@@ -186,16 +193,31 @@ class _Session:
         self.seconds += time.monotonic() - began
         return done
 
-    def _take_over(self, partition: OpenPartition, first: Messages, offset: Offset) -> None:
-        """Take over the files of a host that goes on here, by the first message of a batch; raises `MustWait`."""
-        delivery, message = first[0]
-        if ends := follows(message):
-            host = host_of(message.subject)
-            subject = Subject(self._assignment.partition, host)
-            received = require_received(
-                *(self._connection, subject, ends, delivery, offset), self._destination.streams
-            )
-            partition.take_over(host, background.wait(received, _KV_PATIENCE))
+    def _take_over(self, partition: OpenPartition, first: Messages, offset: Offset) -> Moves:
+        """Take over the files of hosts that go on here, by their claims in the first messages of a batch.
+
+        Raises `MustWait` if the first message is a claim that has to wait.
+        """
+        if not (claims := list(claims_in(first))):
+            return Moves()
+        moves = background.wait(self._examine(claims, offset.stream), _MOVE_PATIENCE)
+        if moves.reason and moves.until == first[0][0].sequence:
+            raise MustWait(moves.reason)
+        for host, received in moves.received.items():
+            partition.take_over(host, received.values())
+        news = tuple(one for one in moves.notices if one not in self.done.notices)
+        self.done = replace(self.done, notices=(*self.done.notices, *news))
+        return moves
+
+    async def _examine(self, claims: Iterable[HostClaim], stream: str) -> Moves:
+        destination, client = self._destination, await self._connection.client()
+        skew = _SKEW if client.is_clustered else 0.0  # one server has one clock
+        patience = Patience(skew, self._assignment.session.still)
+        layout = StreamLayout(destination.partitions, destination.streams)
+        number = self._assignment.partition
+        return await MovesExaminer(self._connection, number, stream, layout, patience).examine(
+            claims
+        )
 
     def _told(self, output: Output) -> None:
         self.done = replace(self.done, notices=(*self.done.notices, *output.notices))

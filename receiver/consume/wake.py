@@ -23,18 +23,48 @@ _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
 
-def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
-    """Return the configuration of a throw-away consumer of a partition's headers; the broker keeps it `lives` seconds unasked."""
+def headers_only(subject: str, lives: int) -> dict[str, Any]:
+    """Return the configuration of a throw-away consumer of headers; the broker keeps it `lives` seconds unasked."""
     return {
         "ack_policy": "none",
-        "filter_subject": partition_filter(partition),
+        "filter_subject": subject,
         "headers_only": True,
         "mem_storage": True,
         "num_replicas": 1,
         "inactive_threshold": lives * _NANOSECONDS,
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": max(sequence, 1),
     }
+
+
+def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
+    """Return the configuration of a throw-away consumer of a partition's headers from a sequence on."""
+    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
+    return headers_only(partition_filter(partition), lives) | start
+
+
+async def make_anew(
+    connection: Connection, stream: str, name: str, config: Mapping[str, Any]
+) -> int:
+    """Make a consumer, in place of one of that name, and return how many messages it has to deliver.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    await remove(connection, stream, name)
+    answer = await connection.api(
+        f"CONSUMER.CREATE.{stream}.{name}.{config['filter_subject']}",
+        {"stream_name": stream, "config": {**config, "name": name}},
+    )
+    return int(answer["num_pending"])
+
+
+async def remove(connection: Connection, stream: str, name: str) -> None:
+    """Take a consumer away, if there is one; raises `Rejected`."""
+    try:
+        # where its server has died it is taken away all the same, and nobody is left to say so
+        with suppress(ConnectionLost):
+            await connection.api(f"CONSUMER.DELETE.{stream}.{name}", patience=_SHORT)
+    except Rejected as error:
+        if error.error != _NO_CONSUMER:
+            raise
 
 
 @dataclass(slots=True)
@@ -52,13 +82,8 @@ class Wake:
 
     async def pending(self, sequence: int) -> int:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
-        config = headers_from(sequence, self.partition, _LIVES) | {"name": self._name}
-        await self._forget()
-        answer = await self.connection.api(
-            f"CONSUMER.CREATE.{self.stream}.{self._name}.{config['filter_subject']}",
-            {"stream_name": self.stream, "config": config},
-        )
-        return int(answer["num_pending"])
+        config = headers_from(sequence, self.partition, _LIVES)
+        return await make_anew(self.connection, self.stream, self._name, config)
 
     async def is_none_left(self, sequence: int) -> bool:
         """Whether the partition has nothing from `sequence` on for sure, whichever replica of the broker counts it.
@@ -84,20 +109,11 @@ class Wake:
             return bool(pulled.messages)
         return False
 
-    async def _forget(self) -> None:
-        try:
-            # where its server has died it is taken away all the same, and nobody is left to say so
-            with suppress(ConnectionLost):
-                call = f"CONSUMER.DELETE.{self.stream}.{self._name}"
-                await self.connection.api(call, patience=_SHORT)
-        except Rejected as error:
-            if error.error != _NO_CONSUMER:
-                raise
-
     async def close(self) -> None:
         """Take the consumer away; a broker that is away does so by itself later."""
         with suppress(ConnectionLost, Rejected, TimeoutError):
-            await asyncio.wait_for(self._forget(), _CLOSE_PATIENCE)
+            removed = remove(self.connection, self.stream, self._name)
+            await asyncio.wait_for(removed, _CLOSE_PATIENCE)
 
 
 def is_level(info: Mapping[str, Any]) -> bool:

@@ -27,17 +27,26 @@ class Names:
     partition: int = 0
     is_there: Callable[[str], bool] = lambda _: False
     is_home_of: Callable[[str], bool] = lambda _: True
-    _known: dict[tuple[str, str, str, bool], str] = field(default_factory=dict)
+    _known: dict[tuple[str, str, str, bool, bool], str] = field(default_factory=dict)
     _new: dict[str, FileRow] = field(default_factory=dict)
 
-    def live_name(self, host: str, file: str | None, moment: int, *, is_own: bool = False) -> str:
+    def live_name(
+        self,
+        host: str,
+        file: str | None,
+        moment: int,
+        *,
+        is_own: bool = False,
+        has_left: bool = False,
+    ) -> str:
         """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
 
         `is_own` says that the host's shipper sent them: to a partition that is not the host's only while that was its own.
+        A host that `has_left` for another partition takes its files along: what still comes goes to marked ones.
         """
         layout = self.layout
         day = self.days.date(moment) if layout.has_date else ""
-        source = (host, (file or "") if layout.has_file else "", day, is_own)
+        source = (host, (file or "") if layout.has_file else "", day, is_own, has_left)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
@@ -57,18 +66,21 @@ class Names:
         """Return the row of a live file that was never there, as a batch announces it."""
         return (self._new.get(live) or FileRow(live, "", "", ""))._replace(batch=batch)
 
-    def _stored(self, host: str, file: str, day: str, is_own: bool) -> str | None:
+    def _stored(self, host: str, file: str, day: str, is_own: bool, has_left: bool) -> str | None:
         found = self.store.files("host = ? AND source = ? AND day = ?", host, file, day)
         paths = [(self.layout.parse(row.path), row.path) for row in found]
         # a marked file may be that of other clients, and the host's own lines have another one
-        fitting = [(at.mark, live) for at, live in paths if at.host and not (is_own and at.mark)]
+        marked = [(at.mark, live) for at, live in paths if at.host and at.mark]
+        plain = [(at.mark, live) for at, live in paths if at.host and not at.mark]
+        fitting = (marked if not is_own or has_left else []) + (plain if not has_left else [])
         return min(fitting)[1] if fitting else None
 
-    def _given(self, host: str, file: str, day: str, is_own: bool) -> str:
+    def _given(self, host: str, file: str, day: str, is_own: bool, has_left: bool) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
         live = ""
         own = f"..p{self.partition}"
-        for mark in ("", own) if is_own or self.is_home_of(host) else (own,):
+        may_be_plain = not has_left and (is_own or self.is_home_of(host))
+        for mark in ("", own) if may_be_plain else (own,):
             live = self.layout.path(host, file or None, day, mark)
             live = self._untangled(live) if self.layout.has_file else live
             if self._is_file(live):

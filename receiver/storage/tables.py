@@ -112,7 +112,7 @@ def take_over(store: Store, before: Store, host: str) -> None:
         for segment in before.segments("live = ?", row.path)
     ]
     query = "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file != ''"
-    spans = before.rows(query, host)
+    spans = list(before.rows(query, host))
     with store.transaction():
         store.put_files(files)
         store.put_segments(segments)
@@ -121,8 +121,9 @@ def take_over(store: Store, before: Store, host: str) -> None:
             "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)",
             spans,
         )
-    if left:  # else a host may name any partition, whose store is not to be locked for nothing
+    if left or spans:  # a host may name any partition: its store is not locked without a reason
         with before.transaction():
+            before.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
             for row in left:
                 before.change("DELETE FROM files WHERE path = ?", row.path)
                 before.change("DELETE FROM segments WHERE live = ?", row.path)

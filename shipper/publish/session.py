@@ -22,7 +22,7 @@ from broker.app.units import format_size
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
 from broker.client.connection import BrokerAway, Connection
-from broker.wire.message import EXPECTED_SEQUENCE, Followed, Origin, encode_origin
+from broker.wire.message import EXPECTED_SEQUENCE, MAX_FOLLOWED, Followed, Origin, encode_origin
 from broker.wire.positions import Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.config import BrokerConfig
@@ -174,7 +174,9 @@ class Sessions:
         if left:
             fault("left")
             follows = tuple(Followed(other.partition, end) for other, end in left.items())
-            claim = await self._claim(subject, follows=follows)
+            for first in range(0, len(follows), MAX_FOLLOWED):
+                some = follows[first : first + MAX_FOLLOWED]
+                claim = await self._claim(subject, follows=some)
         ends = {self.stream: claim}
         for other, end in left.items():
             stream = self._messages.stream_of(other)

@@ -20,7 +20,7 @@ from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key, stream_of
 from receiver.consume import task
 from receiver.consume.assignment import (
     LARGEST_PULL,
@@ -74,6 +74,11 @@ class Partition:
     pull: int = LARGEST_PULL
     access: Access = Access()  # noqa: RUF009 - a frozen value
     permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
+    streams: int = 1
+
+    @property
+    def stream(self) -> str:
+        return stream_of(self.number, self.streams)
 
     @property
     def output(self) -> Path:
@@ -108,7 +113,7 @@ class Partition:
     def take_over(self, owner: str = "host:1") -> Offset:
         """Claim as the driver of a receiver does that starts."""
         site = Site(self.output, self.state, self.number)
-        offset = self.ask(lambda c: Claim(c, self.number, owner, STREAM, site).claim(NOW))
+        offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, site).claim(NOW))
         assert offset
         return offset
 
@@ -136,11 +141,12 @@ class Partition:
             known = self.sql("SELECT commit_id, previous_id FROM batch")[0]
 
         async def store(connection: Connection) -> None:
-            created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
+            created = (await connection.api(f"STREAM.INFO.{self.stream}"))["created"]
             entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
             before = Offset.decode(entry.value).commit if entry else ""
             commit = before if before in known else known[0]
             offset = Offset(first, epoch, created, owner, last_time=last_time, commit=commit)
+            offset = replace(offset, stream=self.stream)
             await bucket.write(
                 connection,
                 OFFSETS_BUCKET,
@@ -175,6 +181,7 @@ class Partition:
             partitions=self.partitions,
             access=self.access,
             permissions=self.permissions,
+            streams=self.streams,
         )
 
     def run(
