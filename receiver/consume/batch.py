@@ -23,6 +23,7 @@ from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import follows, leaves_for
 from receiver.consume.judging import Endings, Judge, host_of
+from receiver.consume.unforeseen import Suspicion, blaming
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.folders import Folders
@@ -38,6 +39,7 @@ from receiver.storage.tables import Spans
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # files, which stay open
 _MOST_FINDINGS = 10_000  # each is a value that travels to the driver
+_NONE = Suspicion()
 _MISSING = (FindingKind.GAP, FindingKind.LOSS)
 
 
@@ -155,9 +157,17 @@ class OpenPartition:
 class Batch:
     """The writing half of a task; used by one thread, under the partition's lock."""
 
-    def __init__(self, assignment: Assignment, partition: OpenPartition, output: Output) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        partition: OpenPartition,
+        output: Output,
+        suspicion: Suspicion = _NONE,
+    ) -> None:
         """Begin with nothing touched."""
         self._assignment = assignment
+        self._suspicion = suspicion
+        self._is_taking = False
         self._partition = partition
         self._output = output
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
@@ -178,8 +188,17 @@ class Batch:
     def write(self, messages: Messages) -> int:
         """Append the lines of messages to their hosts' files; return of how many, as the batch may be full.
 
-        Raises OSError. Lines of many hosts are held until there are more of each: opening a file costs more than its lines.
+        Raises OSError, `BatchFailed`. Lines of many hosts are held until there are more of each:
+        opening a file costs more than its lines.
         """
+        with blaming(self._innocent):
+            return self._write(messages)
+
+    def _innocent(self) -> int:
+        """Return how many of the first messages may be written without the one that is to blame for an error."""
+        return self._messages if self._is_taking else self._messages // 2
+
+    def _write(self, messages: Messages) -> int:
         count = 0
         for delivery, message in messages:
             if self._last is None:
@@ -193,12 +212,12 @@ class Batch:
             count += 1
         if self._files <= _FEW:
             self._flush()
-        self._messages += count
         return count
 
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
-        headers = message.headers
+        self._is_taking, headers = True, message.headers
         try:
+            self._refuse(delivery, message)
             self._sort(delivery, message, headers)
             if leaves_for(message) not in {None, self._assignment.partition}:
                 self._left.add(host_of(message.subject))
@@ -212,7 +231,19 @@ class Batch:
         if self._held > (self._most_of_many if self._files > _FEW else _MOST_HELD):
             self._flush()
         self._last, self._ack = delivery, message.reply
+        self._messages += 1
+        self.is_full |= self._messages == self._suspicion.most
         self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
+        self._is_taking = False
+
+    def _refuse(self, delivery: Delivery, message: RawMessage) -> None:
+        """Raise `MalformedMessage` for a message that nothing can be made of, as an earlier attempt has shown."""
+        if reason := self._suspicion.reason:
+            self._output.notices.append(
+                f"message {delivery.sequence} of {message.subject} goes into quarantine: logship fails "
+                f"to write it ({reason}); please report this defect"
+            )
+            raise MalformedMessage(reason)
 
     def _sort(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
@@ -233,7 +264,11 @@ class Batch:
         self._held = self._files = 0
 
     def finish(self) -> Done:
-        """Bring everything to disk and return what was done; raises OSError."""
+        """Bring everything to disk and return what was done; raises OSError, `BatchFailed`."""
+        with blaming(self._innocent):
+            return self._finish()
+
+    def _finish(self) -> Done:
         number, first, last = self._assignment.partition, self._assignment.first, self._last
         if last is None:
             return Done(number, first, first)

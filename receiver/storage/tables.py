@@ -11,6 +11,9 @@ from receiver.storage.store import Store
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_CACHED = 50_000  # rows
 
+_GAP = "kind", "host", "file", "file_id", "start", "end", "sequence", "after", "since", "until"
+"""What is kept of a gap, in the order of the columns."""
+
 GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
@@ -77,8 +80,8 @@ def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
 def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
     """Write what a batch has shown never to have come, within its transaction."""
     store.change_all(
-        "INSERT INTO gaps VALUES (NULL, :kind, :host, :file, :file_id, :start, :end, :sequence, :after, :since, :until, :batch)",
-        ({**_told(gap), "batch": batch} for gap in gaps),
+        f"INSERT INTO gaps VALUES (NULL, {', '.join('?' for _ in _GAP)}, ?)",
+        ([*map(_told(gap).__getitem__, _GAP), batch] for gap in gaps),
     )
 
 

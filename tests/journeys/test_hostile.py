@@ -21,7 +21,7 @@ from broker.client.access import Access
 from broker.client.nkey import seed_of
 from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
 from broker.wire.subjects import Subject, inbox_of
-from tests.hostile import acts_on_a_terminal
+from tests.hostile_entries import acts_on_a_terminal
 from tests.raw import Heard, Raw
 from tests.support.commands import run_command
 from tests.support.oracle import judge

@@ -14,7 +14,7 @@ from receiver.cli import logreceiver
 from receiver.consume import background
 from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
-from tests.hostile import GARBAGE, GOOD, acts_on_a_terminal
+from tests.hostile_entries import GARBAGE, GOOD, acts_on_a_terminal
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats

@@ -11,7 +11,7 @@ from broker.report import SUBJECT
 from broker.wire.delivery import RawMessage
 from tests.broker.conftest import Call, ask, logbroker
 from tests.broker.inspect.conftest import message
-from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
+from tests.hostile_entries import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.partitions import add_subjects
 
 pytestmark = pytest.mark.nats
