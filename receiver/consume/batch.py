@@ -6,6 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cached_property
 from secrets import token_hex
 
 from broker.app.faults import fault
@@ -39,6 +40,7 @@ from receiver.storage.tables import Spans
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # files, which stay open
 _MOST_FINDINGS = 10_000  # each is a value that travels to the driver
+_MOST_SOURCES = 20_000  # source files of which a batch has lines: each is a row of the store
 _NONE = Suspicion()
 _MISSING = (FindingKind.GAP, FindingKind.LOSS)
 
@@ -70,6 +72,7 @@ class OpenPartition:
             self.site.is_home_of,
         )
         self.spans = Spans(self.store)
+        self._today = ""  # the day before which all files are closed
 
     def _made(self) -> Store:
         with closing(Store(self.site.path, make=True)) as store, store.transaction():
@@ -113,6 +116,23 @@ class OpenPartition:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
         return {row.path: (row.host, str(row.unfinished)) for row in rows}
+
+    def owner_of_unfinished(self, live: str) -> tuple[str, str] | None:
+        """Return whose line is not finished at the end of a live file: host and id of the source."""
+        row = self.store.file(live)
+        is_known = row is not None and row.unfinished not in {None, UNKNOWN}
+        return (row.host, str(row.unfinished)) if row and is_known else None
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """Where messages go that are no lines; to be asked for behind `recover`."""
+        return Quarantine(self.site.output, self._assignment.partition, self.last.created)
+
+    def close_days(self, output: Output, moment: int) -> None:
+        """Close the files of days that are over, once for each day; raises OSError."""
+        if self.layout.has_date and (today := self.days.date(moment)) != self._today:
+            output.close_days(today)
+            self._today = today
 
     def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
@@ -171,11 +191,9 @@ class Batch:
         self._partition = partition
         self._output = output
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = Endings(partition.unfinished())
+        self._endings = Endings(partition.owner_of_unfinished)
         self._judge = Judge(partition.spans)
-        self._quarantine = Quarantine(
-            partition.site.output, assignment.partition, partition.last.created
-        )
+        self._quarantine = partition.quarantine
         self._messages = self._lines = self._size = self._quarantined = 0
         self._held = self._files = 0  # bytes that are not appended yet, for so many files
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
@@ -202,8 +220,7 @@ class Batch:
         count = 0
         for delivery, message in messages:
             if self._last is None:
-                if self._partition.layout.has_date:
-                    self._output.close_days(self._partition.days.date(delivery.stored_at))
+                self._partition.close_days(self._output, delivery.stored_at)
             elif follows(message) or not self._output.takes(delivery.stored_at):
                 self.is_full = True  # such a message begins a batch
             if self.is_full:
@@ -234,6 +251,7 @@ class Batch:
         self._messages += 1
         self.is_full |= self._messages == self._suspicion.most
         self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
+        self.is_full |= self._partition.spans.unsaved >= _MOST_SOURCES
         self._is_taking = False
 
     def _refuse(self, delivery: Delivery, message: RawMessage) -> None:
@@ -302,7 +320,9 @@ class Batch:
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
-            self._output.put(batch, {live: file for live, (_, file) in self._endings.torn.items()})
+            self._output.put(
+                batch, {live: one[1] for live, one in self._endings.torn.items() if one}
+            )
             for path in (path for host in self._left for path in partition.names.own(host)):
                 store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
             partition.spans.put(batch.number)

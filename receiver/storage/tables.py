@@ -19,7 +19,10 @@ GAP_REPORTS = ".gaps.p*.jsonl"
 
 
 class Spans(Ends):
-    """The ends of one partition, as its store has them."""
+    """The ends of one partition, as its store has them.
+
+    The dict itself is a cache; what the store does not have yet is in `_news`, too.
+    """
 
     def __init__(self, store: Store) -> None:
         """Know nothing yet."""
@@ -30,8 +33,7 @@ class Spans(Ends):
     def __missing__(self, key: tuple[str, str]) -> tuple[int, int]:
         if len(self) >= _MOST_CACHED:
             self.clear()
-            self.update(self._news)
-        found = self.store.span(*key) or (-1, 0)
+        found = self._news.get(key) or self.store.span(*key) or (-1, 0)
         super().__setitem__(key, found)
         return found
 
@@ -39,6 +41,11 @@ class Spans(Ends):
         """Remember how far a source file was received; in the store with the batch."""
         super().__setitem__(key, value)
         self._news[key] = value
+
+    @property
+    def unsaved(self) -> int:
+        """How many source files the next batch writes to the store."""
+        return len(self._news)
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
