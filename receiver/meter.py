@@ -136,6 +136,11 @@ class Standing:
             self._of_a_day.append((now, gaps, done.quarantined))
         _log(done)
 
+    def goes_on(self, committed: int) -> None:
+        """Take note of what a task has committed that has not reported yet."""
+        self.next, self.committed_at = committed, self.clock()
+        self.blocked, self.blocked_since = None, 0
+
     def stuck(self, blocked: Blocked) -> None:
         """Take note that the partition is blocked, since this was first said. Each reason is logged once."""
         if self.blocked != blocked:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
-from broker.app.untrusted import printable
+from broker.app.untrusted import json_object, printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, show, with_settings
@@ -98,7 +98,7 @@ def _read(file: Path) -> Iterator[Quarantined]:
     while at < len(data):
         begin = (data.find(b"\n", at) + 1) or len(data)
         try:
-            about = Quarantined.model_validate_json(data[at:begin])
+            about = Quarantined.model_validate(json_object(data[at:begin]))
         except ValidationError:
             about = None
         if about is None or begin + about.size > len(data):

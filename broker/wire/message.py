@@ -23,6 +23,15 @@ NEVER = 2**62
 MAX_LINES_BYTES = 16 * 1024 * 1024
 """The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""
 
+MAX_RATIO = 256
+"""How many bytes a byte of a compressed payload may stand for, beyond `ALWAYS_BYTES`: no log has such a ratio.
+
+A zstd frame with a window of 1 KiB never has a higher one: its blocks hold 1 KiB and take 4 bytes at least.
+"""
+
+ALWAYS_BYTES = 16 * 1024
+"""So many bytes a compressed payload may hold, however small it is."""
+
 MAX_SPANS_BYTES = 60_000
 """The most that `Log-Spans` may hold, in bytes: nats-server takes headers of 64 KiB in all."""
 
@@ -223,6 +232,36 @@ def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
     return int(expected) if _is_number(expected) else None
 
 
+def largest_content(size: int) -> int:
+    """Return how many bytes a zstd frame of `size` bytes may hold."""
+    return max(ALWAYS_BYTES, MAX_RATIO * size)
+
+
+def decompress(
+    frame: bytes, most: int, decompressor: zstandard.ZstdDecompressor | None = None
+) -> bytes:
+    """Return what a zstd frame of a client holds, which is `most` bytes at most.
+
+    To make a `decompressor` costs more than to decompress a small frame; one thread at a time may use
+    it again and again. Raises `MalformedMessage` for a frame that is damaged, or not followed by the
+    end, and, without decompressing it, for one that does not say its size, is empty, too large, or of
+    a ratio that no log has.
+    """
+    try:
+        size = zstandard.frame_content_size(frame)
+        if not 0 < size <= most:
+            raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
+        if size > largest_content(len(frame)):
+            raise MalformedMessage(
+                f"zstd frame of {len(frame)} bytes that says it holds {size}: more than {MAX_RATIO} "
+                "times as many, which no log is compressed to"
+            )
+        decompressor = decompressor or zstandard.ZstdDecompressor()
+        return decompressor.decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise MalformedMessage(f"damaged zstd frame: {error}") from error
+
+
 def decode_payload(
     headers: Mapping[str, str] | None,
     payload: bytes,
@@ -230,20 +269,11 @@ def decode_payload(
 ) -> bytes:
     """Return the lines of a message, decompressed; a missing last newline is the reader's to add.
 
-    To make a `decompressor` costs more than to decompress a small payload; one thread at a time may use it again and again.
-    Raises `MalformedMessage` for a damaged frame, one that says of itself to be larger than `MAX_LINES_BYTES`, which is
-    not decompressed at all, or an unknown encoding.
+    Raises `MalformedMessage` for an unknown encoding, and as `decompress` does.
     """
     if not headers or not _is_compressed(headers):
         return payload
-    try:
-        size = zstandard.frame_content_size(payload)
-        if not 0 <= size <= MAX_LINES_BYTES:
-            raise MalformedMessage(f"zstd frame of unknown size or over {MAX_LINES_BYTES} bytes")
-        decompressor = decompressor or zstandard.ZstdDecompressor()
-        return decompressor.decompress(payload, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise MalformedMessage(f"damaged zstd frame: {error}") from error
+    return decompress(payload, MAX_LINES_BYTES, decompressor)
 
 
 def split(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import zstandard
 
-from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Span
+from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Span, decompress
 from broker.wire.streams import STREAM
 
 
@@ -125,9 +125,7 @@ class Positions:
         """Read a snapshot; raises `PositionsUnreadable`."""
         try:
             if data.startswith(zstandard.FRAME_HEADER):
-                if not 0 <= zstandard.frame_content_size(data) <= _LARGEST:
-                    raise PositionsUnreadable("too large")
-                data = zstandard.decompress(data)
+                data = decompress(data, _LARGEST)
             document = json.loads(data)
             cursors = map(_cursor, document["files"])
             streams = document["streams"].items()
@@ -139,10 +137,7 @@ class Positions:
                 },
                 str(document.get("version", "")),
             )
-        except (
-            *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
-            zstandard.ZstdError,
-        ) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
 
 

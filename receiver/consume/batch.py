@@ -6,6 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cached_property
 from secrets import token_hex
 
 from broker.app.faults import fault
@@ -23,6 +24,7 @@ from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
 from receiver.consume.judging import Endings, Judge, host_of
+from receiver.consume.unforeseen import Suspicion, blaming
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.folders import Folders
@@ -38,6 +40,8 @@ from receiver.storage.tables import Spans
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # files, which stay open
 _MOST_FINDINGS = 10_000  # each is a value that travels to the driver
+_MOST_SOURCES = 20_000  # source files of which a batch has lines: each is a row of the store
+_NONE = Suspicion()
 _MISSING = (FindingKind.GAP, FindingKind.LOSS)
 
 
@@ -68,6 +72,7 @@ class OpenPartition:
             self.site.is_home_of,
         )
         self.spans = Spans(self.store)
+        self._today = ""  # the day before which all files are closed
 
     def _made(self) -> Store:
         with closing(Store(self.site.path, make=True)) as store, store.transaction():
@@ -111,6 +116,23 @@ class OpenPartition:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
         return {row.path: (row.host, str(row.unfinished)) for row in rows}
+
+    def owner_of_unfinished(self, live: str) -> tuple[str, str] | None:
+        """Return whose line is not finished at the end of a live file: host and id of the source."""
+        row = self.store.file(live)
+        is_known = row is not None and row.unfinished not in {None, UNKNOWN}
+        return (row.host, str(row.unfinished)) if row and is_known else None
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """Where messages go that are no lines; to be asked for behind `recover`."""
+        return Quarantine(self.site.output, self._assignment.partition, self.last.created)
+
+    def close_days(self, output: Output, moment: int) -> None:
+        """Close the files of days that are over, once for each day; raises OSError."""
+        if self.layout.has_date and (today := self.days.date(moment)) != self._today:
+            output.close_days(today)
+            self._today = today
 
     def take_over(self, host: str, received: Iterable[Received]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
@@ -162,18 +184,19 @@ class Batch:
         partition: OpenPartition,
         output: Output,
         moves: Moves | None = None,
+        suspicion: Suspicion = _NONE,
     ) -> None:
         """Begin with nothing touched; `moves` is what was found of the claims in the first messages, None for none."""
         self._assignment = assignment
+        self._suspicion = suspicion
+        self._is_taking = False
         self._partition = partition
         self._output = output
         self._moves = moves or Moves()
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = Endings(partition.unfinished())
+        self._endings = Endings(partition.owner_of_unfinished)
         self._judge = Judge(partition.spans)
-        self._quarantine = Quarantine(
-            partition.site.output, assignment.partition, partition.last.created
-        )
+        self._quarantine = partition.quarantine
         self._messages = self._lines = self._size = self._quarantined = 0
         self._held = self._files = 0  # bytes that are not appended yet, for so many files
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
@@ -186,13 +209,21 @@ class Batch:
     def write(self, messages: Messages) -> int:
         """Append the lines of messages to their hosts' files; return of how many, as the batch may be full.
 
-        Raises OSError. Lines of many hosts are held until there are more of each: opening a file costs more than its lines.
+        Raises OSError, `BatchFailed`. Lines of many hosts are held until there are more of each:
+        opening a file costs more than its lines.
         """
+        with blaming(self._innocent):
+            return self._write(messages)
+
+    def _innocent(self) -> int:
+        """Return how many of the first messages may be written without the one that is to blame for an error."""
+        return self._messages if self._is_taking else self._messages // 2
+
+    def _write(self, messages: Messages) -> int:
         count, are_first = 0, self._last is None
         for delivery, message in messages:
             if self._last is None:
-                if self._partition.layout.has_date:
-                    self._output.close_days(self._partition.days.date(delivery.stored_at))
+                self._partition.close_days(self._output, delivery.stored_at)
             elif (
                 not self._output.takes(delivery.stored_at) or delivery.sequence == self._moves.until
             ):
@@ -205,12 +236,12 @@ class Batch:
             count += 1
         if self._files <= _FEW:
             self._flush()
-        self._messages += count
         return count
 
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
-        headers = message.headers
+        self._is_taking, headers = True, message.headers
         try:
+            self._refuse(delivery, message)
             self._moves.require_sound(delivery)
             self._sort(delivery, message, headers)
             self._note_move(message)
@@ -223,7 +254,20 @@ class Batch:
         if self._held > (self._most_of_many if self._files > _FEW else _MOST_HELD):
             self._flush()
         self._last, self._ack = delivery, message.reply
+        self._messages += 1
+        self.is_full |= self._messages == self._suspicion.most
         self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
+        self.is_full |= self._partition.spans.unsaved >= _MOST_SOURCES
+        self._is_taking = False
+
+    def _refuse(self, delivery: Delivery, message: RawMessage) -> None:
+        """Raise `MalformedMessage` for a message that nothing can be made of, as an earlier attempt has shown."""
+        if reason := self._suspicion.reason:
+            self._output.notices.append(
+                f"message {delivery.sequence} of {message.subject} goes into quarantine: logship fails "
+                f"to write it ({reason}); please report this defect"
+            )
+            raise MalformedMessage(reason)
 
     def _note_move(self, message: RawMessage) -> None:
         """Note whether the host of a message has gone to another partition, or has come back."""
@@ -253,7 +297,11 @@ class Batch:
         self._held = self._files = 0
 
     def finish(self) -> Done:
-        """Bring everything to disk and return what was done; raises OSError."""
+        """Bring everything to disk and return what was done; raises OSError, `BatchFailed`."""
+        with blaming(self._innocent):
+            return self._finish()
+
+    def _finish(self) -> Done:
         number, first, last = self._assignment.partition, self._assignment.first, self._last
         if last is None:
             return Done(number, first, first)
@@ -287,7 +335,9 @@ class Batch:
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
-            self._output.put(batch, {live: file for live, (_, file) in self._endings.torn.items()})
+            self._output.put(
+                batch, {live: one[1] for live, one in self._endings.torn.items() if one}
+            )
             for path in (path for host in self._left for path in partition.names.own(host)):
                 store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
             partition.spans.put(batch.number)

@@ -78,17 +78,21 @@ class Piece:
 class Endings:
     """Whose line is unfinished at the end of a live file, so that nobody else's is glued to it.
 
-    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or never come. `torn` has the
-    owner of each such line, by live file.
+    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or
+    never come. `torn` has the owner of each such line by live file, None where the last line is
+    finished; `owner_before` says so of a file that nothing was joined to yet.
     """
 
-    torn: dict[str, Source] = field(default_factory=dict)
+    owner_before: Callable[[str], Source | None] = lambda _: None
+    torn: dict[str, Source | None] = field(default_factory=dict)
 
     def joined(self, live: str, piece: Piece) -> bytes:
-        """Return what to append for a piece: with a newline before it when a line stands there that it does not go on with."""
-        owner = self.torn.pop(live, None)
-        if not piece.payload.endswith(_NEWLINE):
-            self.torn[live] = piece.source
+        """Return what to append for a piece.
+
+        A newline comes before it where an unfinished line is there that the piece does not go on with.
+        """
+        owner = self.torn[live] if live in self.torn else self.owner_before(live)
+        self.torn[live] = None if piece.payload.endswith(_NEWLINE) else piece.source
         is_rest = owner is None or (owner == piece.source and piece.follows)
         return piece.payload if is_rest else _NEWLINE + piece.payload
 

@@ -46,6 +46,7 @@ from receiver.consume.host_moves import (
 )
 from receiver.consume.marked_folders import Elsewhere, look
 from receiver.consume.stream_state import StreamMismatch, hold_against_stream
+from receiver.consume.unforeseen import BatchFailed, Suspicion, blaming
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.output import Output
@@ -100,6 +101,7 @@ class _Session:
         self.done = Done(assignment.partition, assignment.first, assignment.first)
         self.batches = 0
         self.seconds = 0.0
+        self._suspicion = Suspicion()
 
     def ended(self) -> Ending | Blocked | Superseded:
         """Run the session; return how it ended, whatever an operator can run into."""
@@ -130,6 +132,16 @@ class _Session:
             look(one)
 
     def _locked(self) -> Ending | Blocked | Superseded:
+        """Attempt it until no batch fails by an unforeseen error, setting such messages aside."""
+        while True:
+            try:
+                return self._attempt()
+            except BatchFailed as failed:
+                if self._suspicion.reason:
+                    raise
+                self._suspicion = failed.suspicion
+
+    def _attempt(self) -> Ending | Blocked | Superseded:
         """Ask KV where the partition goes on, recover, and go on as long as there is a reason to."""
         assignment = self._assignment
         offset = background.wait(self._entry.read(assignment.epoch, assignment.first), _KV_PATIENCE)
@@ -137,7 +149,8 @@ class _Session:
             return _lost(assignment, offset)
         if objection := _objection(assignment, offset):
             return objection
-        self.done = Done(assignment.partition, offset.next, offset.next)
+        if not self.batches:
+            self.done = Done(assignment.partition, offset.next, offset.next)
         with closing(OpenPartition(assignment, self._destination, offset)) as partition:
             if partition.has_stored:
                 # who wrote it may have died with its move sent: it must not arrive when it is undone
@@ -181,10 +194,12 @@ class _Session:
             held = hold_against_stream(self._connection, offset, self._assignment.partition)
             background.wait(held, _KV_PATIENCE)
         self._look()  # from now on its disk cannot be unmounted
-        moves = self._take_over(partition, first, offset)
-        begin = self.done.until
+        moves = Moves()
+        if not self._suspicion.reason:
+            moves = self._take_over(partition, first, offset)
+        begin = replace(self._assignment, first=self.done.until)
         with partition.writing() as output:
-            batch = Batch(replace(self._assignment, first=begin), partition, output, moves)
+            batch = Batch(begin, partition, output, moves, self._suspicion)
             try:
                 done = _written(batch, chain([first], pulls), reading)
             except OSError:  # the next session takes it back
@@ -204,7 +219,10 @@ class _Session:
         if moves.reason and moves.until == first[0][0].sequence:
             raise MustWait(moves.reason)
         for host, received in moves.received.items():
-            partition.take_over(host, received.values())
+            claimed = next(one.delivery.sequence for one in claims if one.host == host)
+            before = sum(delivery.sequence < claimed for delivery, _ in first)
+            with blaming(lambda before=before: before):
+                partition.take_over(host, received.values())
         news = tuple(one for one in moves.notices if one not in self.done.notices)
         self.done = replace(self.done, notices=(*self.done.notices, *news))
         return moves
@@ -226,6 +244,8 @@ class _Session:
         began = time.monotonic()
         background.wait(self._moved(done), _MOVE_PATIENCE)
         self.done = self.done.then(done)
+        if self._suspicion.reason:
+            self._suspicion = Suspicion()
         self.batches += 1
         self.seconds += time.monotonic() - began
 

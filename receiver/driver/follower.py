@@ -299,12 +299,24 @@ class PartitionFollower:
         try:
             overdue = limits.session.longest + limits.patience
             while not (await asyncio.wait({task}, timeout=overdue))[0]:
-                words = f"no report of its task for {overdue:.0f} s: Spark has no executor for it, or a disk hangs"
-                self._standing.stuck(Blocked(Cause.SPARK, words))
+                await self._look_at_progress(overdue)
             return await task
         finally:
             asking.cancel()
             task.cancel()
+
+    async def _look_at_progress(self, overdue: float) -> None:
+        """Take note whether a task that has not reported for so many seconds commits batches."""
+        with suppress(ConnectionLost, Rejected, OperatorError):  # that's fine: its report says so
+            committed = (await self.claim.confirm()).next
+            if committed > self._standing.next:
+                self._standing.goes_on(committed)
+                return
+        words = (
+            f"no report of its task and nothing committed for {overdue:.0f} s: Spark has no executor "
+            "for it, a disk hangs, or one batch takes that long"
+        )
+        self._standing.stuck(Blocked(Cause.SPARK, words))
 
     async def _ask_to_leave(self, subject: str) -> None:
         """Ask a task to leave when we are to stop, or files to be closed, until it is gone."""

@@ -22,10 +22,11 @@ from broker.app.table import progress
 from broker.app.units import Moment, read_moment
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection, ask, told_to_operators
-from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
-from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
+from broker.wire.message import MAX_LINES_BYTES
+from broker.wire.subjects import partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Endings, Judge, Piece
+from receiver.consume.unforeseen import UNFORESEEN
 from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
@@ -231,7 +232,7 @@ def read_lines(
             about = (message.subject, message.headers, message.payload, message.sequence)
             try:
                 found = judge.take(*about, nanoseconds(message))
-            except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+            except UNFORESEEN as error:  # a receiver puts such a message into quarantine
                 run.refused.append(f"sequence {message.sequence}: {error}")
             else:
                 run.pieces += found

@@ -5,7 +5,7 @@ A path that was a source file and is a folder now cannot be both below the outpu
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from receiver.storage.layout import Days, Layout
@@ -29,6 +29,7 @@ class Names:
     is_home_of: Callable[[str], bool] = lambda _: True
     _known: dict[tuple[str, str, str, bool, bool], str] = field(default_factory=dict)
     _new: dict[str, FileRow] = field(default_factory=dict)
+    _new_folders: set[str] = field(default_factory=set)
 
     def live_name(
         self,
@@ -87,6 +88,7 @@ class Names:
                 return live
             if not self.is_there(live):
                 self._new[live] = FileRow(live, host, file, day)
+                self._new_folders.update(_folders_of(live))
                 return live
         raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)
 
@@ -105,10 +107,17 @@ class Names:
 
     def _is_folder(self, path: str) -> bool:
         begin, end = f"{path}/", f"{path}0"  # "0" follows "/"
-        if any(live.startswith(begin) for live in self._new):
+        if path in self._new_folders:
             return True
         return bool(self.store.files("path > ? AND path < ? LIMIT 1", begin, end))
 
     def stored(self) -> None:
         """Take the names that were given as known to the store."""
         self._new.clear()
+        self._new_folders.clear()
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """Yield the paths of the folders that a file is in, but for the output folder."""
+    while path := path.rpartition("/")[0]:
+        yield path

@@ -22,6 +22,7 @@ from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, StoredBa
 
 _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
+_MOST_FILES = 10_000  # of a batch: each is a row of the store, and may have to be made
 _LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND
@@ -54,8 +55,9 @@ class _Live:
 class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock.
 
-    `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a file has reached its size,
-    so that the next batch closes it. What somebody else did to files is told in `notices`.
+    `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a
+    file has reached its size, so that the next batch closes it, and when it has lines for many files.
+    What somebody else did to files is told in `notices`.
     """
 
     folders: Folders
@@ -90,6 +92,7 @@ class Output:
         lines.moment = moment
         lines.size += len(piece)
         self.is_full |= 0 < self.rotate_size <= lines.size
+        self.is_full |= len(self._lives) + len(self._held) >= _MOST_FILES
         return len(self._held)
 
     def _first_lines(self, path: str) -> _Lines:

@@ -16,13 +16,14 @@ from receiver.storage.folders import within
 FOLDER = ".quarantine"
 _MOST_HELD = 4 * 1024 * 1024  # bytes
 _MOST_KEPT = 1024 * 1024 * 1024  # bytes of a partition: a bad client must not fill the disk
+_MOST_FILES = 100_000  # of a partition
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Quarantine:
-    """What one batch of a partition sets aside, in files under `<output>/.quarantine`: one, or more where it is much.
+    """What batches of a partition set aside, in files under `<output>/.quarantine`: one a batch, or more.
 
     A file is called after its first message: its sequence, and when the stream was made, since the sequences of a stream
     that was made anew begin again. So a batch that is written again makes the same file and not a second one; a file that is
@@ -36,7 +37,9 @@ class Quarantine:
     created: str = ""
     _held: list[bytes] = field(default_factory=list)
     _size: int = 0
+    _total: int = 0  # bytes of all files
     _name: str = ""
+    _kept: dict[str, int] | None = None  # sizes of the files by name, the oldest first
 
     def set_aside(self, delivery: Delivery, message: RawMessage, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
@@ -66,22 +69,30 @@ class Quarantine:
                 file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"
                 if _write(folder, file, b"\n".join(self._held)):
                     break
-            self._prune(folder)
+            self._prune(folder, file)
         self._held, self._size = [], 0
 
-    def _prune(self, folder: Folder) -> None:
-        """Remove what was set aside first, where it is more than 1 GiB; never the last file."""
+    def _prune(self, folder: Folder, newest: str) -> None:
+        """Remove the oldest files where they are too many or too large; never the newest one."""
+        if self._kept is None:
+            self._kept = self._listed(folder)
+        kept, about = self._kept, folder.find(newest)
+        self._total += (about.st_size if about else 0) - kept.pop(newest, 0)
+        kept[newest] = about.st_size if about else 0
+        while len(kept) > 1 and (self._total > _MOST_KEPT or len(kept) > _MOST_FILES):
+            name = next(iter(kept))
+            with suppress(FileNotFoundError):
+                folder.remove(name)
+            self._total -= kept.pop(name)
+            logger.warning("too much is in quarantine: %s was removed", self.output / FOLDER / name)
+
+    def _listed(self, folder: Folder) -> dict[str, int]:
+        """Return what is there, once: to look at each file for each batch would grow with them."""
         names = (one for one in folder.names() if one.startswith(f"p{self.partition}-"))
         looked_at = ((name, folder.find(name)) for name in names)
         found = [(about.st_mtime_ns, about.st_size, name) for name, about in looked_at if about]
-        left = sum(size for _, size, _ in found)
-        for _, size, name in sorted(found)[:-1]:
-            if left <= _MOST_KEPT:
-                break
-            with suppress(FileNotFoundError):
-                folder.remove(name)
-            left -= size
-            logger.warning("too much is in quarantine: %s was removed", self.output / FOLDER / name)
+        self._total = sum(size for _, size, _ in found)
+        return {name: size for _, size, name in sorted(found)}
 
 
 def _write(folder: Folder, name: str, data: bytes) -> bool:

@@ -9,13 +9,14 @@ Each row keeps its value from before the batch, so that a stored batch can still
 import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.app.exits import ConfigurationError
 from broker.app.files import open_folder
+from receiver.storage import text
 from receiver.storage.disk import check_alive, is_local
 
 UNKNOWN = "?"
@@ -75,6 +76,12 @@ _ERRORS = {
     sqlite3.SQLITE_PROTOCOL: errno.EBUSY,
     sqlite3.SQLITE_READONLY: errno.EROFS,
 }
+
+NOT_TAKEN = (
+    *(sqlite3.DataError, sqlite3.IntegrityError),
+    *(sqlite3.InterfaceError, sqlite3.ProgrammingError),
+)
+"""What SQLite raises for a row that it does not take: the row is wrong, and not the store."""
 
 
 class Damaged(ConfigurationError):
@@ -218,6 +225,8 @@ class Store:
             uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
 
+        self._sql.text_factory = text.decode
+
     def _prepare(self, *, make: bool) -> None:
         version = int(self._sql.execute("PRAGMA user_version").fetchone()[0])
         if version == 0 and not make:
@@ -290,9 +299,14 @@ class Store:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Have errors of SQLite be OSErrors that name the store, or `Damaged`."""
+        """Raise errors of SQLite as OSErrors that name the store, or as `Damaged`.
+
+        Those of a row (`NOT_TAKEN`) stay as they are.
+        """
         try:
             yield
+        except NOT_TAKEN:
+            raise
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in _ERRORS:
@@ -330,15 +344,15 @@ class Store:
     def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Return the rows of a query; raises OSError, `Damaged`."""
         with self._translated():
-            return self._sql.execute(sql, values).fetchall()
+            return self._sql.execute(sql, _bound(values)).fetchall()
 
     def change(self, sql: str, *values: object) -> None:
         """Change rows within a transaction."""
-        self._sql.execute(sql, values)
+        self._sql.execute(sql, _bound(values))
 
-    def change_all(self, sql: str, values: Iterable[Any]) -> None:
-        """Change rows for each of some values, tuples or dicts, within a transaction."""
-        self._sql.executemany(sql, values)
+    def change_all(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Change rows for the values of each of some rows, within a transaction."""
+        self._sql.executemany(sql, map(_bound, rows))
 
     def batch(self) -> StoredBatch | None:
         """Return the batch that was stored last; None for a store that was never begun."""
@@ -347,7 +361,7 @@ class Store:
 
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
-        self._sql.execute(_PUT_BATCH, batch)
+        self.change(_PUT_BATCH, *batch)
 
     def inode(self) -> int:
         """Return the inode of the store itself."""
@@ -355,9 +369,8 @@ class Store:
 
     def file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None for one that is not known."""
-        with self._translated():
-            found = self._sql.execute(_ONE_FILE, (path,)).fetchone()
-        return FileRow(*found) if found else None
+        found = self.rows(_ONE_FILE, path)
+        return FileRow(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
 
     def files(self, where: str, *values: object) -> list[FileRow]:
         """Return the live files for which a condition holds, but for those that were left."""
@@ -370,7 +383,7 @@ class Store:
 
     def put_files(self, files: Iterable[FileRow]) -> None:
         """Write rows of live files, within a transaction."""
-        self._sql.executemany(_PUT_FILE, files)
+        self.change_all(_PUT_FILE, files)
 
     def segments(self, where: str, *values: object) -> list[SegmentRow]:
         """Return the closed segments for which a condition holds, those of a live file by number."""
@@ -382,13 +395,18 @@ class Store:
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""
         put = f"INSERT OR REPLACE INTO segments {_values(SegmentRow._fields)}"
-        self._sql.executemany(put, segments)
+        self.change_all(put, segments)
 
     def span(self, host: str, file: str) -> tuple[int, int] | None:
         """Return how far a source file was received, and when that was read; None for one that is not known."""
         query = "SELECT until, read_at FROM spans WHERE host = ? AND file = ?"
         found = self.rows(query, host, file)
         return found[0] if found else None  # type: ignore[return-value] # by the schema
+
+
+def _bound(values: Iterable[object]) -> list[object]:
+    """Return values as SQLite takes them."""
+    return [text.encode(value) if isinstance(value, str) else value for value in values]
 
 
 def _uri_of(path: Path) -> str:

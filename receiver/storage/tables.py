@@ -11,12 +11,18 @@ from receiver.storage.store import Store
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_CACHED = 50_000  # rows
 
+_GAP = "kind", "host", "file", "file_id", "start", "end", "sequence", "after", "since", "until"
+"""What is kept of a gap, in the order of the columns."""
+
 GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
 
 class Spans(Ends):
-    """The ends of one partition, as its store has them."""
+    """The ends of one partition, as its store has them.
+
+    The dict itself is a cache; what the store does not have yet is in `_news`, too.
+    """
 
     def __init__(self, store: Store) -> None:
         """Know nothing yet."""
@@ -27,8 +33,7 @@ class Spans(Ends):
     def __missing__(self, key: tuple[str, str]) -> tuple[int, int]:
         if len(self) >= _MOST_CACHED:
             self.clear()
-            self.update(self._news)
-        found = self.store.span(*key) or (-1, 0)
+        found = self._news.get(key) or self.store.span(*key) or (-1, 0)
         super().__setitem__(key, found)
         return found
 
@@ -36,6 +41,11 @@ class Spans(Ends):
         """Remember how far a source file was received; in the store with the batch."""
         super().__setitem__(key, value)
         self._news[key] = value
+
+    @property
+    def unsaved(self) -> int:
+        """How many source files the next batch writes to the store."""
+        return len(self._news)
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
@@ -77,8 +87,8 @@ def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
 def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
     """Write what a batch has shown never to have come, within its transaction."""
     store.change_all(
-        "INSERT INTO gaps VALUES (NULL, :kind, :host, :file, :file_id, :start, :end, :sequence, :after, :since, :until, :batch)",
-        ({**_told(gap), "batch": batch} for gap in gaps),
+        f"INSERT INTO gaps VALUES (NULL, {', '.join('?' for _ in _GAP)}, ?)",
+        ([*map(_told(gap).__getitem__, _GAP), batch] for gap in gaps),
     )
 
 

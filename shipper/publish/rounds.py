@@ -15,6 +15,7 @@ from broker.wire.message import (
     Origin,
     encode_origin,
     encoded_size,
+    largest_content,
 )
 from shipper.settings import Compression
 from shipper.tail.reader import Block
@@ -86,7 +87,34 @@ _FAST = zstandard.ZstdCompressionParameters(
     strategy=zstandard.STRATEGY_FAST,
     write_content_size=True,
 )
-_local = threading.local()
+# no block of it holds more than 1 KiB, so that identical lines or blanks are not compressed to less
+# than receivers take (MAX_RATIO)
+_WEAK = zstandard.ZstdCompressionParameters(
+    window_log=10,
+    hash_log=8,
+    chain_log=6,
+    search_log=1,
+    min_match=7,
+    target_length=0,
+    strategy=zstandard.STRATEGY_FAST,
+    write_content_size=True,
+)
+
+
+class _Compressors(threading.local):
+    """Those of a thread, as two threads must not use one at once."""
+
+    def __init__(self) -> None:
+        self.fast = zstandard.ZstdCompressor(compression_params=_FAST)
+        self.weak = zstandard.ZstdCompressor(compression_params=_WEAK)
+
+    def compress(self, lines: bytes) -> bytes:
+        """Return a frame of the lines that receivers take."""
+        frame = self.fast.compress(lines)
+        return frame if len(lines) <= largest_content(len(frame)) else self.weak.compress(lines)
+
+
+_compressors = _Compressors()
 
 
 def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round:
@@ -97,9 +125,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     payload = blocks[0].lines if len(blocks) == 1 else b"".join(block.lines for block in blocks)
     compressed = False
     if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
-        if not hasattr(_local, "compressor"):  # which two threads must not use at once
-            _local.compressor = zstandard.ZstdCompressor(compression_params=_FAST)
-        frame: bytes = _local.compressor.compress(payload)
+        frame = _compressors.compress(payload)
         if compressed := len(frame) < len(payload):
             payload = frame
     sections = tuple(block.section for block in blocks)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import (
+    ALWAYS_BYTES,
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
     MAX_PATH_BYTES,
+    MAX_RATIO,
     MAX_SPANS_BYTES,
     decode_origin,
     encode_origin,
@@ -118,6 +120,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     limits = dict(rows("| what | at most |"))
 
     assert limits["decompressed lines of a message"] == f"{MAX_LINES_BYTES // 2**20} MiB"
+    of_a_frame = limits["… of a compressed payload of N bytes"]
+    assert of_a_frame.startswith(f"{MAX_RATIO} N, or {ALWAYS_BYTES // 2**10} KiB")
     assert limits["Log-Spans"].startswith(f"{MAX_SPANS_BYTES:,} bytes")
     assert limits["agent id, file id"].startswith(f"1 to {MAX_ID_BYTES} ")
     assert limits["path, decoded"] == f"{MAX_PATH_BYTES} bytes"

@@ -58,6 +58,7 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
         (SUBJECT, {"Log-Spans": "x", "Log-Agent": "1-1"}, b"plain\n\n"),
         (SUBJECT, zstd, b"not zstd"),
         ("logs.p0", {}, b"nobody's"),
+        ("logs.p0.\udcff", {}, b"not UTF-8"),
         (SUBJECT, zstd, frame),
     )
 

@@ -1,4 +1,6 @@
 import json
+import random
+import tracemalloc
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.client.connection import Connection
 from broker.wire.message import (
+    ALWAYS_BYTES,
     EXPECTED_SEQUENCE,
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
@@ -213,7 +216,7 @@ def test_sections_that_make_up_the_lines_exactly_get_their_parts(parts: list[byt
             split(origin, lines[:-1])
 
 
-@given(st.binary())
+@given(st.binary(min_size=1))
 def test_lines_come_back_from_both_encodings(lines: bytes) -> None:
     frame = zstandard.ZstdCompressor().compress(lines)
 
@@ -234,10 +237,68 @@ def test_a_frame_that_says_to_hold_too_much_or_not_how_much_is_refused_unread() 
     packer = zstandard.ZstdCompressor().compressobj()
     undeclared = packer.compress(b"line\n") + packer.flush()
 
-    assert len(decode_payload(ZSTD, zstandard.compress(bytes(MAX_LINES_BYTES)))) == MAX_LINES_BYTES
-    for frame in (zstandard.compress(bytes(MAX_LINES_BYTES + 1)), undeclared):
+    largest = random.Random(1).randbytes(MAX_LINES_BYTES)
+    assert decode_payload(ZSTD, zstandard.compress(largest, 1)) == largest
+    for frame in (zstandard.compress(largest + b"x", 1), undeclared):
         with pytest.raises(MalformedMessage, match="over"):
             decode_payload(ZSTD, frame)
+
+
+def as_if_of(size: int, data: bytes = b"", window: int | None = None) -> bytes:
+    """Return a frame of data that says it holds so many bytes, or so large a window."""
+    frame = zstandard.compress(data)
+    blocks = frame[zstandard.frame_header_size(frame) :]
+    told = b"\xa0" if window is None else bytes([0x80, window << 3])
+    return zstandard.FRAME_HEADER + told + size.to_bytes(4, "little") + blocks
+
+
+SKIPPABLE = b"\x50\x2a\x4d\x18\x04\x00\x00\x00skip"
+FRAME = zstandard.compress(b"line\n")
+DICTIONARY = zstandard.ZstdCompressionDict(b"2026-11-20 a line of a log \n" * 40)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(zstandard.compress(bytes(MAX_LINES_BYTES)), id="a bomb"),
+        pytest.param(zstandard.compress(bytes(ALWAYS_BYTES + 1)), id="a small one"),
+        pytest.param(zstandard.compress(bytes(ALWAYS_BYTES)) + bytes(900), id="padded"),
+        pytest.param(as_if_of(5, b"more\nthan that\n"), id="says too little"),
+        pytest.param(as_if_of(0, b"line\n"), id="says nothing is in it"),
+        pytest.param(as_if_of(60_000, b"line\n"), id="says too much"),
+        pytest.param(as_if_of(60_000), id="says much and holds nothing"),
+        pytest.param(as_if_of(60_000, b"line\n", window=21), id="and needs a window of 2 GiB"),
+        pytest.param(zstandard.compress(b""), id="empty"),
+        pytest.param(zstandard.compress(b"") + FRAME, id="a frame behind an empty one"),
+        pytest.param(FRAME + FRAME, id="two frames"),
+        pytest.param(SKIPPABLE, id="a skippable frame"),
+        pytest.param(SKIPPABLE + FRAME, id="a skippable frame first"),
+        pytest.param(FRAME + SKIPPABLE, id="a skippable frame behind"),
+        pytest.param(
+            zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(b"2026-11-20 a line\n"),
+            id="with a dictionary",
+        ),
+    ],
+)
+def test_a_frame_that_no_shipper_makes_is_refused_and_costs_no_memory(frame: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessage):
+            decode_payload(ZSTD, frame)
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_ratio_that_a_log_may_have_is_taken() -> None:
+    at_once = bytes(ALWAYS_BYTES)
+    noise = random.Random(2).randbytes(4000)
+    many = noise + bytes(255 * 4000)
+
+    assert decode_payload(ZSTD, zstandard.compress(at_once)) == at_once
+    assert decode_payload(ZSTD, zstandard.compress(many)) == many
+    with pytest.raises(MalformedMessage, match="256 times"):
+        decode_payload(ZSTD, zstandard.compress(noise + bytes(300 * 4000)))
 
 
 @pytest.mark.parametrize(

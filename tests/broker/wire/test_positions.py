@@ -120,6 +120,7 @@ def frame_that_claims(size: int) -> bytes:
         *(with_a_file("path", path) for path in ("/a\0b", "/\ud800", "/a" * 4096)),
         b"[" * 100_000,
         frame_that_claims(2**40),
+        zstandard.compress(json.dumps(document()).encode() + b" " * 10_000_000),
     ],
     ids=map(str, count()),
 )

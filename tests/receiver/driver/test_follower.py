@@ -184,6 +184,30 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     assert "partition 0: resumed" in told
 
 
+async def test_a_task_that_commits_and_does_not_report_is_not_said_to_hang(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop, enough = Loop(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
+    loop.shared.limits = replace(loop.shared.limits, patience=2.0)
+
+    def work(assignment: Assignment) -> Report:
+        report = task.run(assignment, partition.destination)
+        while not enough.is_set():
+            partition.lines("web01", b"one more\n")
+            assignment = replace(assignment, first=report.done.until)
+            report = task.run(assignment, partition.destination)
+        return report
+
+    loop.shared.run_task = work
+    async with loop:
+        await lines(partition, b"one\n")
+        await loop.until(lambda: loop.meter.standings[0].next > 2)
+        enough.set()
+        await loop.until(lambda: loop.meter.standings[0].batches > 0)
+
+    assert "no report" not in caplog.text
+
+
 @pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
 async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
     partition: Partition, *, is_held: bool

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.wire.message import (
@@ -98,6 +98,31 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
 def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[bool]) -> None:
     blocks = block(0, b"the same line\n" * 1000), block(0, b"one line\n" * 9)
     assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 200_000)), max_size=3),
+    st.binary(max_size=20_000),
+)
+@example([(b"\0", 2_000_000)], b"")
+@example([(b"y\n", 1_000_000)], b"")
+@example([(b"x" * 999 + b"\n", 9_000)], b"")
+@example([(b"the same line\n", 4_682)], b"")
+def test_a_round_of_any_lines_has_a_ratio_that_receivers_take(
+    parts: list[tuple[bytes, int]], rest: bytes
+) -> None:
+    lines = b"".join(piece * count for piece, count in parts)[: 2 * NEARBY_SIZE] + rest + b"\n"
+
+    made = make([block(0, lines)], AGENT, "zstd")
+
+    assert decode_payload(made.headers, made.payload) == lines
+
+
+@pytest.mark.parametrize("line", [b"\0", b"\n", b"y\n", b"the same line of a log\n"])
+def test_identical_lines_are_compressed_all_the_same(line: bytes) -> None:
+    lines = line * (NEARBY_SIZE // len(line))
+
+    assert len(make([block(0, lines)], AGENT, "auto").payload) < len(lines) // 50
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""One host names ever new files: the work for its messages is in proportion to them, and another host's line comes soon."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from receiver.consume.assignment import Ending, SessionLimits
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names
+from receiver.storage.store import Store
+from tests.receiver.partition import Message, Partition
+
+SECTIONS = 970  # of two bytes: as many as the headers of a message hold
+
+
+def new_files(messages: int) -> list[Message]:
+    """Return messages each of whose sections is of a file that was never seen."""
+    found = []
+    for message in range(messages):
+        ids = range(message * SECTIONS, (message + 1) * SECTIONS)
+        spans = [
+            {"file": "", "id": f"{one:x}", "start": 0, "end": 2, "size": 2, "lines": 1}
+            for one in ids
+        ]
+        text = json.dumps(spans, separators=(",", ":"))
+        headers = {"Log-Agent": "1-00000001", "Log-Read-At": "1", "Log-Spans": text}
+        found.append(("logs.p0.evil", b"x\n" * SECTIONS, headers))
+    return found
+
+
+@pytest.mark.nats
+def test_a_line_behind_many_new_file_ids_comes_within_seconds(partition: Partition) -> None:
+    partition.publish(*new_files(100))
+    partition.lines("web01", b"the line of another host")
+    began = time.process_time()
+
+    report = partition.session(SessionLimits(longest=300, silence=0.5))
+
+    assert time.process_time() - began < 40, "it takes three, and took 417"
+    assert report.ended is Ending.SILENCE
+    assert partition.read("web01") == b"the line of another host\n"
+    assert (report.done.lines, report.done.findings) == (100 * SECTIONS + 1, ())
+    assert report.batches > 3, "each ends at so many files, so that progress is seen"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(lambda number: f"/var/log/{number}", id="in one folder"),
+        pytest.param(lambda number: f"/{number}/a/b", id="in folders of their own"),
+        pytest.param(
+            lambda number: "/a" * (number % 30) + f"/{number}", id="in each other's folders"
+        ),
+    ],
+)
+def test_the_work_for_a_new_path_does_not_grow_with_those_before(
+    path: Callable[[int], str],
+) -> None:
+    def work(first: int, count: int) -> float:
+        began = time.process_time()
+        for number in range(first, first + count):
+            names.live_name("evil", path(number), 0, is_own=True)
+        return time.process_time() - began
+
+    with Store.in_memory() as store:
+        names = Names(store, Layout("{host}/{file}"), Days())
+        work(0, 1000)
+        early = min(work(1000, 1000), work(2000, 1000))
+        work(3000, 12_000)
+        late = min(work(15_000, 1000), work(16_000, 1000))
+
+    assert late < 4 * early, "the same, but for noise; it was eight times as much"
