@@ -136,17 +136,20 @@ class Connection:
         self._inbox = credentials.inbox_prefix or _ANYBODY
         self._api = credentials.api_prefix or _API
         reasons: list[str] = []
+        is_any_reached = False
         order = random.sample(self._servers, len(self._servers))
         for server in sorted(order, key=lambda server: server == self._last):
             client = BrokerClient(server, self._access, credentials)
             try:
                 await client.open(self._on_error, name=self._name, inbox_prefix=self._inbox)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                reasons.append(f"no broker at {public(server)}: {why_not(error, self._access)}")
+                reasons.append(why_not(error, client))
+                is_any_reached |= client.is_reached
             else:
                 self._last = server
                 return client
-        raise BrokerAway(f"{'; '.join(reasons)}; start one with `logbroker run`, or check --server")
+        hint = "" if is_any_reached else "; start one with `logbroker run`, or check --server"
+        raise BrokerAway("; ".join(reasons) + hint)
 
     def is_on(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and lives: what was subscribed on it is still heard."""
