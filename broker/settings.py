@@ -84,8 +84,8 @@ class BrokerSettings(AccessSettings):
     metrics: OptionalListen = option(
         None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."
     )
-    reserve: ByteSize | None = option(
-        None, "SIZE", "What stays free on the disk; default: a twentieth of it, at most 20 GiB."
+    reserve: ByteSize | None = Field(
+        None, description="What stays free on the disk; default: a twentieth of it, at most 20 GiB."
     )
     max_streams: Count | None = option(
         None, "N", "Most streams and buckets that JetStream takes, ours among them.", file_only=True
@@ -94,8 +94,8 @@ class BrokerSettings(AccessSettings):
         *(None, "N", "Most consumers of a stream: ours, and those of readers and of new shippers."),
         file_only=True,
     )
-    memory: Size = option(
-        ByteSize(512 * 1024 * 1024), "SIZE", "Memory that nats-server tries to stay below."
+    memory: Size = Field(
+        ByteSize(512 * 1024 * 1024), description="Memory that nats-server tries to stay below."
     )
     server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = option(
         "", "NAME", "Name of the server in logs and clusters; default: this machine's name."
@@ -162,14 +162,16 @@ class BrokerSettings(AccessSettings):
     streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = option(
         None, "S", "Streams that partitions are spread over; fixed at the first start; default: 1."
     )
-    max_age: Annotated[Duration, AfterValidator(_age)] = option(
-        timedelta(days=1), "TIME", "How long lines are kept for receivers that are away."
+    max_age: Annotated[Duration, AfterValidator(_age)] = Field(
+        timedelta(days=1), description="How long lines are kept for receivers that are away."
     )
-    max_bytes: Size | None = option(
-        None, "SIZE", "The most that all streams together may hold, e.g. 50GB; at most what fits."
+    max_bytes: Size | None = Field(
+        None,
+        description="The most that all streams together may hold, e.g. 50GB; at most what fits.",
     )
-    discard: Literal["old", "new"] = option(
-        "new", "old|new", "When the streams are full: new lines wait at their host, or old ones go."
+    discard: Literal["old", "new"] = Field(
+        "new",
+        description="When the streams are full: new lines wait at their host, or old ones go.",
     )
     replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
         None, "N", "Servers that hold each line; default: what is there, at first 3 in a cluster."

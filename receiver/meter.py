@@ -17,7 +17,7 @@ from broker.app.pages import Page, health_page
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver.consume.assignment import Blocked, Done, Report
+from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.consume.claim import nanoseconds
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
@@ -26,6 +26,7 @@ _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
 _DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
+_OF_A_RESTART = 15  # refusals of a broker that starts, with half a minute of pauses between them
 _MOST_STANDBYS = 8  # that are named of a partition
 _STANDBY_FOR = 6 * _SECOND  # for which each is named after it has asked
 _RECENT = 70 * _SECOND  # longer than a task
@@ -97,6 +98,8 @@ class Standing:
     committed_at: int = 0
     blocked: Blocked | None = None
     blocked_since: int = 0
+    _said: Blocked | None = None  # in the log
+    _refusals: int = 0  # of the broker, one after the other
     is_starting: bool = False
     standbys: dict[str, int] = field(default_factory=dict)  # by name, when it asked
     found: Counter[str] = field(default_factory=Counter)
@@ -108,14 +111,16 @@ class Standing:
         """Take note that the partition is ours, and where it goes on."""
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
         self.blocked, self.blocked_since, self.began_at = None, 0, self.clock()
+        self._said = None
         self.stored_at = nanoseconds(offset.last_time) or self.stored_at
 
     def done(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
         done, now = report.done, self.clock()
-        if self.blocked is not None:
+        if self._said is not None:
             logger.info("partition %d: resumed", self.partition)
         self.blocked, self.blocked_since = None, 0
+        self._said, self._refusals = None, 0
         self.next, self.pending = done.until, done.pending
         self.batches += report.batches
         self.seconds += report.seconds
@@ -142,8 +147,14 @@ class Standing:
         self.blocked, self.blocked_since = None, 0
 
     def stuck(self, blocked: Blocked) -> None:
-        """Take note that the partition is blocked, since this was first said. Each reason is logged once."""
-        if self.blocked != blocked:
+        """Take note that the partition is blocked, since this was first said.
+
+        Each reason is logged once. A broker that restarts blocks all partitions for a moment, and
+        its connection says so; of one partition that is logged when it lasts.
+        """
+        self._refusals = self._refusals + 1 if blocked.cause is Cause.BROKER else 0
+        if blocked != self._said and self._refusals in (0, _OF_A_RESTART):
+            self._said = blocked
             logger.error(
                 "partition %d is blocked, its lines wait in the stream: %s: %s",
                 *(self.partition, blocked.cause.value, blocked.detail),

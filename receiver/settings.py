@@ -161,22 +161,25 @@ class ReceiverSettings(AccessSettings):
     )
     standby: bool = Field(
         False,
-        description="Wait while another receiver owns a partition, and take it over only when that one is gone.",
+        description="Wait while another receiver owns a partition, and take it over only when "
+        "that one is gone.",
     )
-    takeover_after: Duration = option(
-        timedelta(seconds=15), "TIME", "With --standby: how long an owner may give no sign of life."
+    takeover_after: Duration = Field(
+        timedelta(seconds=15),
+        description="With --standby: how long an owner may give no sign of life.",
     )
-    patience: Duration = option(
-        timedelta(seconds=15), "TIME", "With --once: how long to wait for the broker."
+    patience: Duration = Field(
+        timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )
-    rotate_size: ByteSize = option(
-        ByteSize(100_000_000), "SIZE", "Size from which a file is closed and numbered; 0 for never."
+    rotate_size: ByteSize = Field(
+        ByteSize(100_000_000),
+        description="Size from which a file is closed and numbered; 0 for never.",
     )
-    rotate_every: Duration = option(
+    rotate_every: Duration = Field(
         timedelta(days=1),
-        "TIME",
-        "Time after which a file is closed and numbered, aligned to the clock of --time-zone, by when its lines "
-        "reached the broker: 1h at full hours, 1d at midnight, 1w on Mondays; 0 for never.",
+        description="Time after which a file is closed and numbered, aligned to the clock of "
+        "--time-zone, by when its lines reached the broker: 1h at full hours, 1d "
+        "at midnight, 1w on Mondays; 0 for never.",
     )
     time_zone: TimeZone = option(
         "UTC",
@@ -186,23 +189,23 @@ class ReceiverSettings(AccessSettings):
     keep: Annotated[int, Field(ge=0)] = option(
         0, "N", "Closed files to keep per host; 0 keeps all."
     )
-    keep_age: Duration = option(
+    keep_age: Duration = Field(
         timedelta(0),
-        "TIME",
-        "Time behind the newest line for which closed files are kept, e.g. 30d; 0 keeps all.",
+        description="Time behind the newest line for which closed files are kept, e.g. 30d; 0 "
+        "keeps all.",
     )
-    keep_bytes: ByteSize = option(
+    keep_bytes: ByteSize = Field(
         ByteSize(0),
-        "SIZE",
-        "Bytes of closed files to keep in all, as they are on disk; the oldest go first. 0 keeps all.",
+        description="Bytes of closed files to keep in all, as they are on disk; the oldest go "
+        "first. 0 keeps all.",
     )
-    compress: Literal["none", "zstd", "gzip"] = option(
-        "none", "zstd|gzip|none", "How closed files are compressed, after their commit."
+    compress: Literal["none", "zstd", "gzip"] = Field(
+        "none", description="How closed files are compressed, after their commit."
     )
-    max_batch: Annotated[ByteSize, Field(ge=2**20)] = option(
+    max_batch: Annotated[ByteSize, Field(ge=2**20)] = Field(
         ByteSize(64_000_000),
-        "SIZE",
-        "Bytes of messages that a batch takes in, at most; bounds memory and repeated work.",
+        description="Bytes of messages that a batch takes in, at most; bounds memory and "
+        "repeated work.",
     )
     master: str = option(
         "local[*]",
@@ -299,8 +302,8 @@ class ReplaySettings(StreamSettings):
         "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
         "may be given several times.",
     )
-    speed: Literal["instant", "original"] = option(
-        "instant", "instant|original", "How fast: instant, or original (as lines were stored)."
+    speed: Literal["instant", "original"] = Field(
+        "instant", description="How fast: instant, or original (as lines were stored)."
     )
     output: Path = option(
         ...,

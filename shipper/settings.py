@@ -66,26 +66,26 @@ class ShipperSettings(AccessSettings):
     exclude: Many = option(
         (), "GLOB", "File or folder to leave out, or a glob of them; may be given several times."
     )
-    from_: Literal["beginning", "end"] = option(
+    from_: Literal["beginning", "end"] = Field(
         "beginning",
-        "PLACE",
-        "Where to begin in files that are there at the start and were never seen: beginning or end.",
+        description="Where to begin in files that are there at the start and were never seen: "
+        "beginning or end.",
     )
-    ignore_older: Duration | None = option(
+    ignore_older: Duration | None = Field(
         None,
-        "DURATION",
-        "Pass over files that were never seen and were not written for this long, until they are.",
+        description="Pass over files that were never seen and were not written for this long, "
+        "until they are.",
     )
-    hold_deleted: Duration = option(
+    hold_deleted: Duration = Field(
         timedelta(hours=6),
-        "DURATION",
-        "How long a deleted file that is not read to its end is kept open, and its space taken.",
+        description="How long a deleted file that is not read to its end is kept open, and "
+        "its space taken.",
     )
-    watch: bool = option(True, "TEXT", "Notice changes sooner by inotify; without, only poll.")
-    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = option(
+    watch: bool = Field(True, description="Notice changes sooner by inotify; without, only poll.")
+    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
         timedelta(seconds=1),
-        "TEXT",
-        "How often to look at every file and folder, besides inotify; more rarely when that takes long.",
+        description="How often to look at every file and folder, besides inotify; more rarely "
+        "when that takes long.",
     )
     host: Annotated[str, AfterValidator(_host)] = option(
         "", "NAME", "Name that the lines are shipped under; by default the name of this machine."
@@ -96,37 +96,36 @@ class ShipperSettings(AccessSettings):
         "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, "
         "/var/lib/logshipper where that can be written, else ~/.local/state/logship.",
     )
-    once: bool = option(False, "TEXT", "Ship what is there, and end when it is acknowledged.")
-    take_over: bool = option(
+    once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
+    take_over: bool = Field(
         False,
-        "TEXT",
-        "Take over from an agent of the same host on this machine, which ends when it next writes to the broker, within "
-        "a minute; without, this one ends.",
+        description="Take over from an agent of the same host on this machine, which ends "
+        "when it next writes to the broker, within a minute; without, this one "
+        "ends.",
     )
-    patience: Duration = option(
-        timedelta(seconds=15), "TEXT", "With --once: how long to wait for the broker."
+    patience: Duration = Field(
+        timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )
-    ack: bool = option(
+    ack: bool = Field(
         True,
-        "TEXT",
-        "Wait for acknowledgements; without them lines may be lost, repeated or reordered.",
+        description="Wait for acknowledgements; without them lines may be lost, repeated or "
+        "reordered.",
     )
-    compression: Compression = option(
-        "auto", "TEXT", "Compression of rounds: auto (from 4 KiB on), zstd or none."
+    compression: Compression = Field(
+        "auto", description="Compression of rounds: auto (from 4 KiB on), zstd or none."
     )
-    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = option(
-        ByteSize(1024 * 1024), "BYTES", "Longest line in bytes that is shipped in one piece."
+    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
+        ByteSize(1024 * 1024), description="Longest line in bytes that is shipped in one piece."
     )
-    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = option(
+    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
         ByteSize(7 * 1024 * 1024),
-        "BYTES",
-        "Most bytes of lines that are published at a time. Lines on their way take up to seven times as much memory, "
-        "and 10 MiB, beside the program itself (some 45 MiB, and 5 KiB for each file).",
+        description="Most bytes of lines that are published at a time. Lines on their way "
+        "take up to seven times as much memory, and 10 MiB, beside the program "
+        "itself (some 45 MiB, and 5 KiB for each file).",
     )
-    grace: Duration = option(
+    grace: Duration = Field(
         timedelta(seconds=5),
-        "TEXT",
-        "How long a rotated file's last line may stay unfinished before it is shipped.",
+        description="How long a rotated file's last line may stay unfinished before it is shipped.",
     )
     include_lines: Lines = option(
         (),

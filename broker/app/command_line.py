@@ -9,13 +9,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from inspect import get_annotations
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
-from broker.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
+from broker.app.configuration import (
+    ProgramSettings,
+    did_you_mean,
+    extra_of,
+    load,
+    name_of,
+    prefix_of,
+)
 from broker.app.exits import OperatorError
 from broker.app.units import format_duration
 
@@ -121,12 +129,26 @@ def _option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Co
     shown = name_of(name).replace("_", "-")
     flag, more = f"--{shown}/--no-{shown}", dict[str, Any]()
     if field.annotation is not bool:
-        flag, metavar = f"--{shown}", str(extra_of(field).get("metavar", "TEXT"))
-        more = {"multiple": get_origin(field.annotation) is tuple, "metavar": metavar}
+        flag = f"--{shown}"
+        more = {"multiple": get_origin(field.annotation) is tuple, "metavar": metavar_of(field)}
     text = f"{field.description or ''}{_default_text(field)}"
     return click.option(
         flag, name, cls=_SettingOption, section=section, default=None, help=text, **more
     )
+
+
+_METAVARS = {timedelta: "DURATION", ByteSize: "SIZE"}
+
+
+def metavar_of(field: FieldInfo) -> str:
+    """Return what an option takes: by the type of its setting where that says it, else as declared."""
+    found = field.annotation
+    while get_origin(found) in (Annotated, Union, UnionType):  # X | None, with what is checked
+        found = next(one for one in get_args(found) if one is not NoneType)
+    if get_origin(found) is Literal:
+        return "|".join(get_args(found))
+    declared = extra_of(field).get("metavar", "TEXT")
+    return next((name for kind, name in _METAVARS.items() if found is kind), str(declared))
 
 
 def _default_text(field: FieldInfo) -> str:
@@ -150,6 +172,15 @@ class SectionedGroup(click.Group, SectionedCommand):
     command_class = SectionedCommand
     sections: ClassVar[Mapping[str, Iterable[str]]] = {}
     """The names of the commands by the title of their section, where there is more than one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; raises click.UsageError, which names similar ones."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            meant = did_you_mean(args[0], self.list_commands(ctx))
+            ctx.fail(f"No such command {args[0]!r}{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, section by section."""

@@ -7,8 +7,9 @@ can never disagree.
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -24,6 +25,7 @@ _OF_SERVICE = re.compile(
     r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+_SEE_HELP = "; see --help for those there are"
 _URL = re.compile(r"(tcp|udp|sctp)://")
 
 
@@ -104,6 +106,12 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     return settings
 
 
+def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
+    """Return the end of a message on a word that is not known: those that it is like, if any."""
+    shown = [form.format(one) for one in get_close_matches(word, [*known])]
+    return f"; did you mean {' or '.join(shown)}?" if shown else ""
+
+
 def prefix_of(model: type[ProgramSettings]) -> str:
     """Return what the environment variables of a program begin with, e.g. `LOGBROKER_`."""
     return model.model_config.get("env_prefix", "")
@@ -146,9 +154,8 @@ def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
         name = variable.upper()
         is_unknown = name.startswith(prefix) and name not in known
         if is_unknown and not _is_of_service(name.removeprefix(prefix), value):
-            raise ConfigurationError(
-                f"environment variable {variable} is not a setting; see --help for those there are"
-            )
+            meant = did_you_mean(name, known) or _SEE_HELP
+            raise ConfigurationError(f"environment variable {variable} is not a setting{meant}")
     return EnvSettingsSource(model)()
 
 
@@ -166,7 +173,7 @@ def _translate(
     files: Mapping[Path, Collection[str]],
 ) -> click.UsageError | ConfigurationError:
     """Return the error for a person: it names the place to mend, and what contradicts another setting both of them."""
-    reason = _reason(first, model.program)
+    reason = _reason(first, model)
     if not first["loc"]:
         return click.UsageError(reason)
     name = str(first["loc"][0])
@@ -183,10 +190,12 @@ def _translate(
     return click.UsageError(f"{flag}: {reason}")
 
 
-def _reason(first: ErrorDetails, program: str) -> str:
+def _reason(first: ErrorDetails, model: type[ProgramSettings]) -> str:
     match first["type"]:
         case "extra_forbidden":
-            return f"not a setting of {program}; see --help for those there are"
+            name = str(first["loc"][0]).replace("-", "_").lower()
+            meant = did_you_mean(name, map(name_of, model.model_fields)) or _SEE_HELP
+            return f"not a setting of {model.program}{meant}"
         case "int_parsing" | "int_type" | "literal_error" | "enum" | "string_pattern_mismatch":
             return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         case _:  # without the value, which may be a secret

@@ -12,6 +12,7 @@ _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
 _SERVER_ERROR = 500
+_STREAM_NOT_FOUND = 10059
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
     10028,  # more than the memory that streams may take
     10047,  # more than the disk; a full disk is a failed write instead
@@ -44,7 +45,18 @@ class Rejected(Exception):
         """Whether a write expected a sequence that is not the last one of its subject."""
         self.is_write_under_way = error == _WRITE_UNDER_WAY
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
+        self.is_absent = error == _STREAM_NOT_FOUND
+        """Whether there is no such stream, or bucket."""
         self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
+
+    @property
+    def remedy(self) -> str:
+        """What a person does about it, in one clause."""
+        if self.is_absent:
+            return "run `logbroker apply`"
+        if self.is_leaderless:
+            return "a broker that starts has it soon; if that lasts, run `logbroker apply`"
+        return "see the broker's log and `logbroker check`"
 
 
 class Denied(Rejected):
@@ -54,6 +66,11 @@ class Denied(Rejected):
         super().__init__(
             403, 0, f"{violation}; give this user the right to it, or come as one that has it"
         )
+
+    @property
+    def remedy(self) -> str:
+        """What a person does about it, in one clause."""
+        return "`logbroker credentials list` shows who has which rights"
 
 
 def answer_of(data: bytes) -> dict[str, Any]:

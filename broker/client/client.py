@@ -13,6 +13,7 @@ What of nats-py's internals (2.16, one minor version at a time) is overridden, b
 """
 
 import asyncio
+import os
 import re
 import socket
 import ssl
@@ -42,6 +43,8 @@ _MOST_PINGS = 24  # without a byte from the server: they wait behind a round on 
 _MOST_UNACKNOWLEDGED = 15  # seconds without a sign of the server's kernel: ours ends the connection
 _CLOSE_WITHIN = 1.0  # seconds
 _END = b"\r\n"
+_NO_TLS = "it offers no TLS, and nothing of ours goes in the clear"
+_NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}  # of OpenSSL
 
 # nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
@@ -64,6 +67,8 @@ class BrokerClient(Client):
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the connection has ended, or nothing more is to be asked here."""
+        self.is_broker = False
+        """Whether a NATS server has said that it is one."""
         self.is_clustered = False
         """Whether the server says that it is one of a cluster."""
         self.received = 0
@@ -71,7 +76,7 @@ class BrokerClient(Client):
         self.taps: dict[int, Tap] = {}
         self._ps = _Parser(self)
         self._server = server if "://" in server else f"nats://{server}"
-        self._access, self._credentials = access, credentials
+        self.access, self._credentials = access, credentials
         self._wants_tls = access.wants_tls or urlsplit(self._server).scheme == "tls"
         if credentials.key is not None:
             self._public_nkey = credentials.key.public
@@ -99,7 +104,7 @@ class BrokerClient(Client):
             raise
 
     async def _open(self, **options: Any) -> None:
-        access, key, token = self._access, self._credentials.key, self._credentials.token
+        access, key, token = self.access, self._credentials.key, self._credentials.token
         context = self._credentials.tls
         if context is None and self._wants_tls:
             context = ssl.create_default_context()
@@ -167,6 +172,11 @@ class BrokerClient(Client):
             self._transport._bare_io_writer.close()
 
     @property
+    def is_reached(self) -> bool:
+        """Whether somebody took the connection, whatever came of it."""
+        return self._transport is not None and self._transport._bare_io_writer is not None
+
+    @property
     def address(self) -> str:
         """Where it is connected to, without a password."""
         return public(self._server)
@@ -203,13 +213,12 @@ class BrokerClient(Client):
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # the first word of the server, before anything of ours is sent
+        self.is_broker = True
         if initial_connection:
             self._keep_alive(self._transport._bare_io_writer.get_extra_info("socket"))
-        if initial_connection and self._wants_tls and not self._access.tls_first:
+        if initial_connection and self._wants_tls and not self.access.tls_first:
             if not (info.get("tls_required") or info.get("tls_available")):
-                raise nats.errors.Error(
-                    "it offers no TLS, and this end talks in the clear to nobody"
-                )
+                raise ssl.SSLError(1, _NO_TLS)
             info["tls_required"] = True  # nats-py begins with TLS only where it is asked for
         await super()._process_info(info, initial_connection)
         self.is_clustered = bool(info.get("cluster"))
@@ -258,18 +267,54 @@ class BrokerClient(Client):
         self._transport.writelines([*waiting, *more])
 
 
-def why_not(error: Exception, access: Access) -> str:
-    """Return why a server did not let us in, for the person who can mend it."""
+def why_not(error: Exception, client: BrokerClient) -> str:
+    """Return what kept a client out, for the person who can mend it.
+
+    There is no broker only where nobody takes the connection. What takes it is a broker once it has
+    said so; a port of another kind, or one that begins with TLS, does not.
+    """
     text = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+    who = f"the {'broker' if client.is_broker else 'server'} at {client.address}"
     if isinstance(error, ssl.SSLError):
-        text = getattr(error, "verify_message", "") or getattr(error, "reason", "") or text
-        return f"TLS handshake: {text}; check --server and the certificates (--tls-ca, --tls-cert)"
-    if isinstance(error, TimeoutError) or "empty response" in text:
-        return f"no word within {_CONNECT_TIMEOUT} s (one that begins with TLS takes --tls-first)"
+        return f"{who} answers, but {_of_tls(error, text)}"
+    if not client.is_reached:
+        return f"no broker at {client.address}: {_of_network(error, text)}"
+    if isinstance(error, TimeoutError):
+        silent = f"takes the connection and says nothing within {_CONNECT_TIMEOUT} s"
+        remedy = "check that --server names the port for clients, or give --tls-first"
+        return f"{who} {silent}; {remedy}"
+    return f"{who} {_of_broker(client, text)}"
+
+
+def _of_broker(client: BrokerClient, text: str) -> str:
     if "maximum" in text.lower():
-        return f"connection limit reached: {text}; raise host_connections or receiver_connections"
-    is_refused = any(word in text.lower() for word in ("authorization", "authentication"))
-    return f"it refuses {access}: {text}" if is_refused else text
+        limits = "raise host_connections or receiver_connections"
+        return f"lets no more in: connection limit reached: {text}; {limits}"
+    if any(word in text.lower() for word in ("authorization", "authentication")):
+        return f"refuses {client.access}: {text}"
+    if client.is_broker:
+        return f"ended the connection: {text}"
+    return f"answers, but not as a broker: {text}; check --server"
+
+
+def _of_network(error: Exception, text: str) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no connection within {_CONNECT_TIMEOUT} s"
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number and number > 0 else text
+
+
+def _of_tls(error: ssl.SSLError, text: str) -> str:
+    reason = getattr(error, "reason", "") or ""
+    if reason in _NOT_TLS:
+        return f"does not begin with TLS ({reason}); check --server, or leave out --tls-first"
+    if _NO_TLS in text:
+        return (
+            f"{_NO_TLS.removeprefix('it ')}; leave out tls:// and the options of TLS, or set it up"
+        )
+    shown = getattr(error, "verify_message", "") or reason or text
+    certificates = "check --server and the certificates (--tls-ca, --tls-cert)"
+    return f"the TLS handshake fails: {shown}; {certificates}"
 
 
 def _header_block(headers: Mapping[str, str]) -> bytes:

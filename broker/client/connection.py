@@ -53,14 +53,17 @@ _MOST_WAITING = 8 * 1024**2  # bytes of a subscription: thousands of shippers ma
 _SLOWER = 10  # times slower may a line become before an answer is overdue
 _MOMENT = 0.001  # seconds
 _NEVER = 86_400.0  # seconds: `guard` ends a request sooner
-_STREAM_NOT_FOUND = 10059
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
 
 
 class BrokerAway(OperatorError):
-    """No broker lets us in at the addresses given."""
+    """No broker lets us in at the addresses given; `keeps_out` is one that is there."""
+
+    def __init__(self, message: str, *, keeps_out: bool = False) -> None:
+        super().__init__(message)
+        self.keeps_out = keeps_out
 
 
 class Connection:
@@ -109,8 +112,7 @@ class Connection:
             try:
                 client = await self._connect()
             except (BrokerAway, ConfigurationError) as error:
-                if str(error) != self.away:
-                    logger.warning("broker away: %s; trying again", error)
+                self._log_away(error)
                 self.away = str(error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -119,6 +121,12 @@ class Connection:
                 logger.info("broker at %s is back", client.address)
             self.away = ""
             return client
+
+    def _log_away(self, error: BrokerAway | ConfigurationError) -> None:
+        """Log once why there is no broker: one that restarts gives several reasons in turn."""
+        keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
+        if not self.away or (keeps_out and str(error) != self.away):
+            logger.warning("broker away: %s; trying again", error)
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:
@@ -141,18 +149,24 @@ class Connection:
         credentials = await asyncio.to_thread(read_credentials, self._access)
         self._inbox = credentials.inbox_prefix or _ANYBODY
         self._api = credentials.api_prefix or _API
-        reasons: list[str] = []
+        reasons: dict[str, str] = {}
+        is_any_reached = keeps_out = False
         order = random.sample(self._servers, len(self._servers))
         for server in sorted(order, key=lambda server: server == self._last):
             client = BrokerClient(server, self._access, credentials)
             try:
                 await client.open(self._on_error, name=self._name, inbox_prefix=self._inbox)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                reasons.append(f"no broker at {public(server)}: {why_not(error, self._access)}")
+                reasons[server] = why_not(error, client)
+                is_any_reached |= client.is_reached
+                passes = isinstance(error, ConnectionError | TimeoutError)
+                keeps_out |= client.is_broker and not passes
             else:
                 self._last = server
                 return client
-        raise BrokerAway(f"{'; '.join(reasons)}; start one with `logbroker run`, or check --server")
+        hint = "" if is_any_reached else "; start one with `logbroker run`, or check --server"
+        shown = "; ".join(reasons[server] for server in self._servers)
+        raise BrokerAway(shown + hint, keeps_out=keeps_out)
 
     def is_on(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and lives: what was subscribed on it is still heard."""
@@ -424,8 +438,7 @@ def told_to_operators(connection: Connection) -> Iterator[None]:
     try:
         yield
     except Rejected as error:
-        is_absent = error.error == _STREAM_NOT_FOUND
-        hint = "; set it up with `logbroker apply`" if is_absent else ""
+        hint = "; set it up with `logbroker apply`" if error.is_absent else ""
         raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
     except ConnectionLost as error:
         raise OperatorError(f"{at} does not answer: {error}") from None

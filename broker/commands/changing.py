@@ -47,7 +47,9 @@ Pauses = tuple[Pause, ...]
 
 @click.command(cls=SectionedCommand)
 @_GLOBS
-@click.option("--for", "length", metavar="TIME", type=shared.LENGTH, help="End it by itself then.")
+@click.option(
+    "--for", "length", metavar="DURATION", type=shared.LENGTH, help="End it by itself then."
+)
 @shared.option("--reason", "TEXT", "Why; shown wherever the pause is.", default="")
 @shared.JSON
 @shared.with_settings()

@@ -312,7 +312,7 @@ def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
 
 @tls.command()
 @_CERTIFIED
-@option("--within", "TIME", "Only if it ends within that, or lacks a --name.", type=LENGTH)
+@option("--within", "DURATION", "Only if it ends within that, or lacks a --name.", type=LENGTH)
 @JSON
 @with_settings(STORE_FIELDS)
 def renew(

@@ -91,7 +91,9 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
 
 @click.command(cls=SectionedCommand)
 @shared.HOSTS
-@shared.option("--silent", "TIME", "Only hosts without a message for so long.", type=shared.LENGTH)
+@shared.option(
+    "--silent", "DURATION", "Only hosts without a message for so long.", type=shared.LENGTH
+)
 @shared.JSON
 @shared.with_settings()
 def hosts(
@@ -114,7 +116,11 @@ def hosts(
 
 @click.command(cls=SectionedCommand)
 @shared.option(
-    "--interval", "TIME", "How often it is drawn.  [default: 2s]", default="2s", type=shared.LENGTH
+    "--interval",
+    "DURATION",
+    "How often it is drawn.  [default: 2s]",
+    default="2s",
+    type=shared.LENGTH,
 )
 @shared.option("--count", "N", "End after so many views.", type=click.IntRange(min=1))
 @shared.JSON

@@ -17,14 +17,13 @@ from typing import Any
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.selection import LineSelection
 from broker.app.units import rfc3339
-from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.reader import last_of_host
-from broker.inspect.status import HostStatus, PartitionStatus
+from broker.inspect.status import HostStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
 from broker.wire.positions import Positions, PositionsUnreadable
@@ -33,7 +32,6 @@ from broker.wire.streams import POSITIONS_BUCKET, positions_key
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
 _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
-_PATIENCE = 1.0  # seconds for a receiver
 _FIRST = 3.0  # seconds for a broker that may be away
 _AGAIN = 2.0  # seconds before a broker that is away is asked again
 _MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
@@ -115,26 +113,9 @@ class Feeds:
                     found = status.document()
                     names = ("hosts", "nodes", "paused_hosts", "pauses")
                     self._checked["broker"] = {name: found[name] for name in names}
-                    reports = await asyncio.gather(*map(self._report, status.partitions))
-                    numbers = (one.partition for one in status.partitions)
-                    self._checked["receivers"] = dict(zip(numbers, reports, strict=True))
+                    receivers = {one.partition: one.receiver for one in status.partitions}
+                    self._checked["receivers"] = receivers
             await asyncio.sleep(_CHECKS_EVERY)
-
-    async def _report(self, one: PartitionStatus) -> dict[str, Any]:
-        """Return what the receiver of a partition says of it; `running` is None where it cannot be asked."""
-        if one.error:
-            return {"running": None, "error": one.error}
-        if one.owner is None or one.released or one.moved:
-            return {"running": False, "moved": one.moved, "released": one.released}
-        if not one.presence:
-            return {"running": None}
-        try:
-            subject = f"logship.receiver.{one.presence}"
-            answer = await self._connection.request(subject, patience=_PATIENCE)
-        except (ConnectionLost, Rejected):
-            return {"running": False}
-        told = (json_object(bytes(answer.data)) or {}).get(str(one.partition))
-        return {"running": True} | (told if isinstance(told, dict) else {})
 
     async def hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `ask_hosts` raises."""

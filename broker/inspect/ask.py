@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import known_layout
@@ -39,6 +40,7 @@ from broker.wire.subjects import consumer_name, partition_filter
 
 Found = TypeVar("Found")
 logger = logging.getLogger(__name__)
+_RECEIVER = 1.0  # seconds for its answer
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
@@ -81,15 +83,17 @@ async def full_status(connection: Connection) -> BrokerStatus:
     found = await brief_status(connection)
     # the number of servers of a cluster is not known here
     expected = 0 if (await connection.client()).is_clustered else 1
-    subjects, nodes, pauses = await asyncio.gather(
+    subjects, nodes, pauses, partitions = await asyncio.gather(
         counts_by_subject(connection, [one.name for one in found.streams]),
         node_reports(connection, expected),
         current_pauses(connection),
+        _with_receivers(connection, found),
     )
     known = [one for name in subjects if (one := subject_of(name))]
     hosts = len({one.host for one in known})
     paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
     learnt = {"hosts": hosts, "nodes": nodes, "pauses": pauses, "paused_hosts": paused}
+    learnt["partitions"] = partitions
     return found.model_copy(update=learnt)
 
 
@@ -135,7 +139,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
         known["behind"], first = await _behind(connection, number, stream)
     try:
         if entry := await bucket.read(connection, OFFSETS_BUCKET, offset_key(number)):
-            offset = Offset.decode(entry.value)
+            offset, known["changed_at"] = Offset.decode(entry.value), entry.time
             known, first = asdict(offset) | {"moved": offset.is_moved} | known, offset.next
     except UnreadableOffset as error:  # of one partition: the others are shown as usual
         known["error"] = str(error)
@@ -150,6 +154,48 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
     if known.get("behind") == 0:
         known["behind_seconds"] = 0.0
     return PartitionStatus.model_validate(known)
+
+
+async def _with_receivers(
+    connection: Connection, status: BrokerStatus
+) -> tuple[PartitionStatus, ...]:
+    """Return the partitions with what their receivers say; each receiver is asked once."""
+    names = {one.presence for one in status.partitions if not one.released and not one.moved}
+    asked = {name: _receiver(connection, name) for name in names - {""}}
+    answers = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+    created, now = {one.name: one.created for one in status.streams}, nanoseconds(status.now)
+    found = []
+    for one in status.partitions:
+        receiver = _receiver_of(one, answers.get(one.presence))
+        if receiver["running"] is False:
+            since = nanoseconds(one.changed_at or created[one.stream])
+            receiver["missing_seconds"] = max(0.0, (now - since) / _SECOND)
+        found.append(one.model_copy(update={"receiver": receiver}))
+    return tuple(found)
+
+
+def _receiver_of(one: PartitionStatus, answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what is known of the receiver of a partition, by what the one at its address says."""
+    if one.error:
+        return {"running": None, "error": one.error}
+    if one.owner is None or one.released or one.moved:
+        return {"running": False, "moved": one.moved, "released": one.released}
+    if not one.presence or answer is None:
+        return {"running": None}
+    own = answer.get(str(one.partition))
+    return {"running": answer["running"]} | (own if isinstance(own, dict) else {})
+
+
+async def _receiver(connection: Connection, presence: str) -> dict[str, Any] | None:
+    """Return what a receiver answers at its address, with `running`; None where we may not ask."""
+    try:
+        subject = f"logship.receiver.{presence}"
+        answer = await connection.request(subject, patience=_RECEIVER)
+    except Denied:
+        return None
+    except (ConnectionLost, Rejected):
+        return {"running": False}
+    return {**(json_object(bytes(answer.data)) or {}), "running": True}
 
 
 async def _behind(connection: Connection, number: int, stream: str) -> tuple[int, int]:

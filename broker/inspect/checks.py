@@ -5,7 +5,7 @@
 | connection | the broker is reached in time |
 | stream | leader and replicas of each stream, damage, partitions and their consumers |
 | space | how full streams and disk are, writes that failed, hosts that wait for space |
-| receivers | how long messages have waited for the receiver of their partition, or that none reads them |
+| receivers | whether partitions have a receiver, and how long messages have waited for it |
 | certificates | how long the certificates of the brokers are valid |
 """
 
@@ -25,6 +25,7 @@ _DAY = 86_400.0
 _NAMED = 5  # partitions in one line
 # from where on, inclusive, a value is a warning, and from where on critical
 _AGE = (600.0, 3600.0)  # seconds that the oldest message waits for its receiver
+_MISSING = 60.0  # seconds without a receiver
 _SPACE = (0.75, 0.90)
 _ANSWER = (0.5, 1.0)  # seconds
 _CERTIFICATE = (-30 * _DAY, -7 * _DAY)  # seconds since its end
@@ -122,7 +123,10 @@ def _space(status: BrokerStatus) -> Graded:
 
 
 def _receivers(status: BrokerStatus) -> Graded:
-    bad = [found for one in status.partitions if (found := _partition(one))[0]]
+    used = [
+        one for one in status.partitions if one.partition < status.current_partitions or one.behind
+    ]
+    bad = [found for one in used if (found := _partition(one))[0]]
     yield from bad[:_NAMED]
     if rest := bad[_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {len(rest)} more partitions"
@@ -137,9 +141,20 @@ def _partition(one: PartitionStatus) -> tuple[Grade, str]:
         reason = f"its offset cannot be read, so no receiver can claim it: {one.error}"
         return Grade.CRITICAL, f"{name}: {reason}; `logreceiver offsets set` writes it anew"
     text = f"{name}: {one.behind} messages wait, the oldest for {short_duration(age)}"
+    grade = _grade(age, _AGE)
+    if one.missing_seconds >= _MISSING:
+        grade, text = max(grade, Grade.WARNING), f"{text}; {_missing(one)}"
+    return grade, text
+
+
+def _missing(one: PartitionStatus) -> str:
+    """Return since when a partition has no receiver, and why."""
     if one.owner is None:
-        text += ", and it never had a receiver"
-    return _grade(age, _AGE), text
+        return "it never had a receiver"
+    since = f"no receiver for {short_duration(one.missing_seconds)}"
+    if one.moved:
+        return f"{since}, since its offset was moved by hand"
+    return f"{since}: {one.owner} {'has ended' if one.released else 'does not answer'}"
 
 
 def _certificates(status: BrokerStatus) -> Graded:

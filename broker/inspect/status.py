@@ -50,6 +50,7 @@ class StreamStatus(BaseModel, frozen=True):
     """A stream, out of the server's `STREAM.INFO`; `lost_messages` are those that the server found damaged."""
 
     name: str = _info("config", "name")
+    created: str = _info("created", default="")
     messages: int = _info("state", "messages")
     bytes: int = _info("state", "bytes")
     last_sequence: int = _info("state", "last_seq")
@@ -75,7 +76,9 @@ class PartitionStatus(BaseModel, frozen=True):
     `behind` is how many messages its receiver has not committed, `behind_seconds` the age of the oldest of them; None
     where no consumer answers. What belongs to the offset is None while no receiver ever claimed the partition, and where
     the offset cannot be read, for which `error` is the reason. Its owner can be asked at `presence`, has `released` it, or had it
-    `moved` by a person.
+    `moved` by a person. `changed_at` is when the offset was last written. `receiver` is what the
+    owner answers, with `running`: False where there is none, None where that is not known, and
+    then `missing_seconds`, for how long there may be none. Empty where nobody was asked.
     """
 
     partition: int
@@ -92,6 +95,13 @@ class PartitionStatus(BaseModel, frozen=True):
     released: bool = False
     moved: bool = False
     error: str | None = None
+    changed_at: str | None = None
+    receiver: Mapping[str, Any] = {}
+
+    @property
+    def missing_seconds(self) -> float:
+        """For how long no receiver has had it; 0 where one has it, or where that is not known."""
+        return float(self.receiver.get("missing_seconds") or 0.0)
 
 
 class BrokerStatus(BaseModel, frozen=True):
@@ -190,8 +200,14 @@ def partition_row(one: PartitionStatus) -> tuple[str, ...]:
         short_duration(one.behind_seconds) if one.behind_seconds else "-",
         "-" if one.epoch is None else str(one.epoch),
         _short_time(one.committed_at) if one.committed_at else "-",
-        "UNREADABLE" if one.error else one.owner or "nobody yet",
+        "UNREADABLE" if one.error else _owner(one),
     )
+
+
+def _owner(one: PartitionStatus) -> str:
+    if not one.missing_seconds or one.owner is None:
+        return one.owner or "nobody yet"
+    return f"{one.owner} (gone)" if not one.released else f"nobody since {one.owner}"
 
 
 def _short_time(time: str) -> str:

@@ -118,9 +118,10 @@ class _Session:
         except (Elsewhere, Locked, MustWait) as error:
             return Blocked(_CAUSES[type(error)], str(error))
         except (ConnectionLost, Rejected, TimeoutError) as error:
-            refused = f"the broker refuses: {error}; run `logbroker apply`"
-            words = refused if isinstance(error, Rejected) else str(error)
-            return Blocked(Cause.BROKER, words or type(error).__name__)
+            words = str(error) or type(error).__name__
+            if isinstance(error, Rejected):
+                words = f"the broker refuses: {error}; {error.remedy}"
+            return Blocked(Cause.BROKER, words)
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
             return Blocked(Cause.DISK, f"{name}{error.strerror or error}")

@@ -39,6 +39,7 @@ _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
 """What passes by itself: it is tried again at the brisk pause, with --once so often; anything else three times."""
 _REFUSALS = 3  # after which --once gives up
+_OF_A_RESTART = 60  # refusals of a broker that starts, with half a minute of pauses between them
 _RELEASE_PATIENCE = 1.0  # seconds
 _VAIN_PAUSE = 0.5  # seconds after a task that found no line although there was one: never a tight loop of jobs
 _INSIST = 0.5  # seconds between requests to a task to leave: it may not hear the first
@@ -175,10 +176,10 @@ class PartitionFollower:
                 await self.claim.release()
 
     def _refused(self, error: Rejected, count: int) -> None:
-        words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
+        words = f"partition {self._partition}: the broker refuses: {error}; {error.remedy}"
         if self._shared.limits.once and count >= _REFUSALS:
             raise OperatorError(words) from None
-        if count == 1:
+        if count == (_OF_A_RESTART if error.is_leaderless else 1):
             logger.warning("%s; waiting", words)
 
     async def _claim(self) -> None:

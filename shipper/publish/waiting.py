@@ -17,6 +17,8 @@ _CAUSES = ("lost", "full", "missing", "refused")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
 _SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
+_OF_A_RESTART = {"lost": 2, "missing": 20}
+"""So often each comes in an ordinary restart; the latter in ten seconds, while leaders are elected."""
 _FULL = {10077, 10023, 10002, 10047}
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -33,11 +35,11 @@ def explained(error: ConnectionLost | Rejected, host: str = "", owner: str = "")
         mistaken = f"the credential is for host {owner}, but --host is {host}"
         return "refused", f"{mistaken}: use the credential of {host}, or --host {owner}"
     if error.error in _FULL:
-        return "full", f"the broker is full ({error}); goes on when it has room"
+        return "full", f"the broker is full ({error}); goes on when it has space"
     if error.is_leaderless:
         return "missing", (
-            "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
-            "partition; run `logbroker apply`"
+            "the stream or its buckets are not there, or have no leader yet, or the stream does "
+            "not take this host's partition; run `logbroker apply`"
         )
     return "refused", f"the broker refuses: {error}"
 
@@ -63,6 +65,7 @@ class Waiting:
         The pauses get longer, up to 5 s; while a leader may be missing that others are about to elect they stay short.
         """
         clock, since, pause = asyncio.get_running_loop().time, None, _FIRST_PAUSE
+        times: Counter[str] = Counter()
         while True:
             try:
                 answer = await ask()
@@ -73,8 +76,9 @@ class Waiting:
                     logger.info("resumed")
                 self.reason = ""
                 return answer
-            # that nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again
-            if cause != "missing" or since is not None:
+            times[cause] += 1
+            # a restart of the broker is in the log as that of its connection
+            if times[cause] >= _OF_A_RESTART.get(cause, 1):
                 if reason != self.reason:
                     logger.warning("waiting: %s", reason)
                 self.reason = reason

@@ -53,10 +53,9 @@ def _row(option: click.Option) -> str:
     default = _DEFAULT.search(words)
     shown = {"True": "yes", "False": "no"}.get(default[1], f"`{default[1]}`") if default else ""
     names = "` / `".join((*option.opts, *option.secondary_opts))
-    value = "" if option.is_flag else f" {option.metavar or 'TEXT'}"
-    return f"| `{names}{value}` | {shown} | {_DEFAULT.sub('', words)} |".replace(
-        "zstd|gzip|none", "zstd, gzip or none"
-    ).replace("old|new", "old or new")
+    # a bar would end the cell
+    value = "" if option.is_flag else f" {option.metavar or 'TEXT'}".replace("|", "\\|")
+    return f"| `{names}{value}` | {shown} | {_DEFAULT.sub('', words)} |"
 
 
 if __name__ == "__main__":

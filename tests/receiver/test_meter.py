@@ -98,6 +98,30 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     assert problem(meter) == ""
 
 
+def test_a_broker_that_refuses_for_a_moment_is_logged_for_no_partition(
+    meter: Meter, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = [Blocked(Cause.BROKER, f"the broker refuses: {why}") for why in ("no leader", "503")]
+    caplog.set_level("INFO")
+    standing = meter.partitions[3]
+    for _ in range(3):  # as in a restart, three times
+        for one in (*refused, *refused):
+            standing.stuck(one)
+        assert json.loads(meter.report())["3"]["blocked"]["detail"] == refused[1].detail
+        standing.done(a_session(3, batches=0))
+    quiet = list(caplog.messages)
+    for _ in range(30):
+        standing.stuck(refused[0])
+
+    assert not [message for message in quiet if "blocked" in message or "resumed" in message]
+    assert caplog.text.count("partition 3 is blocked, its lines wait in the stream: broker: ") == 1
+
+    standing.stuck(Blocked(Cause.DISK, "No space left on device"))
+    standing.done(a_session(3, batches=1))
+    assert "blocked, its lines wait in the stream: disk: " in caplog.text
+    assert caplog.messages.count("partition 3: resumed") == 1
+
+
 def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(meter: Meter) -> None:
     connection = Connection([], "")
     meter = Meter(meter.clock, connection)

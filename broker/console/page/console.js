@@ -24,6 +24,8 @@ function state(partition, receiver, pauses) {
     const { cause, detail, since } = receiver.blocked;
     return [`${cause === "moved" ? "waiting for another partition" : `blocked, ${cause}`}: ${detail}, since ${since}`, "bad"];
   }
+  const missing = receiver?.running === false && receiver.missing_seconds >= 60;
+  if (missing) return [`no receiver for ${duration(receiver.missing_seconds)}; its lines wait`, "bad"];
   if (partition.owner === null) return ["no receiver has claimed it yet", "odd"];
   if (receiver?.moved) return ["its offset was moved by hand; no receiver has claimed it since", "odd"];
   if (receiver?.released) return ["released by its receiver, for a standby to claim", "odd"];

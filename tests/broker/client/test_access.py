@@ -5,7 +5,9 @@ What cannot be used is said before anything is sent. No message holds a secret.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,8 +73,8 @@ async def refusal(url: str, access: Access) -> str:
 @pytest.mark.parametrize(
     ("url", "configuration", "access", "words"),
     [
-        ("nats://", USERS, {"user": "web01", "password": "s3cret1"}, "it refuses user 'web01'"),
-        ("nats://web02:s3cret@", USERS, {}, "it refuses a client without --creds"),
+        ("nats://", USERS, {"user": "web01", "password": "s3cret1"}, " refuses user 'web01'"),
+        ("nats://web02:s3cret@", USERS, {}, " refuses a client without --creds"),
         ("tls://", secured("server"), {"tls_ca": "stranger.pem"}, "issuer"),
         ("tls://", secured("server"), {}, "issuer"),
         ("tls://", secured("elsewhere"), {"tls_ca": "authority.pem"}, "mismatch"),
@@ -91,8 +93,9 @@ async def test_who_is_kept_out_is_told_why_without_a_secret(
 
     said = await refusal(url + where, Access(**given))
 
-    assert f"no broker at {url.partition('web02')[0]}{where}: " in said
+    assert f"the broker at {url.partition('web02')[0]}{where} " in said
     assert words in said
+    assert "no broker" not in said
     assert ("--tls-ca" in said) == ("refuses" not in words)
 
 
@@ -160,6 +163,57 @@ async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) 
 
     assert "offers no TLS" in said
     assert heard == b""
+
+
+@pytest.mark.parametrize(
+    ("said_first", "access", "words"),
+    [
+        (
+            b"",
+            {"tls_first": True},
+            r"answers, but does not begin with TLS \(.*leave out --tls-first",
+        ),
+        (b"SSH-2.0-OpenSSH\r\n", {}, "answers, but not as a broker: .*check --server"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "answers, but not as a broker: .*--server"),
+        pytest.param(
+            *(b"", {}, "takes the connection and says nothing within 3 s; .* port for clients"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+async def test_a_port_that_is_no_broker_s_is_called_that(
+    said_first: bytes, access: dict[str, bool], words: str
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer as a server of another protocol does, HTTP for one."""
+        writer.write(said_first)
+        with suppress(ConnectionError):
+            while await reader.read(1000):
+                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
+
+    ended = asyncio.Event()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        where = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+        said = await refusal(where, Access(**access))
+        await ended.wait()
+
+    assert re.search(f"the server at {where} {words}", said), said
+    assert "logbroker run" not in said
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+async def test_nobody_at_an_address_is_no_broker(scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1:{free_port()}"
+
+    said = await refusal(url, Access())
+
+    hint = "start one with `logbroker run`, or check --server"
+    assert said == f"no broker at {url}: Connection refused; {hint}"
 
 
 async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:

@@ -1,11 +1,14 @@
 import asyncio
 import random
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
 from tests.conftest import Server
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.nats
 
@@ -35,6 +38,47 @@ async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_
         await waiting
     assert (await connection.api("INFO", patience=20))["streams"] == 0
     await connection.close()
+
+
+async def test_reasons_that_change_while_a_broker_starts_are_one_warning_and_a_refusal_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    info = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1}\r\n'
+    words = [b""]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello, *rest = words
+        writer.write(hello)
+        for word in rest:
+            await reader.readline()
+            writer.write(word)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    port = free_port()
+    connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+    connecting = asyncio.create_task(connection.client())
+    await until(lambda: "Connection refused" in connection.away)
+    async with await asyncio.start_server(serve, "127.0.0.1", port):
+        await until(lambda: "not as a broker" in connection.away)
+        words = [info]
+        await until(lambda: "ended the connection" in connection.away)
+        words = [info, b"-ERR 'Authorization Violation'\r\n"]
+        await until(lambda: "refuses a client" in connection.away)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+
+    warnings = [message for message in caplog.messages if "broker away" in message]
+    assert len(warnings) == 2, warnings
+    assert "Connection refused" in warnings[0]
+    assert "refuses a client without --creds" in warnings[1]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.02)
 
 
 async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:

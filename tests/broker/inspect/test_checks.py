@@ -40,6 +40,18 @@ def _waits(seconds: float) -> dict[str, Any]:
     return {"partitions": (altered(first, behind_seconds=seconds), second)}
 
 
+def _without(seconds: float, *, used: bool = True, **changed: Any) -> dict[str, Any]:
+    """Return a broker whose second partition has had no receiver for so long."""
+    first, second = a_status().partitions
+    receiver = {"running": False, "missing_seconds": seconds}
+    lone = altered(second, receiver=receiver, **changed)
+    return {"partitions": (first, lone), "current_partitions": 2 if used else 1}
+
+
+_ENDED = {"owner": "central", "released": True}
+_MOVED = {"owner": "central", "moved": True}
+
+
 def _ends(time: str) -> dict[str, Any]:
     return {"nodes": (a_node(certificates=[{"path": "/tls/broker.pem", "not_after": time}]),)}
 
@@ -75,6 +87,15 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
         ("receivers", _waits(599.0), Grade.OK, "3 messages wait, the oldest for "),
         ("receivers", _waits(600.0), Grade.WARNING, "p0: 3 messages wait"),
         ("receivers", _waits(3600.0), Grade.CRITICAL, "p0: 3 messages wait"),
+        ("receivers", _without(59.0), Grade.OK, "3 messages wait"),
+        ("receivers", _without(60.0), Grade.WARNING, "p1: 0 messages wait, the oldest for 0s; it "),
+        ("receivers", _without(75.0), Grade.WARNING, "it never had a receiver"),
+        ("receivers", _without(75.0, owner="central"), Grade.WARNING, "central does not answer"),
+        ("receivers", _without(75.0, **_ENDED), Grade.WARNING, "for 1m15s: central has ended"),
+        ("receivers", _without(75.0, **_MOVED), Grade.WARNING, "offset was moved by hand"),
+        ("receivers", _without(75.0, behind_seconds=3600.0), Grade.CRITICAL, "it never had a"),
+        ("receivers", _without(75.0, used=False), Grade.OK, "3 messages wait"),
+        ("receivers", _without(75.0, used=False, behind=1), Grade.WARNING, "p1: 1 messages wait"),
         ("certificates", _ends("2027-11-21T16:00:00+00:00"), Grade.OK, "/tls/broker.pem on n1"),
         ("certificates", _ends("2026-12-11T16:00:00+00:00"), Grade.WARNING, "ends in"),
         ("certificates", _ends("2026-11-25T16:00:00+00:00"), Grade.CRITICAL, "ends in"),

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from broker.client.answer import Rejected
-from broker.client.connection import Connection
+from broker.client.connection import Connection, Message
 from broker.inspect.ask import ask_hosts, full_status, node_reports
 from broker.inspect.message import StoredMessage
-from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, facts
+from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, facts, partition_row
 from broker.inspect.top import TopView
 from broker.report import SUBJECT, NodeReport
 from broker.wire.delivery import RawMessage
@@ -120,6 +121,44 @@ async def test_the_status_is_what_stream_and_offsets_hold(
     assert 0 < first["behind_seconds"] < 60
     assert (second["owner"], second["behind"]) == (None, 1)  # before a receiver makes its consumer
     assert 0 < second["behind_seconds"] < 60
+
+
+@pytest.mark.nats
+async def test_a_receiver_is_asked_once_for_all_its_partitions_and_missed_when_it_is_gone(
+    connection: Connection, logs_url: str
+) -> None:
+    receiver, asked = Connection([logs_url], "receiver"), []
+
+    async def answer(message: Message) -> None:
+        asked.append(message.subject)
+        await receiver.publish(message.reply, b'{"0": {"gaps": 7}}')
+
+    await receiver.subscribe("logship.receiver.here", answer)
+    await receiver.api("INFO")  # the subscription has reached the server
+    for number in range(2):
+        offset = Offset(1, 1, "", "central", presence="here")
+        await connection.ask(f"$KV.LOGS_OFFSETS.p{number}", offset.encode())
+
+    there = await full_status(connection)
+    await receiver.close()
+    gone = await full_status(connection)
+    await connection.ask("$KV.LOGS_OFFSETS.p0", replace(offset, released=True).encode())
+    released = await full_status(connection)
+
+    assert asked == ["logship.receiver.here"]
+    assert [one.receiver for one in there.partitions] == [
+        {"running": True, "gaps": 7},
+        {"running": True},
+    ]
+    assert [one.missing_seconds for one in there.partitions] == [0, 0]
+    assert all(one.receiver["running"] is False for one in gone.partitions)
+    first, _ = gone.partitions
+    assert 0 < first.missing_seconds < 60
+    (last, _), (_, second) = released.partitions, gone.partitions
+    assert last.receiver["released"]
+    assert 0 < last.missing_seconds < second.missing_seconds + 60
+    assert partition_row(altered(first))[-1] == "central (gone)"
+    assert partition_row(last)[-1] == "nobody since central"
 
 
 @pytest.mark.nats

@@ -1,0 +1,108 @@
+"""What the help shows of each option, and what a mistyped word is answered with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from broker.cli import group as logbroker
+from receiver.cli import logreceiver
+from receiver.offsets_cli import offsets
+from shipper.cli import logshipper
+
+PROGRAMS = (logbroker, logreceiver, logshipper)
+CHOICES = {
+    "log_level": "debug|info|warning|error",
+    "log_format": "text|json",
+    "from_": "beginning|end",
+    "compression": "auto|zstd|none",
+    "compress": "none|zstd|gzip",
+    "speed": "instant|original",
+    "discard": "old|new",
+}
+DURATIONS = {
+    *("grace", "ignore_older", "hold_deleted", "poll_every", "patience", "takeover_after"),
+    *("rotate_every", "keep_age", "max_age", "within", "silent", "interval", "length"),
+}
+SIZES = {
+    *("max_line", "round_size", "max_batch", "rotate_size", "keep_bytes", "max_bytes"),
+    *("reserve", "memory"),
+}
+
+
+def options_of(command: click.Command) -> Iterator[click.Option]:
+    yield from (one for one in command.params if isinstance(one, click.Option))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if found := command.get_command(context, name):
+                yield from options_of(found)
+
+
+def test_the_help_says_what_an_option_takes_by_the_type_of_its_setting() -> None:
+    shown = {
+        (str(one.name), one.metavar)
+        for program in PROGRAMS
+        for one in options_of(program)
+        if not one.is_flag
+    }
+
+    assert set(CHOICES.items()) <= shown
+    assert {(name, "DURATION") for name in DURATIONS} <= shown
+    assert {(name, "SIZE") for name in SIZES} <= shown
+    assert {metavar for _, metavar in shown}.isdisjoint({"TIME", "BYTES"})
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "meant"),
+    [
+        (logbroker, ["statsu"], "status"),
+        (logbroker, ["credentials", "ad"], "add"),
+        (logbroker, ["status", "--sever", "x"], "--server"),
+        (logreceiver, ["ofsets"], "offsets"),
+        (offsets, ["shwo"], "show"),
+        (logshipper, ["chek"], "check"),
+        (logshipper, ["--flie", "x"], "--file"),
+    ],
+)
+def test_a_mistyped_command_or_option_is_answered_with_the_one_that_it_is_like(
+    program: click.Command, words: list[str], meant: str
+) -> None:
+    done = CliRunner().invoke(program, words)
+
+    assert done.exit_code == 2
+    assert "id you mean" in done.output
+    assert meant in done.output.partition("id you mean")[2]
+
+
+def test_a_word_that_is_like_no_command_is_answered_with_none() -> None:
+    done = CliRunner().invoke(logbroker, ["zzz"])
+
+    assert done.exit_code == 2
+    assert "did you mean" not in done.output
+
+
+@pytest.mark.parametrize("key", ["flie", "Include-Lines", "poll_evry"])
+def test_a_mistyped_key_of_a_file_is_answered_with_the_one_that_it_is_like(
+    tmp_path: Path, key: str
+) -> None:
+    path = tmp_path / "logshipper.toml"
+    path.write_text(f'"{key}" = "1"\n')
+
+    done = CliRunner().invoke(logshipper, ["--config", str(path)])
+
+    meant = {"flie": "file", "Include-Lines": "include_lines", "poll_evry": "poll_every"}[key]
+    assert isinstance(done.exception, Exception)
+    assert f"{key}: not a setting of logshipper; did you mean {meant}" in str(done.exception)
+
+
+def test_a_mistyped_variable_is_answered_with_the_one_that_it_is_like(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOGSHIPPER_FLIE", "/var/log/app.log")
+
+    done = CliRunner().invoke(logshipper, [])
+
+    assert "LOGSHIPPER_FLIE is not a setting; did you mean LOGSHIPPER_FILE" in str(done.exception)
