@@ -144,6 +144,8 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
+    if seen.entry.is_sought:
+        return Verdict.LEAVE
     is_in_the_making = not seen.size or (seen.is_partial and begins_alike)
     return Verdict.BEGIN if is_new and not is_in_the_making else Verdict.LEAVE
 

@@ -52,7 +52,7 @@ def test_what_an_excluded_file_was_rotated_to_is_not_shown() -> None:
 
 
 KEY = FileKey(1, 1)
-LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
+LIVES = {"/log/app.log", "/log/current", "/log/syslog", "/log/web-1.log"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,9 @@ LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
         ("/log/app.log", "/log/app-20260101.log /log/app-2026-01-01.log"),
         ("/log/syslog", "/log/syslog.1"),
         ("/log/web-1.log", "/log/web-1.log.2"),
-        *((path, path) for path in ("/log/other.log.gz", "/log/app.log.1.lz4", "/log/app-1.log")),
+        ("/log/app.log", "/log/app.1.log /log/app.log.1.lz4 /log/app.log.Z"),
+        ("/log/current", "/log/@4000000065a1b2c3d4e5f6a7.s /log/@4000000065a1b2c3d4e5f6a7.u"),
+        *((path, path) for path in ("/log/other.log.gz", "/log/app-1.log", "/log/@4000.s")),
         ("/x/app.log.1", "/x/app.log.1"),
     ],
 )
