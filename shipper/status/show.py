@@ -125,9 +125,9 @@ async def check(settings: ShipperSettings, host: str) -> list[Finding]:
 
 def check_files(selection: Selection) -> Iterator[Finding]:
     """Say of each file that is selected whether it would be followed, and why not."""
-    shown = scan(selection, ())
+    shown = scan(selection, {})
     paths = {entry.path for entry in shown.entries}
-    for entry in scan(replace(selection, excluded=()), ()).entries:
+    for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
         level, text = FINE, f"{entry.size} bytes"

@@ -93,18 +93,36 @@ class Catalogue:
         home = group_of(label, self.lives)
         return home if home in self.lives else entry.group
 
-    def sought(self) -> dict[int, str]:
-        """Return the inodes of the files that are to be looked for beyond what is selected, each with its live path.
+    def places(self) -> dict[str, str]:
+        """Return the paths whose rotated siblings are looked for, each with its group.
 
-        Those are the followed ones that have a name, and before the first scan those that are remembered.
+        Those are the live paths, and what they would be called in the folders that files of theirs
+        were moved to.
         """
+        moved = (tailer for tailer in self._seen() if not tailer.entry.wanted)
+        found = {}
+        for tailer in moved:
+            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
+            found[f"{folder}/{name}"] = tailer.home
+        return found | {path: path for path in self.lives}
+
+    def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
+        """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
+
+        Those are the followed ones that have a name somewhere, and before the first scan those that
+        are remembered; the inode of one of these may be another file's by now.
+        """
+        there = {entry.key.inode for entry in shown}
         found: dict[int, str] = {}
         if self.scanned_at is None:
             for cursor in self._remembered.values():
-                if (home := group_of(cursor.path, self.lives)) in self.lives:
-                    found[cursor.identity.inode] = home
-        named = (tailer for tailer in self.tailers.values() if tailer.is_linked)
-        return found | {tailer.entry.key.inode: tailer.home for tailer in named}
+                home, inode = group_of(cursor.path, self.lives), cursor.identity.inode
+                if home in self.lives and not (cursor.ended and inode in there):
+                    found[inode] = home
+        for tailer in self.tailers.values():
+            if tailer.is_linked and (inode := tailer.entry.key.inode) not in there:
+                found[inode] = tailer.home
+        return found
 
     def to_sample(self) -> dict[FileEntry, Collection[Cursor]]:
         """Return which files must be sampled before `settle`, with the cursors that they may hold."""
@@ -240,7 +258,7 @@ class Catalogue:
     def _is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
         # not sampled until it changes or, as a compressed copy, its original is read no longer
         left = self._left.get(entry.key)
-        if left is None or entry.differs(left.entry):
+        if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
             return False
         return left.copy_of is None or (entry.packing is not None and left.copy_of in are_read)
 

@@ -197,7 +197,11 @@ class Follower:
         self._hear()
         self.look_due = False
         try:
+            places = self._catalogue.places()
             self._look_at(self._clock(), time.monotonic())
+            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives:
+                # a file was found in another folder, where its siblings may be as well
+                self._look_at(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
@@ -207,7 +211,7 @@ class Follower:
 
     def _look_at(self, now: int, began: float) -> None:
         catalogue = self._catalogue
-        shown = scan(self._selection, tuple(catalogue.lives), catalogue.sought())
+        shown = scan(self._selection, catalogue.places(), catalogue.sought)
         catalogue.scanned(shown, now)
         asked = catalogue.to_sample()
         from_end = self._selection.from_end and catalogue.scanned_at is None
@@ -250,7 +254,7 @@ class Follower:
         concerned |= {tailer.entry.group for tailer in self._catalogue.unseen()}
         if not concerned:
             return set()
-        again = scan(self._selection, tuple(self._catalogue.lives), self._catalogue.sought())
+        again = scan(self._selection, self._catalogue.places(), self._catalogue.sought)
         seen = {entry.key.inode for entry in shown.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 

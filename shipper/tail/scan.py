@@ -8,12 +8,11 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 
 from shipper.tail import paths
@@ -112,20 +111,20 @@ class Scan(NamedTuple):
 
 def scan(
     selection: Selection,
-    lives: Iterable[str],
-    sought: Mapping[int, str] = MappingProxyType({}),
+    lives: Mapping[str, str],
+    sought: Callable[[Iterable[FileEntry]], Mapping[int, str]] = lambda _: {},
 ) -> Scan:
     """Return what the selection shows now, with the rotated siblings of `lives`, each path once.
 
-    `lives` are the paths that have been followed so far: a file that was rotated away and not
-    written anew still has its group. `sought` are the inodes of known files, each with the live
-    path of its group: those that the selection does not show are looked for nearby. Raises OSError
-    where the system is short of descriptors or memory.
+    `lives` are the paths that have been followed so far, each with its group: a file that was
+    rotated away and not written anew still has one. `sought` returns for what is shown which inodes
+    are to be looked for nearby, each with the live path of its group. Raises OSError where the
+    system is short of descriptors or memory.
     """
     lister = _Lister(selection)
-    found = lister.shown(set(lives))
+    found = lister.shown(lives)
     wanted = dict.fromkeys(path for shown in found.values() for path in shown)
-    homes = lister.homes({*lives, *wanted})
+    homes = lister.homes({**lives, **{path: path for path in wanted}})
     folders = dict.fromkeys(map(os.path.dirname, homes))
     siblings = lister.siblings(folders, homes)
     closed = {notice.path for notice in lister.troubles}
@@ -148,9 +147,7 @@ def scan(
     for pattern in (pattern for pattern, shown in found.items() if not shown):
         lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
     there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
-    seen_inodes = {entry.key.inode for entry in entries.values()}
-    missing = {inode: path for inode, path in sought.items() if inode not in seen_inodes}
-    there += lister.search(missing, entries)
+    there += lister.search(sought(there), entries)
     watched = list(dict.fromkeys([*lister.folders, *folders]))
     return Scan(there, lister.troubles, watched, archives)
 
@@ -179,6 +176,7 @@ class _Lister:
         self.troubles: list[Notice] = []
         self._selection = selection
         self._listed: dict[str, list[os.DirEntry[str]]] = {}
+        self._found_places: dict[tuple[str, ...], Sequence[str]] = {}
 
     def shown(self, lives: Container[str]) -> dict[str, list[str]]:
         """Return the paths that each pattern shows, braces expanded; a path that exists is that path."""
@@ -205,14 +203,14 @@ class _Lister:
     def _without_excluded(self, shown: Iterable[str]) -> list[str]:
         return sorted(path for path in shown if not self._selection.excludes_file(path))
 
-    def homes(self, groups: Collection[str]) -> dict[str, str]:
-        """Return the live paths of these groups, and the files behind those that are links, each with its group."""
+    def homes(self, lives: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the live paths, and the files behind those that are links, each with its group."""
         found: dict[str, str] = {}
-        for folder in {os.path.dirname(path): None for path in groups}:  # noqa: PTH120 - 10,000 of them
+        for folder in {os.path.dirname(path): None for path in lives}:  # noqa: PTH120 - 10,000 of them
             for entry in self._list(folder):
-                if entry.is_symlink() and (path := f"{folder}/{entry.name}") in groups:
-                    found.setdefault(os.path.realpath(path), path)
-        return found | {path: path for path in groups}
+                if entry.is_symlink() and (path := f"{folder}/{entry.name}") in lives:
+                    found.setdefault(os.path.realpath(path), lives[path])
+        return {**found, **lives}
 
     def siblings(self, folders: Iterable[str], homes: Collection[str]) -> list[str]:
         """Return the files in these folders that were rotated away from the live paths `homes`."""
@@ -227,33 +225,38 @@ class _Lister:
 
     def search(self, sought: Mapping[int, str], known: Container[str]) -> list[FileEntry]:
         """Return the files nearby that have a sought inode, or a name that rotation gives, each with its group."""
-        found: dict[str, FileEntry] = {}
-        groups = defaultdict(set)
-        for inode, group in sought.items():
-            groups[group].add(inode)
-        for group, inodes in groups.items():
-            name = group.rpartition("/")[2]
-            for folder in islice(self._places(group), _MOST_PLACES):
-                for entry in self._list_quietly(folder):
-                    path = f"{folder}/{entry.name}"
-                    is_like = entry.inode() in inodes or name in paths.live_names(entry.name)
-                    if path in known or not is_like or self._selection.excludes_file(path):
-                        continue
-                    seen = _inspect(path, group, False)
-                    if isinstance(seen, FileEntry) and seen.real == path:
-                        found[path] = replace(seen, is_sought=True)
-        return list(found.values())
+        names = defaultdict[str, dict[str, str]](dict)
+        for group in dict.fromkeys(sought.values()):
+            folder, _, name = group.rpartition("/")
+            for place in self._places(folder, os.path.realpath(group).rpartition("/")[0]):
+                names[place][name] = group
+        found: list[FileEntry] = []
+        for folder, groups in names.items():
+            for entry in self._list_quietly(folder):
+                lives = (groups[one] for one in paths.live_names(entry.name) if one in groups)
+                group = sought.get(entry.inode(), "") or next(lives, "")
+                path = f"{folder}/{entry.name}"
+                if not group or path in known or self._selection.excludes_file(path):
+                    continue
+                seen = _inspect(path, group, False)
+                if isinstance(seen, FileEntry) and seen.real == path:
+                    found.append(replace(seen, is_sought=True))
+        return found
 
-    def _places(self, path: str) -> Iterator[str]:
-        """Yield the folders that a file of a live path may have been moved to.
+    def _places(self, *homes: str) -> Sequence[str]:
+        """Return the folders that a file of these folders may have been moved to.
 
-        Those are its folder and the one behind its link, with their subfolders, and where a folder
-        above it is a link, the same place beside the target of that.
+        Those are they and their subfolders, and where a folder above them is a link, the same place
+        beside the target of that.
         """
-        folder, _, _ = path.rpartition("/")
-        for home in dict.fromkeys([folder, os.path.realpath(path).rpartition("/")[0]]):
-            yield home
-            yield from self._subfolders(home)
+        if (found := self._found_places.get(homes)) is None:
+            every = (place for home in dict.fromkeys(homes) for place in self._near(home))
+            found = self._found_places[homes] = list(islice(every, _MOST_PLACES))
+        return found
+
+    def _near(self, folder: str) -> Iterator[str]:
+        yield folder
+        yield from self._subfolders(folder)
         above = folder
         while above:
             if os.path.islink(above):  # noqa: PTH114 - a path of any bytes

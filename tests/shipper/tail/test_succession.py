@@ -76,11 +76,15 @@ async def test_the_rest_of_a_rotated_file_comes_before_its_successor_whatever_it
         ("app-20260101.log", "app-20260102.log"),
         ("app.log.2.gz", "app.log.1"),
         ("app.log.2.gz", "app.log.1.gz"),
+        ("old/app.log.2", "old/app.log.1"),
+        ("old/app.log.2.gz", "old/app.log.1.gz"),
+        ("old/app.log-20260101", "old/app.log-20260102"),
     ],
 )
 async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read_in_its_place(
     host: Host, first: str, second: str, older: int
 ) -> None:
+    (host.folder / "old").mkdir()
     host.write("app.log", lines("a"))
     await host.ship()
     await host.restart_with_saved_positions()
