@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from broker.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
-from shipper.tail.losses import Unfound, losses
+from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.scan import Archive, FileEntry, FileKey, Notice, NoticeKind, Scan
-from shipper.tail.succession import arrange, chains_of, is_newer
+from shipper.tail.succession import arrange, chains_of, is_newer, is_newer_by_name
 from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
@@ -338,7 +338,8 @@ class Catalogue:
         # what is new in a group that we know comes after lines that we shipped, or would have
         rest = [replace(seen, last=(0, b"")) if known else seen for seen in rest]
         # copies of what we know first: whether another file is new is told by its place among them
-        copies = [seen for seen in rest if rule(seen, known, is_new=False)[0] is Verdict.INHERIT]
+        is_copy = {Verdict.INHERIT, Verdict.COPY}
+        copies = [seen for seen in rest if rule(seen, known, is_new=False)[0] in is_copy]
         for seen in (*copies, *(seen for seen in rest if seen not in copies)):
             is_new = seen.entry.wanted or self._is_younger(seen.entry)
             is_new |= newest is not None and seen.entry.modified + _CLOCK_SLACK >= newest
@@ -370,10 +371,13 @@ class Catalogue:
         return min([*times, max(read)] if read else times, default=None)
 
     def _is_younger(self, entry: FileEntry) -> bool:
-        """Whether a rotated file of its group is followed that is older."""
+        """Whether a rotated file of its group is followed, or was, that is older."""
         rotated = (one for one in self._followed_in[entry.group] if one.is_rotated)
         seen = (one.entry for one in rotated if one.entry.key in self._files)
-        return any(is_newer(entry, one) for one in seen)
+        copies = (one.entry for one in self._left.values() if one.copy_of is not None)
+        return any(is_newer(entry, one) for one in seen) or any(
+            one.group == entry.group and is_newer_by_name(entry, one) for one in copies
+        )
 
     def _act(self, seen: Sample, verdict: Verdict, cursor: Cursor | None, now: int) -> None:
         self._left.pop(seen.entry.key, None)
@@ -387,6 +391,10 @@ class Catalogue:
             case Verdict.DAMAGED:
                 text = f"is damaged ({seen.damage}): what was not read before is lost"
                 self.tell(NoticeKind.DAMAGED, seen.entry.path, text)
+                self._leave_alone(seen)
+            case Verdict.OLD:
+                known = (one.cursor for one in self._known(seen.entry.group))
+                self.notices += sibling_losses(seen.entry, known)
                 self._leave_alone(seen)
             case _:
                 self._leave_alone(seen)
@@ -446,9 +454,8 @@ class Catalogue:
                     is_hidden or cursor.ended or cursor.file in self.ended | copied
                 ):
                     unfound.append(Unfound(cursor, group))
-        known = {group: [one.cursor for one in self._known(group)] for group in self.lives}
-        left = [s for s in self._left.values() if s.copy_of is None and not s.entry.is_sought]
-        self.notices += losses(unfound, left, self._archives, known)
+        left = [seen.entry for seen in self._left.values() if seen.copy_of is None and seen.size]
+        self.notices += unfound_losses(unfound, left, self._archives)
         self.ended |= {one.cursor.file for one in unfound}
 
     def note_ended(self, ended: Collection[str]) -> None:

@@ -4,13 +4,13 @@ Pure rules on what the first scan showed; nothing is lost for certain, but nobod
 read.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.app.units import format_size
 from broker.wire.positions import Cursor
-from shipper.tail.identity import Sample
-from shipper.tail.scan import Archive, Notice, NoticeKind
+from shipper.tail.scan import Archive, FileEntry, Notice, NoticeKind
 
 
 class Unfound(NamedTuple):
@@ -20,27 +20,24 @@ class Unfound(NamedTuple):
     group: str
 
 
-def losses(
-    unfound: Sequence[Unfound],
-    left: Iterable[Sample],
-    archives: Iterable[Archive],
-    known: Mapping[str, Collection[Cursor]],
+def unfound_losses(
+    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[Archive]
 ) -> Iterator[Notice]:
-    """Yield a notice for each file of which something may be lost.
+    """Yield a notice for each file that was not found, and for each archive that it may be in.
 
-    `left` are the siblings that were not read because they seem to be older than what is known of
-    their group, `known` are the cursors of each group. A sibling from before all of these is none of
-    ours. Archives matter only where a file of their group was not found.
+    `left` are siblings that nobody read: what was not found may have been copied to one of them.
     """
-    for cursor, _ in unfound:
+    beside = defaultdict(list)
+    for entry in sorted(left, key=lambda entry: entry.modified, reverse=True):
+        beside[entry.group].append(f"{entry.path} ({format_size(entry.size)})")
+    for cursor, group in unfound:
         how = "was deleted, moved or truncated while no shipper ran and is not found again"
         text = f"{how}; what was written to it behind byte {cursor.offset} is lost, if anything was"
+        if names := ", ".join(beside[group][:_NAMED]):
+            text = f"{text}; these are left unread: {names}"
+        if (more := len(beside[group]) - _NAMED) > 0:
+            text = f"{text} and {more} more"
         yield Notice(NoticeKind.UNREAD, cursor.path, text)
-    for entry in (seen.entry for seen in left):
-        first = min((cursor.seen for cursor in known.get(entry.group, ())), default=None)
-        if entry.size and first is not None and entry.modified > first:
-            text = f"is left unread ({format_size(entry.size)}): it seems to be older than what was"
-            yield Notice(NoticeKind.UNREAD, entry.path, f"{text} read of {entry.group}", entry.size)
     for archive in archives:
         since = [one.cursor.seen for one in unfound if one.group == archive.group]
         if since and archive.modified >= min(since) - _SLACK:
@@ -48,5 +45,19 @@ def losses(
             yield Notice(NoticeKind.UNREAD, archive.path, text, archive.size)
 
 
+def sibling_losses(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
+    """Yield a notice for a sibling that is not read because it seems to be older than what was.
+
+    One that was written before all that is known of its group is none of ours.
+    """
+    first = min((cursor.seen for cursor in known), default=None)
+    if first is not None and entry.modified > first:
+        text = (
+            f"is left unread ({format_size(entry.size)}): it seems to be older than what was read"
+        )
+        yield Notice(NoticeKind.UNREAD, entry.path, f"{text} of {entry.group}", entry.size)
+
+
+_NAMED = 5
 _SLACK = 1_000_000_000
 """Nanoseconds that an archive's time may be before that of its original: some keep whole seconds."""
