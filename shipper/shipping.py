@@ -268,8 +268,12 @@ class Shipping:
         # before the follower is oriented, a position without a file may yet find it
         waiting = () if self.follower.is_oriented else known.values()
         starts = self.follower.starts(self.positions.begun())
-        self.positions = self.positions.found([*waiting, *starts])
-        self._has_found |= bool(self.positions.files.keys() - known.keys())
+        found = self.positions.found([*waiting, *starts])
+        ended = self.follower.ended
+        self.positions = found.with_ended(ended, self._following() - ended)
+        # a file that is gone by the next start must be known to have ended
+        has_ended = self.positions is not found
+        self._has_found |= has_ended or bool(self.positions.files.keys() - known.keys())
 
     # gathering
 

@@ -5,7 +5,7 @@ what need not be read from it again, and what the stream cannot know: files of w
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,8 @@ class Cursor:
 
     `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
     in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
-    read, in nanoseconds since the epoch.
+    read, in nanoseconds since the epoch. `ended` says that nobody misses the file: it was rotated
+    away or deleted, and read to its end, or its loss was reported.
     """
 
     file: str
@@ -29,6 +30,7 @@ class Cursor:
     offset: int
     identity: Identity
     seen: int
+    ended: bool = False
 
 
 _LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`
@@ -103,6 +105,15 @@ class Positions:
         files = {**{start.file: start for start in starts}, **begun}
         return self if files == self.files else replace(self, files=files)
 
+    def with_ended(self, ended: Container[str], alive: Container[str]) -> "Positions":
+        """Return the positions with these files ended, by id, and those that are `alive` not."""
+        changed = {
+            name: replace(cursor, ended=name in ended)
+            for name, cursor in self.files.items()
+            if (name in ended and not cursor.ended) or (cursor.ended and name in alive)
+        }
+        return replace(self, files={**self.files, **changed}) if changed else self
+
     def without(self, files: Iterable[str]) -> "Positions":
         """Return the positions without some files, by id."""
         gone = set(files)
@@ -142,12 +153,14 @@ class Positions:
 
 
 def _entry(cursor: Cursor) -> dict[str, str | int]:
+    ended = {"ended": True} if cursor.ended else {}
     return {
         "id": cursor.file,
         "path": cursor.path,
         "offset": cursor.offset,
         "identity": str(cursor.identity),
         "seen": cursor.seen,
+        **ended,
     }
 
 
@@ -155,7 +168,8 @@ def _cursor(entry: Mapping[str, Any]) -> Cursor:
     offset, seen = _natural(entry["offset"]), _natural(entry["seen"])
     file = Span(str(entry["id"]), 0, offset).file  # an id that a message could not carry is refused
     identity = Identity.parse(str(entry["identity"]))
-    return Cursor(file, _path(entry["path"]), offset, identity, seen)
+    ended = entry.get("ended") is True
+    return Cursor(file, _path(entry["path"]), offset, identity, seen, ended)
 
 
 def _path(value: str) -> str:

@@ -47,6 +47,7 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
             (gauge, "followed_files", "Files that are followed.", len(report.files)),
             (gauge, "open_files", "Files that are open.", open_files),
             (gauge, "troubled_paths", "Paths that are not followed.", len(report.troubles)),
+            (gauge, "unread_paths", "Paths that the start did not find.", len(report.unread)),
             (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
             (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
         ):
@@ -63,7 +64,7 @@ def _labelled(view: AgentView, report: HostReport) -> Iterator[Metric]:
     behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
     for file in report.files:
         behind[printable(file.path)] += file.behind_bytes or 0
-    lost = {"deleted": 0, "truncated": 0} | view.meter.lost
+    lost = {"deleted": 0, "truncated": 0, "unread": 0} | view.meter.lost
     files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
     for kind, name, text, label, values in (

@@ -43,7 +43,7 @@ class HostReport(BaseModel):
 
     `broker` is what tells the broker from others, `troubles` say which paths are asked for and not followed, and why.
     `paused` says until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or
-    will not for long.
+    will not for long. `unread` says which files the last start could not account for: something may be lost.
     """
 
     host: str
@@ -56,6 +56,7 @@ class HostReport(BaseModel):
     waiting_for: str = ""
     paused: str = ""
     troubles: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     unhealthy: str = ""
 
     @property
@@ -78,6 +79,7 @@ class AgentMeter:
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
+        self.unread: dict[str, str] = {}  # what is to be said of files that the start did not find
         self.last_ack: int | None = None
         self.observe: Callable[[float], object] = float
 
@@ -92,8 +94,10 @@ class AgentMeter:
             self.bytes += section.span.end - section.span.start
 
     def noticed(self, notices: Iterable[Notice]) -> None:
-        """Count the bytes that were lost, by cause."""
+        """Count the bytes that were lost, by cause, and keep what the start could not account for."""
         for notice in notices:
+            if notice.kind is NoticeKind.UNREAD:
+                self.unread[notice.path] = notice.text
             if notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost
@@ -159,7 +163,8 @@ class AgentView:
             last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
-            troubles=tuple(f"{one.path}: {one.text}" for one in self.shipping.follower.troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
+            unread=tuple(f"{path}: {text}" for path, text in self.meter.unread.items()),
             unhealthy=self.health(),
         )
 

@@ -1,8 +1,9 @@
 """What `logshipper status` and `logshipper check` find out where no agent runs, and reports as a table. Changes nothing."""
 
+import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -16,18 +17,20 @@ from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import read_streams, require_layout
 from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE, NEVER
-from broker.wire.positions import Cursor
+from broker.wire.positions import Cursor, Positions
 from broker.wire.streams import stream_names
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explained
 from shipper.settings import ShipperSettings
+from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
+from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 from shipper.tail.sampling import size_at
 from shipper.tail.scan import NoticeKind, scan
 
-FINE, LEFT_OUT, BAD = "ok ", "-- ", "BAD"
+FINE, LEFT_OUT, DOUBTFUL, BAD = "ok ", "-- ", "!! ", "BAD"
 Finding = tuple[str, str]
 """What a finding means for the agent, and a text, which may hold paths of any characters."""
 
@@ -51,18 +54,24 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
     """Return a host's positions as the broker has them, with the sizes of files here; raises `OperatorError` for none."""
     try:
         async with _connected(settings, host) as connection:
-            snapshots = Snapshots(connection, host)
-            saved, streams = await snapshots.read(), await read_streams(connection)
-            ends = dict.fromkeys(stream_names(streams), 0)
-            rebuilt = await HostMessages(connection, host, streams).rebuild(saved, ends)
+            positions, saved = await _stored_positions(connection, host)
     except OperatorError as error:
         raise OperatorError(f"no agent of {host} runs here, and {error}") from None
-    files = tuple(map(_file, rebuilt.positions.files.values()))
-    if not (snapshots.time or files):
+    files = tuple(map(_file, positions.files.values()))
+    if not (saved or files):
         raise OperatorError(
             f"no agent of {host} runs here, and the broker has no positions of it; check --host"
         )
-    return HostReport(host=host, running=False, files=files, saved=snapshots.time or None)
+    return HostReport(host=host, running=False, files=files, saved=saved or None)
+
+
+async def _stored_positions(connection: Connection, host: str) -> tuple[Positions, str]:
+    """Return the positions of a host as the broker has them, and when they were saved last."""
+    snapshots = Snapshots(connection, host)
+    saved, streams = await snapshots.read(), await read_streams(connection)
+    ends = dict.fromkeys(stream_names(streams), 0)
+    rebuilt = await HostMessages(connection, host, streams).rebuild(saved, ends)
+    return rebuilt.positions, snapshots.time
 
 
 def _file(cursor: Cursor) -> FileStatus:
@@ -88,6 +97,7 @@ def shown(host: HostReport) -> list[RenderableType]:
         *filter(None, (head, host.paused, unhealthy)),
         table(_HEADS, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
+        *(f"may be lost: {text}" for text in host.unread),
     ]
 
 
@@ -115,9 +125,9 @@ async def check(settings: ShipperSettings, host: str) -> list[Finding]:
 
 def check_files(selection: Selection) -> Iterator[Finding]:
     """Say of each file that is selected whether it would be followed, and why not."""
-    shown = scan(selection, ())
+    shown = scan(selection, {})
     paths = {entry.path for entry in shown.entries}
-    for entry in scan(replace(selection, excluded=()), ()).entries:
+    for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
         level, text = FINE, f"{entry.size} bytes"
@@ -142,7 +152,27 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
         return [
             (FINE, f"broker at {connection.servers}: {place}"),
             (FINE if may else BAD, f"this user may {'' if may else 'not '}publish to {subject}"),
+            *[(DOUBTFUL, text) for text in await _unread(settings, connection, host)],
         ]
+
+
+async def _unread(settings: ShipperSettings, connection: Connection, host: str) -> Iterable[str]:
+    """Return what the agent here says of files that it did not find, or else what one would say if it started now."""
+    agents, _ = await ask(host)
+    if agents or settings.is_input:
+        return [text for agent in agents for text in agent.unread]
+    positions, _ = await _stored_positions(connection, host)
+    ids = itertools.count()
+    follower = Follower(
+        settings.selection,
+        positions.files.values(),
+        new_id=lambda: str(next(ids)),
+        clock=time.time_ns,
+        listen=False,
+    )
+    notices = await follower.look()
+    await follower.close()
+    return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]
 
 
 async def _may_publish(connection: Connection, subject: Subject) -> bool:

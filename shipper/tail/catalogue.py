@@ -6,13 +6,15 @@ no disk.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from broker.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
+from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
 from shipper.tail.paths import Selection, group_of
-from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
+from shipper.tail.scan import Archive, FileEntry, FileKey, Notice, NoticeKind, Scan
+from shipper.tail.succession import arrange, chains_of, is_newer, is_newer_by_name
 from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
@@ -43,6 +45,7 @@ class Catalogue:
 
     `lives` are the live paths whose rotated siblings are looked for; `notices` is what there is to say, until it is taken.
     `scanned_at` is when the last scan began of which all was decided, None before the first one of a selection.
+    `ended` are the ids of the files of which nothing more is expected, or the loss was reported.
     """
 
     def __init__(
@@ -52,31 +55,74 @@ class Catalogue:
         self.chains: Mapping[str, list[Tailer]] = {}
         self.lives: set[str] = set()
         self.notices: list[Notice] = []
+        self.ended: set[str] = set()
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._left: dict[FileKey, Sample] = {}
         self._files: dict[FileKey, FileEntry] = {}
+        self._archives: Sequence[Archive] = ()
         self.scanned_at: int | None = None
         self.retarget(selection)
 
     # what a scan showed
 
-    def scanned(self, entries: Iterable[FileEntry], now: int) -> None:
+    def scanned(self, scan: Scan, now: int) -> None:
         """Take note of a scan."""
         self._files = {}
+        self._archives = scan.archives
         # links show a file at several paths: the first one counts
-        for shown in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
+        for shown in sorted(
+            scan.entries, key=lambda one: (not one.is_live, not one.wanted, one.path)
+        ):
             self._files.setdefault(shown.key, shown)
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path
-            if entry.size and not (entry.is_live or tailer.beginning):
+            home = self._home(tailer.label, entry)
+            has_moved = entry.path != home
+            if entry.size and has_moved and not (tailer.beginning or tailer.is_open):
                 # nothing but its inode is known, which may be another file's
                 self.leave(tailer)
                 continue
-            tailer.scanned(entry, now)
+            tailer.scanned(entry, home, now)
             if entry.path != before:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
+
+    def _home(self, label: str, entry: FileEntry) -> str:
+        """Return the live path that a file of this label was rotated from, wherever it is now."""
+        home = group_of(label, self.lives)
+        return home if home in self.lives else entry.group
+
+    def places(self) -> dict[str, str]:
+        """Return the paths whose rotated siblings are looked for, each with its group.
+
+        Those are the live paths, and what they would be called in the folders that files of theirs
+        were moved to.
+        """
+        moved = (tailer for tailer in self._seen() if not tailer.entry.wanted)
+        found = {}
+        for tailer in moved:
+            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
+            found[f"{folder}/{name}"] = tailer.home
+        return found | {path: path for path in self.lives}
+
+    def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
+        """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
+
+        Those are the followed ones that have a name somewhere, and before the first scan those that
+        are remembered; the inode of one of these may be another file's by now.
+        """
+        there = {entry.key.inode for entry in shown}
+        found: dict[int, str] = {}
+        if self.scanned_at is None:
+            for cursor in self._remembered.values():
+                home, inode = group_of(cursor.path, self.lives), cursor.identity.inode
+                if home in self.lives and not (cursor.ended and inode in there):
+                    found[inode] = home
+        for tailer in self.tailers.values():
+            if tailer.is_linked and (inode := tailer.entry.key.inode) not in there:
+                found[inode] = tailer.home
+        return found
 
     def to_sample(self) -> dict[FileEntry, Collection[Cursor]]:
         """Return which files must be sampled before `settle`, with the cursors that they may hold."""
@@ -150,6 +196,8 @@ class Catalogue:
         if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
             self._left = {key: seen for key, seen in self._left.items() if key in there}
+            if self.scanned_at is None:
+                self._report_losses({seen.entry.key.inode for seen in found})
             self.scanned_at = now  # what is older, and not known by now, was there before us
             self._forget(now, stored)
 
@@ -193,12 +241,14 @@ class Catalogue:
         return True
 
     def _order(self) -> None:
-        chains = defaultdict(list)
+        """Put the followed files into chains: what moves from one live path to another one joins those of both."""
+        chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
+        before = [tailer for chain in self.chains.values() for tailer in chain]
+        found = defaultdict(list)
         for tailer in self.tailers.values():
-            chains[tailer.entry.group].append(tailer)
-        for tailers in chains.values():
-            tailers.sort(key=lambda tailer: (not tailer.is_rotated, tailer.entry.age))
-        self.chains = dict(chains)
+            tailer.chain = chains[tailer.home]
+            found[tailer.chain].append(tailer)
+        self.chains = {name: arrange(chain, before) for name, chain in found.items()}
 
     # what is known
 
@@ -208,7 +258,7 @@ class Catalogue:
     def _is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
         # not sampled until it changes or, as a compressed copy, its original is read no longer
         left = self._left.get(entry.key)
-        if left is None or entry.differs(left.entry):
+        if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
             return False
         return left.copy_of is None or (entry.packing is not None and left.copy_of in are_read)
 
@@ -217,7 +267,7 @@ class Catalogue:
         tailers, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
         for tailer in self.tailers.values():
             # where another file got its inode, its own group may show a copy
-            for group in {tailer.entry.group, group_of(tailer.label, self.lives)}:
+            for group in {tailer.entry.group, tailer.home}:
                 tailers[group].append(tailer)
         for cursor in self._remembered.values():
             by_group[group_of(cursor.path, self.lives)].append(cursor)
@@ -270,6 +320,7 @@ class Catalogue:
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
             self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
+            self.ended.add(tailer.file)
 
     def _settle_group(
         self, name: str, candidates: list[Sample], truncated: Container[str], now: int
@@ -284,9 +335,12 @@ class Catalogue:
                 rest.append(seen)
         known = self._known(name)
         newest = self._newest([one.cursor for one in known])
-        for seen in rest:
-            # what is new in a group that we know comes after lines that we shipped, or would have
-            seen = replace(seen, last=(0, b"")) if known else seen
+        # what is new in a group that we know comes after lines that we shipped, or would have
+        rest = [replace(seen, last=(0, b"")) if known else seen for seen in rest]
+        # copies of what we know first: whether another file is new is told by its place among them
+        is_copy = {Verdict.INHERIT, Verdict.COPY}
+        copies = [seen for seen in rest if rule(seen, known, is_new=False)[0] in is_copy]
+        for seen in (*copies, *(seen for seen in rest if seen not in copies)):
             is_new = seen.entry.wanted or self._is_younger(seen.entry)
             is_new |= newest is not None and seen.entry.modified + _CLOCK_SLACK >= newest
             self._act(seen, *rule(seen, known, is_new=is_new), now)
@@ -303,8 +357,10 @@ class Catalogue:
         best = max(same, key=lambda cursor: (cursor.offset, cursor.seen), default=None)
         for other in same:
             # an agent found the same file and read nothing of it: a copy would be taken for its file
-            if best and other is not best and other.path == best.path and not other.offset:
-                self._remembered.pop(other.file, None)
+            if best and other is not best:
+                self.ended.add(other.file)
+                if other.path == best.path and not other.offset:
+                    self._remembered.pop(other.file, None)
         return best
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
@@ -315,9 +371,13 @@ class Catalogue:
         return min([*times, max(read)] if read else times, default=None)
 
     def _is_younger(self, entry: FileEntry) -> bool:
-        """Whether a rotated file of its group is followed that is older."""
-        rotated = (one.entry for one in self._followed_in[entry.group] if not one.entry.is_live)
-        return any(entry.age > one.age for one in rotated if one.group == entry.group)
+        """Whether a rotated file of its group is followed, or was, that is older."""
+        rotated = (one for one in self._followed_in[entry.group] if one.is_rotated)
+        seen = (one.entry for one in rotated if one.entry.key in self._files)
+        copies = (one.entry for one in self._left.values() if one.copy_of is not None)
+        return any(is_newer(entry, one) for one in seen) or any(
+            one.group == entry.group and is_newer_by_name(entry, one) for one in copies
+        )
 
     def _act(self, seen: Sample, verdict: Verdict, cursor: Cursor | None, now: int) -> None:
         self._left.pop(seen.entry.key, None)
@@ -331,6 +391,10 @@ class Catalogue:
             case Verdict.DAMAGED:
                 text = f"is damaged ({seen.damage}): what was not read before is lost"
                 self.tell(NoticeKind.DAMAGED, seen.entry.path, text)
+                self._leave_alone(seen)
+            case Verdict.OLD:
+                known = (one.cursor for one in self._known(seen.entry.group))
+                self.notices += sibling_losses(seen.entry, known)
                 self._leave_alone(seen)
             case _:
                 self._leave_alone(seen)
@@ -367,15 +431,44 @@ class Catalogue:
         self.tailers[entry.key].is_fresh = True
 
     def _follow(self, seen: Sample, cursor: Cursor, now: int) -> None:
-        tailer = Tailer(cursor, seen, now)
+        tailer = Tailer(cursor, seen, self._home(cursor.path, seen.entry), now)
         self.tailers[seen.entry.key] = tailer
         self._followed_in[seen.entry.group].append(tailer)
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
+
+    def _report_losses(self, sampled: Container[int]) -> None:
+        """Report, after the first scan, what is known and was not found, and what was left unread."""
+        self._index()
+        there = {key.inode for key in self._files}
+        copied = {seen.copy_of for seen in self._left.values()}
+        unfound = []
+        for group, cursors in self._remembered_in.items():
+            for cursor in cursors if group in self.lives else ():
+                inode, is_known = (
+                    cursor.identity.inode,
+                    cursor.offset or cursor.identity.head_length,
+                )
+                # one that is there and was not sampled may not be read now, as is reported
+                is_hidden = inode in there and inode not in sampled
+                if is_known and not (
+                    is_hidden or cursor.ended or cursor.file in self.ended | copied
+                ):
+                    unfound.append(Unfound(cursor, group))
+        left = [seen.entry for seen in self._left.values() if seen.copy_of is None and seen.size]
+        self.notices += unfound_losses(unfound, left, self._archives)
+        self.ended |= {one.cursor.file for one in unfound}
+
+    def note_ended(self, ended: Collection[str]) -> None:
+        """Take note of which of the followed files nothing more is expected now."""
+        self.ended -= {tailer.file for tailer in self.tailers.values()}
+        self.ended |= set(ended)
 
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget what is long gone; what has a position may have to be gone back to."""
         remembered = self._remembered
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
+        self.ended &= remembered.keys() | {tailer.file for tailer in self.tailers.values()}
         there = {entry.path for entry in self._files.values() if entry.wanted}
-        self.lives &= there | self.chains.keys() | {known.path for known in remembered.values()}
+        homes = {path for one in self.tailers.values() for path in (one.home, one.entry.group)}
+        self.lives &= there | homes | {known.path for known in remembered.values()}

@@ -8,6 +8,7 @@ A look decides what every file is; a gathering only reads, and what it finds dou
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -120,6 +121,11 @@ class Follower:
         """
         return [t.start for t in self.states() if t.file not in but]
 
+    @property
+    def ended(self) -> set[str]:
+        """The ids of the files that nobody misses: rotated away and stored to their end, or reported as lost."""
+        return set(self._catalogue.ended)
+
     def change_limits(self, grace: float, hold: float) -> None:
         """Wait as long for the end of a line, or for that of a deleted file, from now on; both in seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
@@ -191,7 +197,11 @@ class Follower:
         self._hear()
         self.look_due = False
         try:
+            places = self._catalogue.places()
             self._look_at(self._clock(), time.monotonic())
+            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives:
+                # a file was found in another folder, where its siblings may be as well
+                self._look_at(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
@@ -201,8 +211,8 @@ class Follower:
 
     def _look_at(self, now: int, began: float) -> None:
         catalogue = self._catalogue
-        shown = scan(self._selection, tuple(catalogue.lives))
-        catalogue.scanned(shown.entries, now)
+        shown = scan(self._selection, catalogue.places(), catalogue.sought)
+        catalogue.scanned(shown, now)
         asked = catalogue.to_sample()
         from_end = self._selection.from_end and catalogue.scanned_at is None
         found = sample(asked, from_end=from_end)
@@ -215,10 +225,12 @@ class Follower:
             self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
         catalogue.settle(samples, held, now, self.stored)
+        tailers = catalogue.tailers.values()
+        catalogue.note_ended([one.file for one in tailers if self._is_ended(one, now)])
         self._reader.trim()
         self._reader.open_early(self.stored)
         self._queue.update(dict.fromkeys(catalogue.chains))
-        seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
+        seen = (tailer.entry for tailer in tailers if tailer.unseen_since is None)
         catalogue.notices += self._changes.follow(shown.folders, seen, time.monotonic() - began)
         self._resume()
 
@@ -242,7 +254,7 @@ class Follower:
         concerned |= {tailer.entry.group for tailer in self._catalogue.unseen()}
         if not concerned:
             return set()
-        again = scan(self._selection, tuple(self._catalogue.lives))
+        again = scan(self._selection, self._catalogue.places(), self._catalogue.sought)
         seen = {entry.key.inode for entry in shown.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 
@@ -256,17 +268,17 @@ class Follower:
         if tailer.is_open:
             reading = self._reader.read(tailer, 0)
             tailer.unseen(reading, now)
+            tailer.is_linked = os.fstat(tailer.descriptor).st_nlink > 0
             if reading.size and not reading.intact:
                 seen = Sample(tailer.entry, reading.size, reading.run, {})
                 self._reader.hand_over(tailer, self._catalogue.begin_anew(tailer, seen, now))
                 return
         if tailer.is_open and not tailer.suspect:
             since = tailer.unseen_since or now
-            is_read = not (tailer.dirty or tailer.held)
-            is_stored = tailer.offset <= self.stored(tailer.file)
             if now - since > self._hold:
-                how = f"was deleted before {rfc3339(since, 'seconds')} and is held open no longer"
-            elif not (is_read and is_stored and tailer.is_settled(now, self._grace)):
+                what = "moved out of sight" if tailer.is_linked else "deleted"
+                how = f"was {what} before {rfc3339(since, 'seconds')} and is held open no longer"
+            elif self._is_kept(tailer, now):
                 if tailer.entry.packing is None:
                     tailer.mark_changed(now)
                 return
@@ -274,7 +286,19 @@ class Follower:
         if lost:
             what = f"bytes {tailer.offset} to {tailer.size} were not read"
         self._catalogue.leave(tailer)
+        self._catalogue.ended.add(tailer.file)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
+
+    def _is_kept(self, tailer: Tailer, now: int) -> bool:
+        """Whether a file that is at no path is held open: to be read, stored, or written to under another name."""
+        is_written = tailer.is_linked and self._reader.has_space
+        is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
+        return is_written or not (is_read and tailer.offset <= self.stored(tailer.file))
+
+    def _is_ended(self, tailer: Tailer, now: int) -> bool:
+        """Whether a file was rotated away, and all of it is stored."""
+        is_read = tailer.is_settled(now, self._grace) and not tailer.held
+        return is_read and tailer.size <= tailer.offset <= self.stored(tailer.file)
 
     def _gather(self, budget: int) -> list[Block]:
         self._hear()
@@ -300,7 +324,7 @@ class Follower:
         for tailer in [tailers[key] for key in written if key in tailers]:
             if tailer.entry.packing is None:
                 tailer.mark_changed(self._clock())
-                self._queue[tailer.entry.group] = None
+                self._queue[tailer.chain] = None
             else:
                 self.look_due = True  # a look decides whether to decompress it again
 
@@ -310,7 +334,7 @@ class Follower:
         self._reader.open(tailers)
         for tailer in tailers:
             if not tailer.is_open:
-                self._queue.pop(tailer.entry.group, None)
+                self._queue.pop(tailer.chain, None)
                 self.look_due = True
         return [tailer for tailer in tailers if tailer.is_open]
 
@@ -323,7 +347,7 @@ class Follower:
             return [last]
         ready: list[Tailer] = []
         for group in list(self._queue):
-            first = _first(self._catalogue.chains.get(group, ()))
+            first = self._first(self._catalogue.chains.get(group, ()))
             if first is None:
                 del self._queue[group]
             elif (first.dirty or first.is_settled(self._clock(), self._grace)) and not (
@@ -334,6 +358,17 @@ class Follower:
                 break
         return ready
 
+    def _first(self, chain: Iterable[Tailer]) -> Tailer | None:
+        # which file those behind it wait for; behind a doubtful one nobody knows what comes next
+        now = self._clock()
+        for tailer in chain:
+            if tailer.suspect:
+                return None
+            is_due = tailer.held and tailer.is_settled(now, self._grace)
+            if tailer.dirty or is_due or tailer.is_waited_for(now, self._grace):
+                return tailer
+        return None
+
     def _accept(self, tailer: Tailer, reading: Reading) -> list[Block]:
         blocks = tailer.accept(reading, self._clock(), self._grace)
         if tailer.lost is not None:
@@ -341,21 +376,11 @@ class Follower:
             self._catalogue.tell(NoticeKind.DAMAGED, path, tailer.note, lost)
             tailer.lost, self.look_due = None, True
         self.look_due |= tailer.suspect
-        group, self._last = tailer.entry.group, tailer
+        group, self._last = tailer.chain, tailer
         if tailer.entry.packing is None:  # a compressed file is read to its end
             self._queue.pop(group, None)
         self._queue[group] = None
         return blocks
-
-
-def _first(chain: Iterable[Tailer]) -> Tailer | None:
-    # which file those behind it wait for; behind a doubtful one nobody knows what comes next
-    for tailer in chain:
-        if tailer.suspect:
-            return None
-        if tailer.dirty or (tailer.held and tailer.is_rotated):
-            return tailer
-    return None
 
 
 def announce(notices: Iterable[Notice]) -> None:

@@ -95,7 +95,8 @@ class Verdict(Enum):
     BEGIN = auto()  # it is new: a new id, from offset 0
     INHERIT = auto()  # take over the id and the cursor of its original, and so the unread rest
     COPY = auto()  # leave it as long as its lines are read elsewhere
-    LEAVE = auto()  # until it changes: older than we are, or with too little in it to tell
+    LEAVE = auto()  # until it changes: with too little in it to tell
+    OLD = auto()  # leave it until it changes: older than what was read of its group, or than we are
     DAMAGED = auto()  # it cannot be decompressed as far as it would have to be
 
 
@@ -144,8 +145,12 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
+    if seen.entry.is_sought:
+        return Verdict.LEAVE
     is_in_the_making = not seen.size or (seen.is_partial and begins_alike)
-    return Verdict.BEGIN if is_new and not is_in_the_making else Verdict.LEAVE
+    if is_in_the_making:
+        return Verdict.LEAVE
+    return Verdict.BEGIN if is_new else Verdict.OLD
 
 
 def _knows_enough(seen: Sample, cursor: Cursor, least: int) -> bool:

@@ -4,9 +4,10 @@ Knows names only; never looks into a directory.
 """
 
 import fnmatch
+import itertools
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -21,6 +22,36 @@ def has_magic(pattern: str) -> bool:
     return _MAGIC.search(pattern) is not None
 
 
+def expand_braces(pattern: str) -> list[str]:
+    """Return the globs that a pattern with alternatives stands for, as a shell does: `a{b,c{d,}}`.
+
+    Braces without a comma between them stand for themselves, and so do those within brackets.
+    """
+    tokens = _TOKEN.findall(pattern)
+    for start in (number for number, token in enumerate(tokens) if token == "{"):
+        commas, end = _parts_of_brace(tokens, start)
+        if commas and end:
+            ends = [start, *commas, end]
+            before, after = "".join(tokens[:start]), "".join(tokens[end + 1 :])
+            parts = ["".join(tokens[a + 1 : b]) for a, b in itertools.pairwise(ends)]
+            behind = expand_braces(after)
+            inner = [one for part in parts for one in expand_braces(part)]
+            return [f"{before}{one}{rest}" for one in dict.fromkeys(inner) for rest in behind]
+    return [pattern]
+
+
+def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
+    """Return where the commas of a brace are, and its end; an end of 0 where it has none."""
+    depth, commas = 0, []
+    for at in range(start, len(tokens)):
+        depth += (tokens[at] == "{") - (tokens[at] == "}")
+        if depth == 1 and tokens[at] == ",":
+            commas.append(at)
+        if not depth:
+            return commas, at
+    return commas, 0
+
+
 @lru_cache(maxsize=1024)
 def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
     """Return what matches the whole paths, or the whole names, that a glob shows.
@@ -28,13 +59,18 @@ def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
     `*` and `?` stay within a name, `**` as a name of its own stands for any number of folders, and a name that begins
     with a dot is shown only by a pattern that begins with one. A glob that excludes matches hidden names, and all beneath.
     """
+    found = (_expression(one, excludes) for one in expand_braces(glob))
+    return re.compile("|".join(f"(?:{one})" for one in found), re.DOTALL)
+
+
+def _expression(glob: str, excludes: bool) -> str:
     visible, beneath = ("", "(?:/.*)?") if excludes else (r"(?!\.)", "")
     parts = glob.split("/")
     if parts[-1] == "**":
         parts.append("*")
     deep = f"(?:{visible}[^/]+/)*"
     found = "".join(deep if part == "**" else f"{_name(part, visible)}/" for part in parts)
-    return re.compile(found.removesuffix("/") + beneath, re.DOTALL)
+    return found.removesuffix("/") + beneath
 
 
 def _name(part: str, visible: str) -> str:
@@ -59,8 +95,18 @@ class Packing(Enum):
 _ENDINGS = {packing.value: packing for packing in Packing}
 COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
 """What names of compressed files end in, be it a form that can be read or not."""
+_UNREADABLE = tuple(ending for ending in COMPRESSED if ending not in _ENDINGS)
 _SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
-_INFIX = re.compile(r"(.+?)[._-][0-9][0-9T_.-]{4,}[0-9Z](\.[A-Za-z][\w-]*)", re.ASCII)
+_EXTENSION = r"(\.[A-Za-z][\w-]*)"
+_INFIX = re.compile(
+    rf"(.+?)(?:[._-][0-9][0-9T_.-]{{4,}}[0-9Z]|\.[0-9]{{1,4}}){_EXTENSION}", re.ASCII
+)
+_MULTILOG = re.compile(r"(@[0-9a-f]{24})\.[su]", re.ASCII)
+"""What svlogd and multilog call the file that was `current`, by its time in TAI64N."""
+_NUMBER = re.compile(rf"(.*?)[._-]([0-9]{{1,5}}){_EXTENSION}?", re.ASCII | re.DOTALL)
+_TIME = re.compile(
+    rf"(.*?)[._-]([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
+)
 
 
 def packing_of(name: str) -> Packing | None:
@@ -77,13 +123,18 @@ def decompressed_name(name: str) -> str:
 def live_names(name: str) -> tuple[str, ...]:
     """Return the names that a file may have had before it was rotated to `name`; empty for most names.
 
-    `app.log.1`, `app.log-20260101`, `app.log.old` come from `app.log`, and so does `app-20260101.log` (logrotate's
-    `dateext` with `extension`), but not `app-1.log`: instances of a service are called so. A compressed file had its own
+    `app.log.1`, `app.log-20260101` and `app.log.old` come from `app.log`. So do `app.1.log` and
+    `app-20260101.log` (logrotate's `extension`), but not `app-1.log`: instances of a service are
+    called so. `@4000….s` comes from `current` (svlogd, multilog). A compressed file had its own
     name without the ending last.
     """
     stem = decompressed_name(name)
+    if stem == name and name.endswith(_UNREADABLE):
+        stem = name[: name.rfind(".")]
     if stem != name:
         return *live_names(stem), stem
+    if _MULTILOG.fullmatch(name):
+        return ("current",)
     found = [
         name[: separator.start()]
         for separator in re.finditer(r"[._-]", name)
@@ -94,11 +145,37 @@ def live_names(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def place_in_names(path: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return what a name is called without its number or time, and a key that grows with its age.
+
+    Of two names that are called the same, the one with the greater key was rotated away later: a
+    higher number of up to five digits is older, a later time is newer. None where the name has
+    neither.
+    """
+    name = decompressed_name(path.rpartition("/")[2])
+    if found := _MULTILOG.fullmatch(name):
+        return "current", (int(found[1][1:], 16),)
+    if found := _TIME.fullmatch(name):
+        digits = map(int, re.findall("[0-9]+", found[2]))
+        return f"{found[1]}@{found[3] or ''}", tuple(digits)
+    if found := _NUMBER.fullmatch(name):
+        return f"{found[1]}#{found[3] or ''}", (-int(found[2]),)
+    return None
+
+
 def group_of(path: str, lives: Collection[str]) -> str:
     """Return the live path that `path` was rotated from, if that is one of `lives`, else `path` itself."""
     folder, _, name = path.rpartition("/")
     before = (f"{folder}/{live}" for live in live_names(name))
     return next((live for live in before if live in lives), path)
+
+
+def _absolute(pattern: str) -> list[str]:
+    # `{/var/log,/tmp}/a.log` is absolute, though it does not begin with a slash
+    found = expand_braces(pattern)
+    if pattern.startswith("/") or not any(one.startswith("/") for one in found):
+        found = [pattern]
+    return list(map(os.path.abspath, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +196,10 @@ class Selection:
         cls, patterns: Iterable[str], excluded: Iterable[str] = (), **options: Any
     ) -> "Selection":
         """Return the selection of patterns that may be relative to the working directory."""
-        shown, left_out = (tuple(map(os.path.abspath, names)) for names in (patterns, excluded))
+        shown, left_out = (
+            tuple(one for name in names for one in _absolute(name))
+            for names in (patterns, excluded)
+        )
         return cls(shown, left_out, **options)
 
     def shows(self, path: str) -> bool:
@@ -129,7 +209,10 @@ class Selection:
 
     def excludes(self, path: str) -> bool:
         """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
-        return any(pattern_of(glob, excludes=True).fullmatch(path) for glob in self.excluded)
+        return any(
+            glob == path or pattern_of(glob, excludes=True).fullmatch(path)
+            for glob in self.excluded
+        )
 
     def excludes_file(self, path: str) -> bool:
         """Whether a file of this path is left out, or was rotated away from one that is."""

@@ -93,6 +93,11 @@ class Reader:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def has_space(self) -> bool:
+        """Whether no more files are open than may be."""
+        return len(self._open) <= self._limit
+
     def open(self, tailers: Sequence["Tailer"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
         for tailer in tailers:

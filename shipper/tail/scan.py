@@ -7,10 +7,12 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from shipper.tail import paths
@@ -32,6 +34,7 @@ class NoticeKind(Enum):
     DAMAGED = "damaged"
     UNWATCHED = "unwatched"
     AGED = "aged"
+    UNREAD = "unread"
 
 
 class Notice(NamedTuple):
@@ -57,6 +60,7 @@ class FileEntry:
     `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
     that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
     link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed; `size` is that on disk.
+    `is_sought` says that no pattern leads to it: it may be a file that we know, and else it is nothing.
     """
 
     path: str
@@ -67,6 +71,7 @@ class FileEntry:
     modified: int
     wanted: bool
     packing: Packing | None = None
+    is_sought: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -86,42 +91,65 @@ class FileEntry:
         return (self.size, self.modified) != (before.size, before.modified)
 
 
+class Archive(NamedTuple):
+    """A rotated sibling that nobody here can decompress."""
+
+    path: str
+    group: str
+    size: int
+    modified: int
+
+
 class Scan(NamedTuple):
     """All that one scan showed; `folders` are those that changes are to be watched in."""
 
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
+    archives: Sequence[Archive]
 
 
-def scan(selection: Selection, lives: Iterable[str]) -> Scan:
+def scan(
+    selection: Selection,
+    lives: Mapping[str, str],
+    sought: Callable[[Iterable[FileEntry]], Mapping[int, str]] = lambda _: {},
+) -> Scan:
     """Return what the selection shows now, with the rotated siblings of `lives`, each path once.
 
-    `lives` are the paths that have been followed so far: a file that was rotated away and not written anew still has
-    its group. Raises OSError where the system is short of descriptors or memory.
+    `lives` are the paths that have been followed so far, each with its group: a file that was
+    rotated away and not written anew still has one. `sought` returns for what is shown which inodes
+    are to be looked for nearby, each with the live path of its group. Raises OSError where the
+    system is short of descriptors or memory.
     """
     lister = _Lister(selection)
-    found = {pattern: lister.expand(pattern) for pattern in selection.patterns}
+    found = lister.shown(lives)
     wanted = dict.fromkeys(path for shown in found.values() for path in shown)
-    groups = {*lives, *wanted}
-    folders = dict.fromkeys(map(os.path.dirname, groups))
+    homes = lister.homes({**lives, **{path: path for path in wanted}})
+    folders = dict.fromkeys(map(os.path.dirname, homes))
+    siblings = lister.siblings(folders, homes)
+    closed = {notice.path for notice in lister.troubles}
     entries: dict[str, FileEntry] = {}
-    siblings, closed = lister.siblings(folders, groups), {notice.path for notice in lister.troubles}
+    archives: list[Archive] = []
     for path in dict.fromkeys([*wanted, *siblings]):
-        seen = _inspect(path, paths.group_of(path, groups), path in wanted)
-        if isinstance(seen, FileEntry):
-            # a link to a file that is shown itself is that file, also where its own name came behind the listing
-            is_shown = selection.shows(seen.real) and os.path.dirname(seen.real) not in closed  # noqa: PTH120
-            if seen.real == path or not is_shown:
-                entries[path] = seen
-        # a glob may show folders, and what is gone by now
-        elif isinstance(seen, Notice) and (path in found or seen.kind is not NoticeKind.MISSING):
-            lister.troubles.append(seen)
+        live = paths.group_of(path, homes)
+        match _inspect(path, homes.get(live, live), path in wanted):
+            case FileEntry() as seen:
+                # a link to a file that is shown itself is that file, also where its own name came
+                # behind the listing
+                is_shown = seen.real != path and selection.shows(seen.real)
+                if not is_shown or os.path.dirname(seen.real) in closed:  # noqa: PTH120 - 10,000
+                    entries[path] = seen
+            case Archive() as seen:
+                archives.append(seen)
+            # a glob may show folders, and what is gone by now
+            case Notice() as seen if path in found or seen.kind is not NoticeKind.MISSING:
+                lister.troubles.append(seen)
     for pattern in (pattern for pattern, shown in found.items() if not shown):
         lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
-    links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
     there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
-    return Scan(there, lister.troubles, list(dict.fromkeys([*lister.folders, *folders, *links])))
+    there += lister.search(sought(there), entries)
+    watched = list(dict.fromkeys([*lister.folders, *folders]))
+    return Scan(there, lister.troubles, watched, archives)
 
 
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
@@ -129,6 +157,9 @@ def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
     original = paths.decompressed_name(entry.path)
     return entry.packing is not None and original in entries and original != entry.group
 
+
+_MOST_PLACES = 200
+"""Folders that the files of one live path are looked for in, beyond which they are not found."""
 
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """A folder that could not be listed for one of these is not empty: the scan is worth nothing."""
@@ -145,8 +176,20 @@ class _Lister:
         self.troubles: list[Notice] = []
         self._selection = selection
         self._listed: dict[str, list[os.DirEntry[str]]] = {}
+        self._found_places: dict[tuple[str, ...], Sequence[str]] = {}
 
-    def expand(self, pattern: str) -> list[str]:
+    def shown(self, lives: Container[str]) -> dict[str, list[str]]:
+        """Return the paths that each pattern shows, braces expanded; a path that exists is that path."""
+        found: dict[str, list[str]] = {}
+        for pattern in self._selection.patterns:
+            if pattern in lives or os.path.lexists(pattern):
+                self.folders[os.path.dirname(pattern)] = None  # noqa: PTH120 - a path of any bytes
+                found[pattern] = self._without_excluded({pattern})
+            else:
+                found |= {one: self._expand_glob(one) for one in paths.expand_braces(pattern)}
+        return found
+
+    def _expand_glob(self, pattern: str) -> list[str]:
         """Return the paths that an absolute pattern shows, in order; a plain one always, be it there or not.
 
         `**` enters no hidden folder, and none through a symbolic link, so that links cannot lead it in circles; a
@@ -155,18 +198,82 @@ class _Lister:
         shown = set(self._expand("", pattern.split("/")[1:]))
         if not paths.has_magic(pattern):
             shown = {pattern}
+        return self._without_excluded(shown)
+
+    def _without_excluded(self, shown: Iterable[str]) -> list[str]:
         return sorted(path for path in shown if not self._selection.excludes_file(path))
 
-    def siblings(self, folders: Iterable[str], groups: Collection[str]) -> list[str]:
-        """Return the files in these folders that were rotated away from the live paths `groups`."""
+    def homes(self, lives: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the live paths, and the files behind those that are links, each with its group."""
+        found: dict[str, str] = {}
+        for folder in {os.path.dirname(path): None for path in lives}:  # noqa: PTH120 - 10,000 of them
+            for entry in self._list(folder):
+                if entry.is_symlink() and (path := f"{folder}/{entry.name}") in lives:
+                    found.setdefault(os.path.realpath(path), lives[path])
+        return {**found, **lives}
+
+    def siblings(self, folders: Iterable[str], homes: Collection[str]) -> list[str]:
+        """Return the files in these folders that were rotated away from the live paths `homes`."""
         return [
             path
             for folder in folders
             for entry in self._list(folder)
             if paths.live_names(entry.name)
-            and paths.group_of(path := f"{folder}/{entry.name}", groups) != path
+            and paths.group_of(path := f"{folder}/{entry.name}", homes) != path
             and not self._selection.excludes_file(path)
         ]
+
+    def search(self, sought: Mapping[int, str], known: Container[str]) -> list[FileEntry]:
+        """Return the files nearby that have a sought inode, or a name that rotation gives, each with its group."""
+        names = defaultdict[str, dict[str, str]](dict)
+        for group in dict.fromkeys(sought.values()):
+            folder, _, name = group.rpartition("/")
+            for place in self._places(folder, os.path.realpath(group).rpartition("/")[0]):
+                names[place][name] = group
+        found: list[FileEntry] = []
+        for folder, groups in names.items():
+            for entry in self._list_quietly(folder):
+                lives = (groups[one] for one in paths.live_names(entry.name) if one in groups)
+                group = sought.get(entry.inode(), "") or next(lives, "")
+                path = f"{folder}/{entry.name}"
+                if not group or path in known or self._selection.excludes_file(path):
+                    continue
+                seen = _inspect(path, group, False)
+                if isinstance(seen, FileEntry) and seen.real == path:
+                    found.append(replace(seen, is_sought=True))
+        return found
+
+    def _places(self, *homes: str) -> Sequence[str]:
+        """Return the folders that a file of these folders may have been moved to.
+
+        Those are they and their subfolders, and where a folder above them is a link, the same place
+        beside the target of that.
+        """
+        if (found := self._found_places.get(homes)) is None:
+            every = (place for home in dict.fromkeys(homes) for place in self._near(home))
+            found = self._found_places[homes] = list(islice(every, _MOST_PLACES))
+        return found
+
+    def _near(self, folder: str) -> Iterator[str]:
+        yield folder
+        yield from self._subfolders(folder)
+        above = folder
+        while above:
+            if os.path.islink(above):  # noqa: PTH114 - a path of any bytes
+                rest = folder.removeprefix(above)
+                beside = os.path.realpath(above).rpartition("/")[0]
+                yield from (f"{other}{rest}" for other in self._subfolders(beside))
+            above = above.rpartition("/")[0]
+
+    def _subfolders(self, folder: str) -> list[str]:
+        found = (one for one in self._list_quietly(folder) if _is_folder(one, links=False))
+        return [f"{folder}/{entry.name}" for entry in found]
+
+    def _list_quietly(self, folder: str) -> Sequence[os.DirEntry[str]]:
+        count = len(self.troubles)
+        found = self._list(folder)
+        del self.troubles[count:]  # nobody asked for this folder
+        return found
 
     def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
         name, rest = parts[0], parts[1:]
@@ -211,7 +318,7 @@ def _is_folder(entry: os.DirEntry[str], *, links: bool) -> bool:
     return False
 
 
-def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
+def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Archive | Notice | None:
     try:
         status, real = os.lstat(path), path
         if stat.S_ISLNK(status.st_mode):
@@ -220,15 +327,14 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
         return Notice(NoticeKind.MISSING, path, "is not there yet")
-    packing, refusal = paths.packing_of(path), ""
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
-    if not stat.S_ISREG(status.st_mode):
-        refusal = "is a pipe, a socket or a device, not a file"
-    elif path.endswith(paths.COMPRESSED) and (packing is None or group == path):
-        refusal = "is compressed"
-    if refusal:
-        return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
+    packing, is_file = paths.packing_of(path), stat.S_ISREG(status.st_mode)
+    if not is_file or (path.endswith(paths.COMPRESSED) and (packing is None or group == path)):
+        if wanted:
+            refusal = "is compressed" if is_file else "is a pipe, a socket or a device, not a file"
+            return Notice(NoticeKind.REFUSED, path, refusal)
+        return Archive(path, group, status.st_size, status.st_mtime_ns) if is_file else None
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
     wanted = wanted and packing is None
     key, modified = FileKey(status.st_dev, status.st_ino), status.st_mtime_ns

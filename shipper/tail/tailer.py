@@ -12,6 +12,8 @@ from shipper.tail.scan import FileEntry
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
 
+    `home` is the live path whose writer wrote the file, `chain` names the files that are read in order.
+
     `offset` is the next byte to read, not to acknowledge, `note` says what keeps it from being read, `seen` is when it was.
 
     `unseen_since` is when the file was found to be at no path, `since` when it was noticed that there may be something to
@@ -20,14 +22,17 @@ class Tailer:
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     `is_fresh` says that the file was never seen before, and that nothing was read of it.
+    `is_linked` is False once the file has no name at all: nobody can find it again.
     """
 
-    def __init__(self, cursor: Cursor, seen: Sample, now: int) -> None:
+    def __init__(self, cursor: Cursor, seen: Sample, home: str, now: int) -> None:
         """Follow from the cursor on, which may be inside a line."""
         entry = seen.entry
+        self.home = self.chain = home
         self.file, self.label = cursor.file, cursor.path
         self.offset, self.seen = cursor.offset, cursor.seen
         self.is_fresh = False
+        self.is_linked = True
         self.entry = entry
         self.descriptor = -1
         self.beginning = seen.head
@@ -41,6 +46,7 @@ class Tailer:
         self.note = ""
         self.lost: int | None = None
         self._settling = now  # since when it has not grown, nor lost its name
+        self._rotated_at = now  # when it lost its name, while it is rotated
 
     @property
     def is_open(self) -> bool:
@@ -49,8 +55,10 @@ class Tailer:
 
     @property
     def is_rotated(self) -> bool:
-        """Whether the file is not at its live path any more."""
-        return self.unseen_since is not None or not self.entry.is_live
+        """Whether the file is not at its live path any more; a link may show it at another one."""
+        entry = self.entry
+        has_moved = entry.path != self.home and entry.real == entry.path
+        return self.unseen_since is not None or not entry.is_live or has_moved
 
     @property
     def path(self) -> str:
@@ -89,10 +97,10 @@ class Tailer:
         """Whether there is, or may be, something to read."""
         return self.since is not None
 
-    def scanned(self, entry: FileEntry, now: int) -> None:
+    def scanned(self, entry: FileEntry, home: str, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         has_changed, was_rotated = entry.differs(self.entry), self.is_rotated
-        self.entry, self.unseen_since = entry, None
+        self.entry, self.home, self.unseen_since = entry, home, None
         self._note_name(now, was_rotated)
         self.suspect |= has_changed and not self.is_open
         if has_changed:
@@ -119,8 +127,11 @@ class Tailer:
 
     def _note_name(self, now: int, was_rotated: bool) -> None:
         # a clock that was set back would make newer files wait
-        if self._settling > now or (self.is_rotated and not was_rotated):
+        has_lost_name = self.is_rotated and not was_rotated
+        if self._settling > now or has_lost_name:
             self._settling = now
+        if self._rotated_at > now or has_lost_name:
+            self._rotated_at = now
 
     def mark_changed(self, now: int) -> None:
         """Take note that there may be something to read."""
@@ -138,6 +149,16 @@ class Tailer:
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
         return self.is_rotated and now >= self._settling + grace
+
+    def is_waited_for(self, now: int, grace: int) -> bool:
+        """Whether the files behind this one wait for the end of its last line.
+
+        They wait for twice `grace` nanoseconds from the loss of its name on, however often it
+        grows; for a compressed file until it is settled.
+        """
+        if not (self.held and self.is_rotated):
+            return False
+        return self.entry.packing is not None or now < self._rotated_at + 2 * grace
 
     def rewind(self, cursor: Cursor, now: int) -> None:
         """Read on from the cursor; a file that has a name is doubtful until the next scan."""

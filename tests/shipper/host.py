@@ -96,6 +96,7 @@ class Host:
         """Stop the agent and start it as one whose positions file survived: with files that were only found, too."""
         await self.follower.close()
         self.positions = self.positions.advance(origins(self.blocks), len(self.blocks))
+        self._note_ended()
         self.follower = self.start(list(self.positions.files.values()))
 
     def cursors(self) -> list[Cursor]:
@@ -117,8 +118,14 @@ class Host:
         waiting = () if self.follower.is_oriented else self.positions.files.values()
         starts = self.follower.starts(self.positions.begun())
         self.positions = self.positions.found([*waiting, *starts])
+        self._note_ended()
         self.notices += notices
         return notices
+
+    def _note_ended(self) -> None:
+        alive = {state.file for state in self.follower.states()}
+        ended = self.follower.ended
+        self.positions = self.positions.with_ended(ended, alive - ended)
 
     async def gather(self, budget: int = 1 << 22) -> bytes:
         """Gather until nothing more comes; return what came, in order, of all files."""

@@ -1,5 +1,7 @@
 """What a glob names, what an exclusion covers, and the names that rotation gives."""
 
+from pathlib import Path
+
 import pytest
 
 from shipper.tail.paths import Selection, group_of, pattern_of
@@ -22,6 +24,16 @@ from shipper.tail.scan import FileEntry, FileKey
         ("/l/**", "/l/a /l/x/a", "/l/.a /l/.x/a /l"),
         ("/l/a**b", "/l/ab /l/axb", "/l/a/b"),
         ("/l/a+(b).log", "/l/a+(b).log", "/l/aab.log"),
+        ("/l/{a,b}.log", "/l/a.log /l/b.log", "/l/c.log /l/{a,b}.log"),
+        ("/l/a{,.1}", "/l/a /l/a.1", "/l/a.2"),
+        ("/l/{a,{b,c}d}", "/l/a /l/bd /l/cd", "/l/ad /l/b"),
+        ("/l/{a,x/*}.log", "/l/a.log /l/x/b.log", "/l/x/y/b.log"),
+        ("/{l,m/**}/a", "/l/a /m/a /m/x/a", "/k/a"),
+        ("/l/{a}{b}", "/l/{a}{b}", "/l/ab"),
+        ("/l/{a,b", "/l/{a,b", "/l/a"),
+        ("/l/{x{a,b}", "/l/{xa /l/{xb", "/l/xa"),
+        ("/l/[{]a,b}", "/l/{a,b}", "/l/a"),
+        ("/l/{[,],a}", "/l/, /l/a", "/l/["),
     ],
 )
 def test_a_glob_shows_what_a_shell_would(glob: str, shown: str, hidden: str) -> None:
@@ -39,10 +51,21 @@ def test_a_glob_shows_what_a_shell_would(glob: str, shown: str, hidden: str) -> 
         ("/l/**/*.tmp", "/l/.x/y/.z.tmp", True),
         ("/l/**/tmp", "/l/a/tmp/b/c.log", True),
         ("/l/*", "/m/a", False),
+        ("/l/{a,b}", "/l/b/c.log", True),
+        ("/l/app[1].log", "/l/app[1].log", True),
+        ("/l/app[1].log", "/l/app1.log", True),
     ],
 )
 def test_an_exclusion_covers_what_it_names_and_all_beneath(glob: str, path: str, out: bool) -> None:
     assert Selection.of(["/**"], [glob]).excludes(path) is out
+
+
+def test_alternatives_may_be_whole_paths() -> None:
+    selection = Selection.of(["{/l,/m}/a", "{b,c}"])
+
+    assert selection.shows("/l/a")
+    assert selection.shows("/m/a")
+    assert selection.shows(str(Path.cwd() / "b"))
 
 
 def test_what_an_excluded_file_was_rotated_to_is_not_shown() -> None:
@@ -52,7 +75,7 @@ def test_what_an_excluded_file_was_rotated_to_is_not_shown() -> None:
 
 
 KEY = FileKey(1, 1)
-LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
+LIVES = {"/log/app.log", "/log/current", "/log/syslog", "/log/web-1.log"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +88,9 @@ LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
         ("/log/app.log", "/log/app-20260101.log /log/app-2026-01-01.log"),
         ("/log/syslog", "/log/syslog.1"),
         ("/log/web-1.log", "/log/web-1.log.2"),
-        *((path, path) for path in ("/log/other.log.gz", "/log/app.log.1.lz4", "/log/app-1.log")),
+        ("/log/app.log", "/log/app.1.log /log/app.log.1.lz4 /log/app.log.Z"),
+        ("/log/current", "/log/@4000000065a1b2c3d4e5f6a7.s /log/@4000000065a1b2c3d4e5f6a7.u"),
+        *((path, path) for path in ("/log/other.log.gz", "/log/app-1.log", "/log/@4000.s")),
         ("/x/app.log.1", "/x/app.log.1"),
     ],
 )

@@ -93,6 +93,39 @@ async def test_another_selection_keeps_what_it_shows_and_begins_new_files_at_the
     assert host.said(NoticeKind.GONE) == []
 
 
+@pytest.mark.parametrize("name", ["app[1].log", "app{1,2}.log", "a*.log", "app?.log"])
+async def test_a_path_that_exists_is_that_path_through_rotations_and_restarts(
+    make_host: MakeHost, name: str
+) -> None:
+    host = make_host(name)
+    await host.ship()
+    assert [notice.text for notice in host.said(NoticeKind.MISSING)][:1] in (
+        ["matches no file yet"],
+        ["is not there yet"],
+    )
+    host.write(name, b"1\n")
+    host.write("app1.log", b"another\n")
+    assert await host.ship() == b"1\n"
+
+    host.move(name, f"{name}.1")
+    assert await host.ship() == b""  # not there for a moment, and not taken for a glob
+    host.write(name, b"2\n")
+    assert await host.ship() == b"2\n"
+    await host.restart_with_saved_positions()
+    host.move(name, f"{name}.2")
+    assert await host.ship() == b""
+    host.write(name, b"3\n")
+    assert await host.ship() == b"3\n"
+
+
+async def test_braces_stand_for_alternatives_each_of_which_is_missed(make_host: MakeHost) -> None:
+    host = make_host("{a,b}.log", "{x,y}/*.log")
+    make(host, "a.log", "c.log", "x/1.log", "y/2.log")
+
+    assert sorted((await host.ship()).split()) == [b"a.log", b"x/1.log", b"y/2.log"]
+    assert [n.path.rpartition("/")[2] for n in host.said(NoticeKind.MISSING)] == ["b.log"]
+
+
 # where reading begins in files never seen: `--from end`, `--ignore-older`, and what restarts make of either
 
 

@@ -1,0 +1,88 @@
+"""Which file was written before which: the order in which the files of one chain are read.
+
+    app.log was A, then B, now C   →   A, B, C, whatever A and B are called by now
+
+Pure rules on files that were seen. An order that was given once stays: the file that came to a path
+later follows the one that was there before. Names and times decide only about files that are new.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from shipper.tail.paths import place_in_names
+from shipper.tail.scan import FileEntry
+
+
+class Ordered(Protocol):
+    """What is put in order; `is_fresh` says that nothing was known of the file before it was found."""
+
+    entry: FileEntry
+    is_fresh: bool
+    unseen_since: int | None
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the file is not at its live path any more."""
+
+
+File = TypeVar("File", bound=Ordered)
+
+
+def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
+    """Whether a file was rotated away after another one, by their names; None where these do not say."""
+    place, before = place_in_names(one.path), place_in_names(other.path)
+    if place is None or before is None or place[0] != before[0] or place[1] == before[1]:
+        return None
+    return place[1] > before[1]
+
+
+def is_newer(one: FileEntry, other: FileEntry) -> bool:
+    """Whether a file was written after another one, by its time or by the order of their names.
+
+    Either is enough: times are set by whoever copies a file, and clocks go back.
+    """
+    return bool(is_newer_by_name(one, other)) or one.modified > other.modified
+
+
+def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
+    """Return the files of a chain, oldest first, and those that are written to at their live path last.
+
+    Files that are in `before` keep the order they had there.
+    """
+    turns = {id(file): number for number, file in enumerate(before)}
+    placed = sorted((file for file in files if id(file) in turns), key=lambda file: turns[id(file)])
+    new = [file for file in files if id(file) not in turns]
+    live = [file for file in (*placed, *new) if not file.is_rotated]
+    rotated = [file for file in placed if file.is_rotated]
+    # what was known before first: it says where the others belong
+    new = sorted(new, key=lambda file: (file.is_fresh, file.entry.age))
+    for file in (file for file in new if file.is_rotated):
+        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other))
+        rotated.insert(max(older, default=0), file)
+    return [*rotated, *live]
+
+
+def _follows(file: Ordered, other: Ordered) -> bool:
+    # what is deleted has no name any more
+    has_names = file.unseen_since is None and other.unseen_since is None
+    by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
+    by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
+    if by_name is None:
+        return by_time
+    # a file that is read although it was never seen before comes after those that we know
+    return by_name or (by_time and file.is_fresh and not other.is_fresh)
+
+
+def chains_of(groups: Iterable[Collection[str]]) -> Mapping[str, str]:
+    """Return for each group the name of its chain: groups that are given together are one chain."""
+    chains: dict[str, str] = {}
+
+    def root(group: str) -> str:
+        while (above := chains.setdefault(group, group)) != group:
+            group = above
+        return group
+
+    for together in groups:
+        first, *others = sorted(map(root, together))
+        chains.update(dict.fromkeys(others, first))
+    return {group: root(group) for group in chains}
