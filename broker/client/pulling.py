@@ -77,7 +77,7 @@ async def pull_singly(
 
     It stops before a message of more than `most_bytes`. Raises as `pull`.
     """
-    await connection.client()
+    client = await connection.client()
     request = json.dumps({"batch": 1, "no_wait": True, "max_bytes": most_bytes}).encode()
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(most, most)
@@ -85,7 +85,7 @@ async def pull_singly(
         under_way.inbox = inbox
         for _ in range(most):
             await connection.publish(subject, request, reply=inbox)
-        await connection.guard(under_way.end(_PATIENCE), _LONGEST, subject)
+        await connection.guard(under_way.end(_PATIENCE, client), _LONGEST, subject)
     return under_way.found
 
 

@@ -163,7 +163,7 @@ class AgentView:
             last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
-            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in self.shipping.follower.troubles),
             unread=tuple(f"{path}: {text}" for path, text in self.meter.unread.items()),
             unhealthy=self.health(),
         )
