@@ -29,6 +29,8 @@ from receiver.storage.store import (
 )
 from receiver.storage.tables import gap_report
 
+_MOST_NOTICES = 20  # of a start
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -145,10 +147,11 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     )
 
 
-def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
+def recover(store: Store, folders: Folders, since: int, offset: Offset) -> list[str]:
     """Take back the batches from a number on, and cut what is behind the committed length of any file.
 
-    On disk when this returns. Raises OSError, `Damaged`.
+    On disk when this returns. Returns what is to be said of bytes that no stored batch wrote: a task
+    may have died over them, or somebody else have written them. Raises OSError, `Damaged`.
     """
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"
@@ -158,11 +161,17 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
             store.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", since)
     closing = store.segments("batch > ? AND path != live", batch.number)
     for segment in closing:
-        if _regular(segment.live, folders) and not folders.find(segment.path):
+        found = _regular(segment.live, folders)
+        if found and not folders.find(segment.path):
+            if segment.length is not None and found.st_size > segment.length:
+                folders.cut(segment.live, segment.length)  # somebody else has appended to it
             folders.rename(segment.live, segment.path)
             fault("undoing")
     rows = store.files("path NOT IN (SELECT path FROM segments)")
-    recovered = [_recovered(row, folders, since, trusts_inodes=trusts_inodes) for row in rows]
+    notices: list[str] = []
+    recovered = [
+        _recovered(row, folders, since, notices if trusts_inodes else None) for row in rows
+    ]
     folders.sync()
     fault("undone")
     after = settled(batch.number, offset, store.inode(), folders.inode)
@@ -174,17 +183,24 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
             _take_back(store, since)
             store.put_batch(after)
         fault("settled")
+    rest = len(notices) - _MOST_NOTICES
+    return [*notices[:_MOST_NOTICES], *[f"so were bytes of {rest} other files"] * (rest > 0)]
 
 
-def _recovered(row: FileRow, folders: Folders, since: int, *, trusts_inodes: bool) -> FileRow:
-    """Make a file what it was before a batch; return its row as it is then."""
+def _recovered(row: FileRow, folders: Folders, since: int, notices: list[str] | None) -> FileRow:
+    """Make a file what it was before a batch; return its row as it is then.
+
+    Without `notices` any file at its path is the one that the store means: inodes say nothing.
+    """
     is_undone = row.batch >= since
     length = row.length_before if is_undone else row.length
     found = _regular(row.path, folders)
     is_new = is_undone and not row.inode
-    if found and (found.st_ino == row.inode or is_new or not trusts_inodes):
-        if found.st_size > length:
-            _cut(row.path, length, folders)
+    if found and (found.st_ino == row.inode or is_new or notices is None):
+        if (surplus := found.st_size - length) > 0:
+            if notices is not None and not is_undone:
+                notices.append(_cut_off(row.path, surplus))
+            folders.cut(row.path, length)
             fault("undoing")
         row = row._replace(inode=found.st_ino)
     if not is_undone:
@@ -198,20 +214,17 @@ def _recovered(row: FileRow, folders: Folders, since: int, *, trusts_inodes: boo
     )
 
 
+def _cut_off(path: str, surplus: int) -> str:
+    return (
+        f"{path}: {surplus} bytes behind what was committed are cut off: a task died over them, or "
+        "somebody else appended them"
+    )
+
+
 def _regular(path: str, folders: Folders) -> os.stat_result | None:
     with suppress(OSError):  # that's fine: it is told when lines come for it
         return folders.find(path)
     return None
-
-
-def _cut(path: str, length: int, folders: Folders) -> None:
-    with folders.at(path) as (folder, name), folders.naming(path):
-        descriptor = folder.open(name, os.O_WRONLY)
-        try:
-            os.ftruncate(descriptor, length)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _take_back(store: Store, since: int) -> None:
