@@ -77,7 +77,8 @@ class OpenPartition:
     def _made(self) -> Store:
         with closing(Store(self.site.path, make=True)) as store, store.transaction():
             inode = self._destination.output.stat().st_ino
-            store.put_batch(settled(0, self._offset, store.inode(), inode))
+            template = self.site.template
+            store.put_batch(settled(0, self._offset, store.inode(), inode, template))
         return Store(self.site.path)
 
     @property
@@ -110,7 +111,8 @@ class OpenPartition:
 
     def recover(self) -> list[str]:
         """Make the files what the offset says they are, and return notices; raises OSError, `Damaged`."""
-        return recover(self.store, self._folders, self._first_undone(), self._offset)
+        since, template = self._first_undone(), self.site.template
+        return recover(self.store, self._folders, since, self._offset, template)
 
     def unfinished(self) -> dict[str, tuple[str, str]]:
         """Return whose line is not finished at the end of live files: host and id of the source file."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
@@ -86,7 +87,10 @@ class Site:
         return None
 
     def _check(self, store: Store, batch: StoredBatch) -> None:
-        """Raise `Damaged` where none of the files is in another folder than the one that the store was last used with."""
+        """Raise `Damaged` where the files are of another path template, or none is in a folder that is another one."""
+        if store.template() not in {"", self.template}:
+            reason = _other_template(store, self.template)
+            raise Damaged(self.partition, reason, command="")
         if batch.output_inode in {0, self.output.stat().st_ino}:
             return
         known = store.files("length > 0")
@@ -116,11 +120,31 @@ class Site:
         return known
 
 
-def settled(number: int, offset: Offset, store_inode: int, output_inode: int) -> StoredBatch:
+def require_template(state: Path, template: str) -> None:
+    """Raise `ConfigurationError` where a store says that files were written by another path template.
+
+    A store that cannot be read is found by who needs it.
+    """
+    for path in sorted(state.glob("p*.db")):
+        with suppress(OSError, Damaged), Store(path) as store:
+            if store.template() not in {"", template}:
+                raise ConfigurationError(_other_template(store, template))
+
+
+def _other_template(store: Store, template: str) -> str:
+    return (
+        f"the files of {store.path} were written with --path-template {store.template()}, but "
+        f"{template} is asked for: give the former again, or another --output and --state-dir"
+    )
+
+
+def settled(
+    number: int, offset: Offset, store_inode: int, output_inode: int, template: str
+) -> StoredBatch:
     """Return an empty batch at an offset: nothing that is written is waiting for its commit."""
     begin, commit = (offset.epoch, offset.next, offset.next), (offset.commit, offset.commit)
     stream = (offset.stream, offset.stream_created)
-    return StoredBatch(number, *begin, *commit, *stream, store_inode, output_inode)
+    return StoredBatch(number, *begin, *commit, *stream, store_inode, output_inode, template)
 
 
 def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
@@ -147,7 +171,7 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     )
 
 
-def recover(store: Store, folders: Folders, since: int, offset: Offset) -> list[str]:
+def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
     """Take back the batches from a number on, and cut what is behind the committed length of any file.
 
     On disk when this returns. Returns what is to be said of bytes that no stored batch wrote: a task
@@ -174,7 +198,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset) -> list[
     ]
     folders.sync()
     fault("undone")
-    after = settled(batch.number, offset, store.inode(), folders.inode)
+    after = settled(batch.number, offset, store.inode(), folders.inode, template)
     changed = [row for row, before in zip(recovered, rows, strict=True) if row != before]
     if changed or closing or after != batch:
         with store.transaction():
@@ -255,7 +279,8 @@ def adopt(site: Site, offset: Offset) -> int:
         batch = store.batch()
         with store.transaction():
             following = batch.number + 1 if batch else 1
-            store.put_batch(settled(following, offset, store.inode(), folders.inode))
+            now = settled(following, offset, store.inode(), folders.inode, site.template)
+            store.put_batch(now)
             store.change(
                 "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
             )
