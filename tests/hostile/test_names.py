@@ -53,7 +53,9 @@ def test_a_name_that_is_not_utf8_is_received_with_its_gap_and_stops_nobody(
 
 
 def test_the_programs_that_read_such_files_end_well(partition: Partition, tmp_path: Path) -> None:
-    partition = replace(partition, template="{host}/{file}")
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    partition = replace(partition, template="{host}/{file}", folder=folder)
     partition.publish(lines("odd", "a", ODD, 0, b"one\n"), lines("odd", "a", ODD, 8, b"three\n"))
     partition.receive()
     here = ["--server", partition.url, "--output", str(partition.output)]
