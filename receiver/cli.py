@@ -4,6 +4,7 @@ Imports what talks to the broker, and Spark, only when it is needed: a receiver'
 """
 
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -87,7 +88,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     partitions = ask(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
     found = Status.with_stores(partitions, settings.state)
     if as_json:
-        click.echo(found.model_dump_json(indent=2))
+        click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # with any path in it
     else:
         found.show(with_hosts=hosts)
 

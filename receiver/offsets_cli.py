@@ -29,7 +29,7 @@ from receiver.source.stream import LATEST, look, sequence_of
 from receiver.status.status import Status, gather, waiting
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
-from receiver.storage.site import Site
+from receiver.storage.site import Site, require_template
 from receiver.storage.site import adopt as take
 from receiver.storage.store import Damaged
 
@@ -107,6 +107,7 @@ def adopt(yes: bool, **options: Any) -> None:
     """
     settings = _settings(options, needs_partition=True)
     output, state = settings.output.absolute(), settings.state.absolute()
+    require_template(state, settings.path_template)
 
     async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template

@@ -40,6 +40,7 @@ from receiver.spark.java import Jvm, is_local
 from receiver.spark.session import spark_context
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Permissions
+from receiver.storage.site import require_template
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds
@@ -97,6 +98,7 @@ class _Pipeline:
     async def _work(self) -> None:
         settings = self._settings
         folders = _made(settings)
+        require_template(settings.state, settings.path_template)
         patience = settings.patience.total_seconds() if settings.once else None
         found = await wait_for_partitions(self._connection, self._stop, patience)
         if found is None:

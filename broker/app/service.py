@@ -64,7 +64,10 @@ class Notifier:
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         ):
             manager.settimeout(_PATIENCE)
-            manager.sendto("\n".join(assignments).encode(), self._address)
+            text = "\n".join(assignments).encode(
+                "utf-8", "backslashreplace"
+            )  # any path may be in it
+            manager.sendto(text, self._address)
 
     def status(self, text: str) -> None:
         """Say in one line how it goes, unless that was the last thing said."""

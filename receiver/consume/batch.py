@@ -77,7 +77,8 @@ class OpenPartition:
     def _made(self) -> Store:
         with closing(Store(self.site.path, make=True)) as store, store.transaction():
             inode = self._destination.output.stat().st_ino
-            store.put_batch(settled(0, self._offset, store.inode(), inode))
+            template = self.site.template
+            store.put_batch(settled(0, self._offset, store.inode(), inode, template))
         return Store(self.site.path)
 
     @property
@@ -108,9 +109,10 @@ class OpenPartition:
         """Whether the batch that was stored last is to be taken back, for all that is known here; raises `Damaged`."""
         return self._first_undone() <= self.last.number
 
-    def recover(self) -> None:
-        """Make the files what the offset says they are; raises OSError, `Damaged`."""
-        recover(self.store, self._folders, self._first_undone(), self._offset)
+    def recover(self) -> list[str]:
+        """Make the files what the offset says they are, and return notices; raises OSError, `Damaged`."""
+        since, template = self._first_undone(), self.site.template
+        return recover(self.store, self._folders, since, self._offset, template)
 
     def unfinished(self) -> dict[str, tuple[str, str]]:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
@@ -324,7 +326,7 @@ class Batch:
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
-            notices=tuple(self._output.notices),
+            notices=tuple(self._output.all_notices()),
         )
 
     def _store(self, until: int, missing: list[Finding]) -> StoredBatch:

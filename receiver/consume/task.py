@@ -157,7 +157,8 @@ class _Session:
                 # who wrote it may have died with its move sent: it must not arrive when it is undone
                 background.wait(self._entry.fence(), _MOVE_PATIENCE)
                 fault("fenced")
-            partition.recover()  # before anything is added
+            notices = partition.recover()  # before anything is added
+            self.done = replace(self.done, notices=(*self.done.notices, *notices))
             partition.spans.forget(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)
@@ -239,7 +240,7 @@ class _Session:
         )
 
     def _told(self, output: Output) -> None:
-        self.done = replace(self.done, notices=(*self.done.notices, *output.notices))
+        self.done = replace(self.done, notices=(*self.done.notices, *output.all_notices()))
 
     def _commit(self, done: Done) -> None:
         began = time.monotonic()

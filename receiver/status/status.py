@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from broker.app.table import show, table
 from broker.app.units import format_duration, format_size
-from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.config import require_layout
 from broker.client.connection import Connection
@@ -105,10 +104,8 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for path_below, *row in store.rows(_FILES):
-                    named = zip(
-                        HostFile.model_fields, (printable(str(path_below)), *row), strict=True
-                    )
+                for row in store.rows(_FILES):
+                    named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)
         return cls(partitions=partitions, state_dir=state, files=files)

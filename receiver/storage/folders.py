@@ -85,6 +85,16 @@ class Folders:
         with self.at(path) as (folder, name):
             folder.rename(name, to.rpartition("/")[2])
 
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file to so many bytes, on disk when this returns; raises OSError."""
+        with self.at(path) as (folder, name), self.naming(path):
+            descriptor = folder.open(name, os.O_WRONLY)
+            try:
+                os.ftruncate(descriptor, length)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def note_change(self, path: str) -> None:
         """Remember that a file was made, renamed or removed; whether its folders were made, it need not be known."""
         while path:

@@ -8,6 +8,7 @@ length says where to cut.
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ _MANY = 64  # files; one sync of the whole file system is cheaper than that many
 _MOST_FILES = 10_000  # of a batch: each is a row of the store, and may have to be made
 _LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
-_FLAGS = os.O_WRONLY | os.O_APPEND
+_FLAGS = os.O_WRONLY  # each descriptor is at the end of our lines, whatever others have appended
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Output:
 
     `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a
     file has reached its size, so that the next batch closes it, and when it has lines for many files.
-    What somebody else did to files is told in `notices`.
+    What somebody else did to files is in `notices`, but for what they appended, which is cut off.
     """
 
     folders: Folders
@@ -74,6 +75,7 @@ class Output:
     _lives: dict[str, _Live] = field(default_factory=dict)
     _held: dict[str, _Lines] = field(default_factory=dict)
     _until: int = 0  # of the period of rotation that the batch is in
+    _cut_off: Counter[str] = field(default_factory=Counter)  # bytes of others, by file
 
     def __post_init__(self) -> None:
         batch = self.store.batch()
@@ -159,6 +161,10 @@ class Output:
             if found:
                 raise self._not_ours(path)
             return self.names.row(path, self.batch), 0
+        if found and found.st_ino == row.inode and found.st_size > row.length:
+            self._cut_off[path] += found.st_size - row.length
+            self.folders.cut(path, row.length)
+            return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
                 now = f"{found.st_size} bytes are there" if found else "it is gone"
@@ -204,6 +210,7 @@ class Output:
     def _append(self, path: str, pieces: list[bytes]) -> None:
         descriptor = self._descriptor(path)
         with self.folders.naming(path):
+            self._hold_length(path, descriptor)
             for begin in range(0, len(pieces), _MOST_PIECES):
                 part = pieces[begin : begin + _MOST_PIECES]
                 total = sum(map(len, part))
@@ -216,9 +223,7 @@ class Output:
         fault("written")
 
     def _close(self, segment: SegmentRow) -> None:
-        path = segment.live
-        if (descriptor := self._open.pop(path, None)) is not None:
-            self._finish_and_close(path, descriptor)
+        path = segment.live  # nobody has it open: the batch has not touched it
         fault("closed")
         self.folders.rename(path, segment.path)
         fault("rotated")
@@ -233,7 +238,17 @@ class Output:
         self._close_too_many()
         with self.folders.at(path) as (folder, name):
             descriptor = self._open[path] = folder.open(name, _FLAGS)
+        os.lseek(descriptor, self._lives[path].size, os.SEEK_SET)
         return descriptor
+
+    def _hold_length(self, path: str, descriptor: int) -> None:
+        """Cut off what others have appended; raises OSError where they have cut the file."""
+        ours, found = self._lives[path].size, os.fstat(descriptor).st_size
+        if found < ours:
+            raise OSError(errno.ESTALE, "was cut while lines came; they are written again")
+        if found > ours:
+            self._cut_off[path] += found - ours
+            os.ftruncate(descriptor, ours)
 
     def _close_too_many(self) -> None:
         # by closing all: one alone would cost as much time on the disk as all together
@@ -288,6 +303,7 @@ class Output:
         with self.folders.naming(path):
             if not os.fstat(descriptor).st_nlink:
                 raise OSError(errno.ESTALE, "was removed while lines came; they are written again")
+            self._hold_length(path, descriptor)
             if not self._has_left:
                 os.fdatasync(descriptor)
 
@@ -296,6 +312,14 @@ class Output:
             self._finish(path, descriptor)
         finally:
             os.close(descriptor)
+
+    def all_notices(self) -> list[str]:
+        """Return what somebody else did to files."""
+        words = "somebody else appended to it were cut off; a received file must not be written to"
+        return [
+            *self.notices,
+            *(f"{path}: {n} bytes that {words}" for path, n in self._cut_off.items()),
+        ]
 
     def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
         """Have the store say what was written, within a transaction; `unfinished` has source files by path."""

@@ -126,27 +126,32 @@ class Limits:
 
 
 def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
-    """Return what is to be removed, oldest first: of one live file by number, over all of them by time.
+    """Return what is to be removed, no more than the limits ask; of one live file in order.
 
-    `now` is what age counts from, in nanoseconds since the epoch: no later than the newest line that anybody has seen.
-    A segment counts as young as the youngest before it, so that a file never loses a piece out of its middle.
+    First go the segments of a live file beyond its number, and of the rest those that are too old;
+    of what is left then the oldest, until that is no larger than it may be. `now` is what age counts
+    from, in nanoseconds since the epoch: no later than the newest line that anybody has seen. A
+    segment counts as young as the youngest before it, so that a file never loses a piece out of its
+    middle.
     """
+    gone: list[SegmentRow] = []
+    kept: list[tuple[int, SegmentRow]] = []
     ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
-    aged: list[tuple[int, SegmentRow]] = []
-    beyond: set[str] = set()
     for _, group in groupby(ordered, key=lambda segment: segment.live):
         of_one = list(group)
-        moments = accumulate((segment.last_line for segment in of_one), max)
-        aged += zip(moments, of_one, strict=True)
-        beyond.update(s.path for s in of_one[: -limits.number or len(of_one)] if limits.number)
-    aged.sort(key=lambda item: item[0])  # stable: of one live file the lower number stays first
-    left = sum(segment.size for _, segment in aged)
-    gone = []
-    for moment, segment in aged:
-        is_old = limits.age and moment < now - limits.age
-        if segment.path in beyond or is_old or (limits.size and left > limits.size):
-            gone.append(segment)
-            left -= segment.size
+        surplus = max(0, len(of_one) - limits.number) if limits.number else 0
+        moments = accumulate((segment.last_line for segment in of_one[surplus:]), max)
+        aged = list(zip(moments, of_one[surplus:], strict=True))
+        old = sum(0 < limits.age < now - moment for moment, _ in aged)
+        gone += of_one[: surplus + old]
+        kept += aged[old:]
+    kept.sort(key=lambda item: item[0])  # stable: of one live file the lower number stays first
+    left = sum(segment.size for _, segment in kept)
+    for _, segment in kept:
+        if not 0 < limits.size < left:
+            break
+        gone.append(segment)
+        left -= segment.size
     return gone
 
 
@@ -245,8 +250,8 @@ class Retention:
         with closing(Folders(self.order.output)) as folders:
             for row in store.segments(_CLOSED):
                 with suppress(OSError):  # that's fine: it is looked at again
-                    if folders.find(row.path + row.compressed):
-                        present.append(row)
+                    if found := folders.find(row.path + row.compressed):
+                        present.append(row._replace(size=found.st_size))
                     else:
                         gone.append(row.path)
         if gone:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
@@ -28,6 +29,8 @@ from receiver.storage.store import (
     path_of,
 )
 from receiver.storage.tables import gap_report
+
+_MOST_NOTICES = 20  # of a start
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,10 @@ class Site:
         return None
 
     def _check(self, store: Store, batch: StoredBatch) -> None:
-        """Raise `Damaged` where none of the files is in another folder than the one that the store was last used with."""
+        """Raise `Damaged` where the files are of another path template, or none is in a folder that is another one."""
+        if store.template() not in {"", self.template}:
+            reason = _other_template(store, self.template)
+            raise Damaged(self.partition, reason, command="")
         if batch.output_inode in {0, self.output.stat().st_ino}:
             return
         known = store.files("length > 0")
@@ -114,11 +120,31 @@ class Site:
         return known
 
 
-def settled(number: int, offset: Offset, store_inode: int, output_inode: int) -> StoredBatch:
+def require_template(state: Path, template: str) -> None:
+    """Raise `ConfigurationError` where a store says that files were written by another path template.
+
+    A store that cannot be read is found by who needs it.
+    """
+    for path in sorted(state.glob("p*.db")):
+        with suppress(OSError, Damaged), Store(path) as store:
+            if store.template() not in {"", template}:
+                raise ConfigurationError(_other_template(store, template))
+
+
+def _other_template(store: Store, template: str) -> str:
+    return (
+        f"the files of {store.path} were written with --path-template {store.template()}, but "
+        f"{template} is asked for: give the former again, or another --output and --state-dir"
+    )
+
+
+def settled(
+    number: int, offset: Offset, store_inode: int, output_inode: int, template: str
+) -> StoredBatch:
     """Return an empty batch at an offset: nothing that is written is waiting for its commit."""
     begin, commit = (offset.epoch, offset.next, offset.next), (offset.commit, offset.commit)
     stream = (offset.stream, offset.stream_created)
-    return StoredBatch(number, *begin, *commit, *stream, store_inode, output_inode)
+    return StoredBatch(number, *begin, *commit, *stream, store_inode, output_inode, template)
 
 
 def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
@@ -145,10 +171,11 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     )
 
 
-def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
+def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
     """Take back the batches from a number on, and cut what is behind the committed length of any file.
 
-    On disk when this returns. Raises OSError, `Damaged`.
+    On disk when this returns. Returns what is to be said of bytes that no stored batch wrote: a task
+    may have died over them, or somebody else have written them. Raises OSError, `Damaged`.
     """
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"
@@ -158,14 +185,20 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
             store.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", since)
     closing = store.segments("batch > ? AND path != live", batch.number)
     for segment in closing:
-        if _regular(segment.live, folders) and not folders.find(segment.path):
+        found = _regular(segment.live, folders)
+        if found and not folders.find(segment.path):
+            if segment.length is not None and found.st_size > segment.length:
+                folders.cut(segment.live, segment.length)  # somebody else has appended to it
             folders.rename(segment.live, segment.path)
             fault("undoing")
     rows = store.files("path NOT IN (SELECT path FROM segments)")
-    recovered = [_recovered(row, folders, since, trusts_inodes=trusts_inodes) for row in rows]
+    notices: list[str] = []
+    recovered = [
+        _recovered(row, folders, since, notices if trusts_inodes else None) for row in rows
+    ]
     folders.sync()
     fault("undone")
-    after = settled(batch.number, offset, store.inode(), folders.inode)
+    after = settled(batch.number, offset, store.inode(), folders.inode, template)
     changed = [row for row, before in zip(recovered, rows, strict=True) if row != before]
     if changed or closing or after != batch:
         with store.transaction():
@@ -174,17 +207,24 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
             _take_back(store, since)
             store.put_batch(after)
         fault("settled")
+    rest = len(notices) - _MOST_NOTICES
+    return [*notices[:_MOST_NOTICES], *[f"so were bytes of {rest} other files"] * (rest > 0)]
 
 
-def _recovered(row: FileRow, folders: Folders, since: int, *, trusts_inodes: bool) -> FileRow:
-    """Make a file what it was before a batch; return its row as it is then."""
+def _recovered(row: FileRow, folders: Folders, since: int, notices: list[str] | None) -> FileRow:
+    """Make a file what it was before a batch; return its row as it is then.
+
+    Without `notices` any file at its path is the one that the store means: inodes say nothing.
+    """
     is_undone = row.batch >= since
     length = row.length_before if is_undone else row.length
     found = _regular(row.path, folders)
     is_new = is_undone and not row.inode
-    if found and (found.st_ino == row.inode or is_new or not trusts_inodes):
-        if found.st_size > length:
-            _cut(row.path, length, folders)
+    if found and (found.st_ino == row.inode or is_new or notices is None):
+        if (surplus := found.st_size - length) > 0:
+            if notices is not None and not is_undone:
+                notices.append(_cut_off(row.path, surplus))
+            folders.cut(row.path, length)
             fault("undoing")
         row = row._replace(inode=found.st_ino)
     if not is_undone:
@@ -198,20 +238,17 @@ def _recovered(row: FileRow, folders: Folders, since: int, *, trusts_inodes: boo
     )
 
 
+def _cut_off(path: str, surplus: int) -> str:
+    return (
+        f"{path}: {surplus} bytes behind what was committed are cut off: a task died over them, or "
+        "somebody else appended them"
+    )
+
+
 def _regular(path: str, folders: Folders) -> os.stat_result | None:
     with suppress(OSError):  # that's fine: it is told when lines come for it
         return folders.find(path)
     return None
-
-
-def _cut(path: str, length: int, folders: Folders) -> None:
-    with folders.at(path) as (folder, name), folders.naming(path):
-        descriptor = folder.open(name, os.O_WRONLY)
-        try:
-            os.ftruncate(descriptor, length)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _take_back(store: Store, since: int) -> None:
@@ -242,7 +279,8 @@ def adopt(site: Site, offset: Offset) -> int:
         batch = store.batch()
         with store.transaction():
             following = batch.number + 1 if batch else 1
-            store.put_batch(settled(following, offset, store.inode(), folders.inode))
+            now = settled(following, offset, store.inode(), folders.inode, site.template)
+            store.put_batch(now)
             store.change(
                 "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
             )

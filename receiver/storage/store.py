@@ -32,7 +32,7 @@ _SCHEMA = """
 CREATE TABLE batch (
   id INTEGER PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, first INTEGER NOT NULL, until INTEGER NOT NULL,
   commit_id TEXT NOT NULL, previous_id TEXT NOT NULL, stream TEXT NOT NULL, created TEXT NOT NULL,
-  store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL, bytes INTEGER NOT NULL
+  store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL, template TEXT NOT NULL, bytes INTEGER NOT NULL
 );
 CREATE TABLE files (
   path TEXT PRIMARY KEY, host TEXT NOT NULL, source TEXT NOT NULL, day TEXT NOT NULL,
@@ -121,7 +121,8 @@ class StoredBatch(NamedTuple):
     """The batch that was stored last: messages `[first, until)` of a stream, which was made at `created`.
 
     It is committed when the offset in KV has its `commit_id`, and is to be taken back while that has `previous_id`.
-    `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others.
+    `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others. `template` is
+    the path template of all files, empty where that is not known.
     """
 
     number: int
@@ -134,6 +135,7 @@ class StoredBatch(NamedTuple):
     created: str = ""
     store_inode: int = 0
     output_inode: int = 0
+    template: str = ""
 
 
 class FileRow(NamedTuple):
@@ -362,6 +364,12 @@ class Store:
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *batch)
+
+    def template(self) -> str:
+        """Return the path template that files were written by; empty while there are none."""
+        query = "SELECT template FROM batch WHERE EXISTS (SELECT 1 FROM files WHERE host != '')"
+        found = self.rows(f"{query} OR EXISTS (SELECT 1 FROM segments)")
+        return str(found[0][0]) if found else ""
 
     def inode(self) -> int:
         """Return the inode of the store itself."""

@@ -29,7 +29,7 @@ from receiver.source.stream import Range
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.rotation import named_zone
-from receiver.storage.site import first_undone
+from receiver.storage.site import first_undone, require_template
 from receiver.storage.store import Damaged, Store, path_of
 from receiver.verify.files import READ, Files, Part, ReceivedFile
 
@@ -100,6 +100,7 @@ def verify(settings: StreamSettings) -> VerifyReport:
     output = settings.output.absolute()
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
+    require_template(settings.state.absolute(), settings.path_template)
     since = moment_of(settings, "since", settings.since)
     find = partial(find_ranges, settings=settings, since=since)
     partitions, ranges = ask(settings, _PROGRAM, find, ELECTION)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import Section, Span
+from broker.wire.subjects import partition_of
 from receiver.consume.assignment import Done, SessionLimits
 from receiver.storage.findings import FindingKind
 from tests.receiver.partition import Message, Partition, message
@@ -53,7 +54,9 @@ def test_a_name_that_is_not_utf8_is_received_with_its_gap_and_stops_nobody(
 
 
 def test_the_programs_that_read_such_files_end_well(partition: Partition, tmp_path: Path) -> None:
-    partition = replace(partition, template="{host}/{file}")
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    partition = replace(partition, template="{host}/{file}", folder=folder)
     partition.publish(lines("odd", "a", ODD, 0, b"one\n"), lines("odd", "a", ODD, 8, b"three\n"))
     partition.receive()
     here = ["--server", partition.url, "--output", str(partition.output)]
@@ -127,3 +130,27 @@ def test_a_message_that_nobody_foresaw_is_quarantined_alone(
     ]
     assert all(about["reason"] for about, _ in kept)
     assert any("message 7" in notice and "quarantine" in notice for notice in whole.notices)
+
+
+def test_what_a_shipper_sends_of_a_file_of_any_name_is_received(
+    partition: Partition, tmp_path: Path
+) -> None:
+    partition = replace(partition, template="{host}/{file}")
+    host = next(name for name in map("web{:02}".format, range(9)) if partition_of(name, 2) == 0)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    log = logs / os.fsdecode(b"\xff\x01(.log")
+    ship = ["--server", partition.url, "--host", host, "--file", logs / "*.log", "--once"]
+    for number in range(3):
+        with log.open("ab") as file:
+            file.write(b"line %d\n" % number)
+        run_command("logshipper", *ship)
+    second = {"seq": 4}  # behind two claims and the first line
+    assert partition.ask(lambda c: c.api("STREAM.MSG.DELETE.LOGS", second))["success"]
+
+    partition.receive()
+
+    name = "%FF%01(.log"
+    (found,) = [data for path, data in partition.files().items() if path.endswith(name)]
+    assert found == b"line 0\nline 2\n"
+    assert partition.sql("SELECT host, start, until FROM gaps") == [(host, 7, 14)]

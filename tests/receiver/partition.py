@@ -112,7 +112,7 @@ class Partition:
 
     def take_over(self, owner: str = "host:1") -> Offset:
         """Claim as the driver of a receiver does that starts."""
-        site = Site(self.output, self.state, self.number)
+        site = Site(self.output, self.state, self.number, self.template)
         offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, site).claim(NOW))
         assert offset
         return offset

@@ -3,12 +3,16 @@
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.consume import task
+from receiver.consume.assignment import Cause, Done, ForcedRotation, SessionLimits
 from tests.receiver.partition import Partition, blocked
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -78,6 +82,90 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     assert isinstance(again, Done)
     assert again.notices == ()
     assert live(partition).read_bytes() == b"two\nthree\n"
+
+
+FOREIGN = b"text of others\n"
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(FOREIGN)
+
+
+@pytest.mark.parametrize("rotate_size", [0, 8], ids=["live", "before it is closed"])
+@pytest.mark.parametrize("when", ["at a start", "in a stay"])
+def test_what_others_append_is_cut_off_with_a_warning_and_is_in_no_segment(
+    partition: Partition, rotate_size: int, when: str
+) -> None:
+    partition = replace(partition, rotate_size=rotate_size)
+    lines = [b"two\n", b"six\n", b"ten\n"]
+    if when == "at a start":
+        notices: list[str] = []
+        for number, line in enumerate(lines, 2):
+            partition.lines("web01", line)
+            append(live(partition))
+            done = partition.run(number)
+            assert isinstance(done, Done)
+            notices += done.notices
+    else:
+        stay = replace(partition.assignment(2, session=SessionLimits(60, 60)), leave="leave.now")
+        with ThreadPoolExecutor(1) as thread:
+            report = thread.submit(task.run, stay, partition.destination)
+            for number, line in enumerate(lines, 3):
+                partition.lines("web01", line)
+                wait_until("it is committed", lambda: partition.offset().next == number, 30)  # noqa: B023
+                append(live(partition))
+            partition.ask(lambda connection: connection.publish("leave.now"))
+            notices = list(report.result(30).done.notices)
+
+    partition.lines("web01", b"end")
+    partition.receive(5)
+    assert partition.read("web01") == b"one\n" + b"".join(lines) + b"end\n"
+    assert not any(b"others" in data for data in partition.files().values())
+    assert len(notices) == (3 if when == "at a start" else 2)
+    for notice in notices:
+        assert notice.startswith(f"web01.log: {len(FOREIGN)} bytes")
+
+
+@pytest.mark.parametrize("point", ["appended", "written", "files_synced", "synced", "stored"])
+def test_what_others_append_in_mid_batch_tears_no_line(partition: Partition, point: str) -> None:
+    small = replace(partition, pull=1)  # a message at a time
+    partition.lines("web01", *(b"%d" % number for number in range(9)))
+    with small.stopped_at(point, 2, 1) as go_on:
+        append(live(partition))
+        go_on()
+    partition.receive(partition.offset().next)
+
+    expected = b"one\n" + b"".join(b"%d\n" % number for number in range(9))
+    assert partition.read("web01") == expected
+
+
+@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "written", "synced", "stored"])
+def test_what_others_append_where_a_task_has_died_is_in_no_file(
+    partition: Partition, point: str
+) -> None:
+    partition = replace(partition, rotate_size=4)
+    partition.lines("web01", b"two", b"six")
+    partition.run_apart(2, fault=point)
+    append(live(partition))
+
+    partition.receive(2)
+
+    assert partition.read("web01") == b"one\ntwo\nsix\n"
+    assert not any(b"others" in data for data in partition.files().values())
+
+
+def test_a_file_that_is_cut_in_mid_batch_has_no_hole_and_is_written_again(
+    partition: Partition,
+) -> None:
+    partition.lines("web01", b"two", b"six")
+    with partition.stopped_at("appended", 2, 1) as go_on:
+        os.truncate(live(partition), 0)
+        report = go_on()
+
+    assert "was cut while lines came" in report
+    partition.receive(2)
+    assert partition.read("web01") == b"two\nsix\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A task and the paths of its files: folders, days, modes, hostile names, other layouts, few descriptors."""
 
 import os
+import re
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -8,10 +9,12 @@ from datetime import timedelta
 import pytest
 import zstandard
 
+from broker.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
 from receiver.storage.layout import Layout, Permissions
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
+from tests.support.commands import CommandFailed, run_command
 
 pytestmark = pytest.mark.nats
 
@@ -158,3 +161,50 @@ def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are
         ("2099-12-04/web01.log",),
         ("2099-12-05/web01.log",),
     ]
+
+
+@pytest.mark.parametrize("other", ["{host}.log", "{host}/x/{file}", "{date}/{host}/{file}"])
+def test_another_path_template_is_refused_by_name(partition: Partition, other: str) -> None:
+    partition.publish(ours("web01", "a", 0, b"1\n"))
+    done = partition.receive()
+    before = partition.files()
+    partition.publish(ours("web01", "a", 2, b"2\n"))
+
+    changed = replace(partition, template=other)
+    blocked(changed.run(done.until), Cause.STATE, "{host}/{file}", other, "--state-dir")
+    with pytest.raises(ConfigurationError, match=re.escape(other)):
+        changed.take_over()
+
+    assert partition.files() == before
+    partition.receive(done.until)
+    assert partition.files() == {"web01/var/log/a": b"1\n2\n"}
+
+
+def test_every_program_refuses_another_path_template_with_code_78(partition: Partition) -> None:
+    partition.publish(ours("web01", "a", 0, b"1\n"))
+    partition.receive()
+    here = ["--server", partition.url, "--output", partition.output]
+    here += ["--state-dir", partition.state, "--path-template", "{host}.log"]
+
+    for words in (
+        ["--partition", "0", "--once"],
+        ["--partition", "1", "--once"],
+        ["verify"],
+        ["offsets", "adopt", "--partition", "0", "--yes"],
+    ):
+        with pytest.raises(CommandFailed, match=r"\{host\}/\{file\}.*\{host\}\.log") as failed:
+            run_command("logreceiver", *words, *here)
+        assert failed.value.code == Exit.CONFIGURATION
+        assert str(failed.value).count("\n") == 1
+
+
+def test_a_folder_that_has_no_files_yet_takes_any_path_template(partition: Partition) -> None:
+    assert isinstance(partition.run(), Done)  # nothing is there to receive
+    changed = replace(partition, template="{host}.log")
+    changed.publish(ours("web01", "a", 0, b"1\n"))
+
+    done = changed.start()
+
+    assert changed.files() == {"web01.log": b"1\n"}
+    epoch = changed.offset().epoch
+    blocked(partition.run(done.until, epoch), Cause.STATE, "{host}.log", "{host}/{file}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.app.faults import VARIABLE
@@ -201,31 +201,94 @@ def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_
     assert names_in(order) == ["web01.log", names[1]]
 
 
-def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentRow:
-    name = f"{live}.{number:06d}"
-    return SegmentRow(name, live, number, "", size, moment, "", 0)
+@pytest.mark.parametrize("compress", ["none", "zstd"])
+def test_the_surplus_of_one_host_is_removed_and_not_another_hosts_old_file(
+    order: Order, compress: str
+) -> None:
+    (old,) = make(order, 1, live="b.log")
+    new = make(order, 1, 2, 3, live="a.log")
+    for number, name in enumerate((old, *new)):
+        (order.output / name).write_bytes(os.urandom(10_500))
+        age(order.state, order.output, name, NOW - (9 - number) * DAY)
+
+    limits = Limits(number=1, size=32_000)
+    tidy(replace(order, compress=compress, limits=limits), never)
+
+    suffix = rotation.SUFFIXES.get(compress, "")
+    assert names_in(order) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]
+
+
+def test_what_is_removed_is_reckoned_by_the_sizes_on_disk(order: Order) -> None:
+    names = make(order, 1, 2, 3)
+    for number, name in enumerate(names):
+        (order.output / name).write_bytes(b"x" * 1000)
+        age(order.state, order.output, name, NOW - (9 - number) * DAY)
+
+    tidy(replace(order, compress="none", limits=Limits(size=2000)), never)
+
+    assert names_in(order) == ["web01.log", *names[1:]]
+
+
+def segment(live: str, number: int, moment: int, size: int, day: str) -> SegmentRow:
+    return SegmentRow(f"{live}/{day}.{number:06d}", live, number, day, size, moment, "", 0)
 
 
 segments = st.lists(
     st.builds(
-        segment, st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 100), st.integers(0, 20)
+        segment,
+        st.sampled_from("abc"),
+        st.integers(1, 9),
+        st.integers(0, 100) | st.sampled_from([0, 50]),
+        st.integers(0, 20),
+        st.sampled_from(["", "", "2026-11-20", "2026-11-21"]),
     ),
     unique_by=lambda found: found.path,
 )
+limits_of_all = st.builds(Limits, st.integers(0, 5), st.integers(0, 60), st.integers(0, 150))
 
 
-@given(segments, st.builds(Limits, *[st.integers(0, 60)] * 3))
-def test_every_limit_is_kept_and_no_file_loses_a_piece_out_of_its_middle(
+def before(one: SegmentRow, found: list[SegmentRow]) -> list[SegmentRow]:
+    """Return the segments of its live file before one, and itself."""
+    place = (one.day, one.number)
+    return [s for s in found if s.live == one.live and (s.day, s.number) <= place]
+
+
+def age_of(one: SegmentRow, found: list[SegmentRow]) -> tuple[int, str, str, int]:
+    """Return what segments go by, the oldest first: none is older than one before it of its file."""
+    moment = max(s.last_line for s in before(one, found))
+    return moment, one.live, one.day, one.number
+
+
+def naively_left(found: list[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
+    """Return what stays: by number, then by age, then by size, one segment after the other."""
+    of_file = {live: sum(one.live == live for one in found) for live in "abc"}
+    left = [
+        one
+        for one in found
+        if not limits.number or of_file[one.live] - len(before(one, found)) < limits.number
+    ]
+    left = [one for one in left if not limits.age or age_of(one, left)[0] >= now - limits.age]
+    left = sorted(left, key=lambda one: age_of(one, left))
+    while limits.size and sum(one.size for one in left) > limits.size:
+        del left[0]
+    return left
+
+
+ONE_OLD = segment("b", 1, 1, 10, "")
+THREE_NEW = [segment("a", number, number + 1, 10, "") for number in (1, 2, 3)]
+
+
+@given(segments, limits_of_all)
+@example([ONE_OLD, *THREE_NEW], Limits(number=1, size=32))
+def test_as_much_is_removed_as_the_limits_ask_and_nothing_more(
     found: list[SegmentRow], limits: Limits
 ) -> None:
     gone = superfluous(found, limits, 100)
 
-    left = [one for one in found if one not in gone]
-    assert len(set(gone)) == len(gone)
+    left = naively_left(found, limits, 100)
+    assert sorted(gone) == sorted(one for one in found if one not in left)
     for live in "abc":
-        numbers = [one.number for one in left if one.live == live]
-        assert not limits.number or len(numbers) <= limits.number
-        assert all(one.number < min(numbers, default=10) for one in gone if one.live == live)
-    assert not limits.size or sum(one.size for one in left) <= limits.size
-    if limits == Limits():
-        assert gone == []
+        removed = [(one.day, one.number) for one in gone if one.live == live]
+        kept = [(one.day, one.number) for one in left if one.live == live]
+        assert removed == sorted(removed)
+        assert not removed or not kept or removed[-1] < min(kept), "none out of the middle"
