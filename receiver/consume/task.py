@@ -45,7 +45,7 @@ from receiver.consume.host_moves import (
     claims_in,
 )
 from receiver.consume.marked_folders import Elsewhere, look
-from receiver.consume.stream_state import StreamMismatch, hold_against_stream
+from receiver.consume.stream_state import hold_against_stream
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.output import Output
@@ -80,9 +80,10 @@ def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
 def _lost(assignment: Assignment, found: Offset | None) -> Blocked | Superseded:
     if found is not None and found.epoch == assignment.epoch:
         return Blocked(Cause.LOCKED, "another attempt of the same task is at work there")
-    owner = found.owner if found else "nobody"
-    successor = found.owner if found and not found.is_moved else ""
-    return Superseded(f"it belongs to {owner} by now", successor)
+    if found is None:
+        return Blocked(Cause.STATE, "its offset is gone")
+    successor = "" if found.is_moved else found.owner
+    return Superseded(f"it belongs to {found.owner} by now", successor)
 
 
 class _Session:
@@ -122,7 +123,9 @@ class _Session:
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
             return Blocked(Cause.DISK, f"{name}{error.strerror or error}")
-        except (Damaged, StreamMismatch, UnreadableOffset) as error:
+        except (Damaged, UnreadableOffset) as error:
+            if isinstance(error, Damaged):
+                error = error.at(destination.output, destination.state)
             return Blocked(Cause.STATE, str(error))
 
     def _look(self) -> None:

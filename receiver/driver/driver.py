@@ -64,6 +64,7 @@ class Followers:
     _is_ending: bool = False
     _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
     _lost: str = ""
+    _damaged: list[Damaged] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
@@ -82,7 +83,8 @@ class Followers:
     ) -> None:
         """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `background` runs as long.
 
-        What only a person can mend ends all of them. Raises `FencedError` when a partition was lost and none is left.
+        What only a person can mend blocks a partition and leaves the others alone; with --once it raises `ConfigurationError`
+        in the end. Raises `FencedError` when a partition was lost and none is left.
         """
         done, closed = asyncio.Event(), self._shared.closed
         try:
@@ -158,6 +160,8 @@ class Followers:
             logger.warning(words, len(running))
         for task in running:
             task.cancel()
+        if self._damaged and not stop.is_set():
+            raise ConfigurationError(message_for(self._damaged))
         if self._lost and not stop.is_set():
             raise FencedError(self._lost)
 
@@ -177,10 +181,8 @@ class Followers:
             self._lost = f"{error}; this receiver stops{advice}"
             if len(self._running()) > 1:
                 logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
-        except Damaged:
-            waiting = (n for n, (one, _) in self._followed.items() if one.claim.offset is None)
-            await require_sound(self.settings, self.connection, self._layout, waiting)
-            raise
+        except Damaged as error:  # with --once: the others are received, then it is told
+            self._damaged.append(error)
         await follower.wake.close()
 
     def _run(self, assignment: Assignment) -> Report:
@@ -192,9 +194,9 @@ class Followers:
 async def require_sound(
     settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
 ) -> None:
-    """Raise one error for all partitions that a person has to decide about before they are claimed.
+    """Raise one error if a person has to decide about all of some partitions before any can be claimed.
 
-    What cannot be asked now is found by who claims.
+    If some can be received, the others are blocked when they are claimed. What cannot be asked now is found then, too.
     """
 
     async def examine(number: int) -> Damaged | None:
@@ -207,7 +209,8 @@ async def require_sound(
         return None
 
     found = await asyncio.gather(*map(examine, numbers))
-    if errors := [error for error in found if error]:
+    errors = [error for error in found if error]
+    if errors and len(errors) == len(found):
         raise ConfigurationError(message_for(errors))
 
 

@@ -31,9 +31,10 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.stream_state import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.presence import unless, until_free
+from receiver.driver.presence import find_live_owner, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
+from receiver.storage.store import Damaged
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -142,11 +143,12 @@ class PartitionFollower:
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
+        self._was_damaged = False  # and not claimed again since
         self._checked = -inf
         self._attempts = 0
 
     async def run(self) -> None:
-        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
+        """Claim the partition and follow it; what only a person can mend blocks it, with `once` it raises OperatorError.
 
         Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
         """
@@ -163,16 +165,28 @@ class PartitionFollower:
             except Rejected as error:
                 refusals += 1
                 self._refused(error, refusals)
+            except Damaged as error:
+                await self._wait_for_mending(error)
             except FencedError as error:
-                if self._shared.limits.standby is None:
-                    raise
-                logger.warning("%s; it stands by again", error)
-                self.claim.offset = None
+                self._stand_by_again(error)
             await unless(self.stop, asyncio.sleep(self._shared.limits.pause))
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
+
+    async def _wait_for_mending(self, error: Damaged) -> None:
+        """Wait before the partition is claimed again, since only a person can mend it; with `once` raises the error."""
+        if self._shared.limits.once:
+            raise error
+        self.claim.offset, self._was_damaged = None, True
+        await self._blocked(Cause.STATE, str(error))
+
+    def _stand_by_again(self, error: FencedError) -> None:
+        if self._shared.limits.standby is None:
+            raise error
+        logger.warning("%s; it stands by again", error)
+        self.claim.offset = None
 
     def _refused(self, error: Rejected, count: int) -> None:
         words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
@@ -182,13 +196,21 @@ class PartitionFollower:
             logger.warning("%s; waiting", words)
 
     async def _claim(self) -> None:
-        """Claim the partition, as a standby once it is free."""
+        """Claim the partition, as a standby once it is free.
+
+        Once a person has mended what had blocked it, raises `TakenOver` if another receiver was quicker.
+        """
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
             if silence is not None:
                 revision = await until_free(self.claim, self._standing, silence)
+            elif self._was_damaged:
+                owner, revision = await find_live_owner(self.claim)
+                if owner:
+                    raise TakenOver(self._partition, owner)
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
             offset = await self.claim.claim(now, revision)
+        self._was_damaged = False
         self.wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
@@ -325,7 +347,7 @@ class PartitionFollower:
         most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
         if self._shared.limits.once and self._attempts >= most:
             raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")
-        if cause is not Cause.BROKER:
+        if cause is not Cause.BROKER and self.claim.offset is not None:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
                 await unless(self.stop, self.claim.confirm())

@@ -143,6 +143,21 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
         await asyncio.sleep(_STANDBY_LOOK)
 
 
+async def find_live_owner(claim: Claim) -> tuple[str, int]:
+    """Return the other receiver that has a partition and answers, empty for none, and the revision of the entry.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    at = claim.connection, OFFSETS_BUCKET, offset_key(claim.partition)
+    entry = await bucket.read(*at)
+    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    offset = _owned(entry)
+    if offset is None or not offset.presence or offset.presence == claim.presence:
+        return "", revision
+    is_alive = not await is_gone(claim.connection, offset.presence)
+    return offset.owner if is_alive else "", revision
+
+
 def _owned(entry: bucket.Entry | None) -> Offset | None:
     """Return the offset of a partition that somebody owns, None where nobody does."""
     with suppress(UnreadableOffset):  # the claim says what is to be done about it
