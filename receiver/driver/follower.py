@@ -34,7 +34,7 @@ from receiver.consume.wake import Wake
 from receiver.driver.presence import find_live_owner, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged
+from receiver.storage.store import Damaged, OffsetLost
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -148,9 +148,9 @@ class PartitionFollower:
         self._attempts = 0
 
     async def run(self) -> None:
-        """Claim the partition and follow it; what only a person can mend blocks it, with `once` it raises OperatorError.
+        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
-        Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
+        A lost offset only blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -176,8 +176,11 @@ class PartitionFollower:
                 await self.claim.release()
 
     async def _wait_for_mending(self, error: Damaged) -> None:
-        """Wait before the partition is claimed again, since only a person can mend it; with `once` raises the error."""
-        if self._shared.limits.once:
+        """Wait before the partition is claimed again, if its offset was lost, until a person has mended it.
+
+        Raises any other error, as what is wrong with files may be wrong for all partitions, and with `once` all of them.
+        """
+        if self._shared.limits.once or not (self._was_damaged or isinstance(error, OffsetLost)):
             raise error
         self.claim.offset, self._was_damaged = None, True
         await self._blocked(Cause.STATE, str(error))

@@ -105,7 +105,11 @@ class Damaged(ConfigurationError):
             shlex.quote(str(one)).replace("{", "{{").replace("}", "}}") for one in (output, state)
         )
         command = "{} --output {} --state-dir {}".format(_ADOPT, *folders)
-        return Damaged(self.partition, self.reason, command, self.effect)
+        return type(self)(self.partition, self.reason, command, self.effect)
+
+
+class OffsetLost(Damaged):
+    """The offset in KV was deleted, or cannot be read; store and files of the partition, and other partitions, are well."""
 
 
 def message_for(errors: Iterable[Damaged]) -> str:

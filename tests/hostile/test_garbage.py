@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from tests.hostile import GARBAGE
 from tests.receiver.partition import Partition
+from tests.support.processes import wait_until
+from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
 
@@ -186,3 +189,23 @@ async def test_a_receiver_of_nothing_but_garbage_does_not_start(
     with pytest.raises(ConfigurationError, match=r"offsets set --partition 0,1 --to earliest"):
         await require_sound(receiver.settings, receiver.connection, StreamLayout(2), numbers)
     await receiver.connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_told(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    log = tmp_path / "app.log"
+    log.write_bytes(b"1\n")
+    for key in ("partitions", "streams", "pause"):
+        suite.ask(partial(write, key=f"LOGS_CONFIG/{key}", value=b"garbage", headers={}))
+
+    shipper = suite.start_shipper("web01", [log])
+    receiver = suite.start_receiver([0, 1])
+    said = "no number; run `logbroker apply`"
+    wait_until("they wait", lambda: said in shipper.said() and said in receiver.said(), 60)
+    suite.administer("apply", "--yes")
+
+    wait_until("the line is there", (suite.output / "web01.log").exists, 60, [shipper, receiver])
