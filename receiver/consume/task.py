@@ -243,16 +243,12 @@ class _Session:
         """Close live files though no line comes: all that have lines, or those whose period is over."""
         self._look()
         now = time.time_ns()
-        where, since = "host != '' AND length > 0", partition.calendar.period(now).begin
-        if self._assignment.rotation is ForcedRotation.ALL:
-            since = 2**62
-        if partition.layout.has_date:
-            where += " AND path NOT IN (SELECT path FROM segments)"
+        is_all = self._assignment.rotation is ForcedRotation.ALL
+        since = 2**62 if is_all else partition.calendar.period(now).begin
         with partition.writing() as output:
             if partition.layout.has_date:
                 output.close_days(partition.days.date(now))
-            rows = partition.store.files(f"{where} AND last_line < ?", since)
-            output.close_files(row.path for row in rows)
+            partition.close_files(output, since)
             output.sync()
             unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
             with partition.store.transaction():

@@ -93,8 +93,8 @@ class Shared:
 class RotationTimer:
     """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
 
-    The clock closes files only where nothing comes: while lines come, they rotate their own files, and those of yesterday may
-    still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
+    The clock closes files only where nothing comes. While lines come, the first one of a new period has all files closed whose
+    last line is of an earlier one: by the clock of the broker, since lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
     to be closed, at the next batch boundary.
     """
 
