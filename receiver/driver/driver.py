@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from broker.app.exits import ConfigurationError, FencedError, leading
+from broker.app.exits import ConfigurationError, FencedError, OperatorError, leading
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
@@ -27,7 +27,7 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Presence, unless
+from receiver.driver.presence import Presence, find_live_owner, in_use, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
@@ -221,6 +221,27 @@ async def require_sound(
         raise ConfigurationError(message_for(errors))
 
 
+async def require_unused(
+    settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
+) -> None:
+    """Raise `OperatorError` for partitions that other receivers have which are running, unless they are to be taken over.
+
+    What cannot be asked now is asked again by who claims.
+    """
+    if not settings.once or settings.take_over:
+        return
+
+    async def owner_of(number: int) -> str:
+        with suppress(ConnectionLost, Rejected):
+            return (await find_live_owner(claim_of(settings, layout, number, connection)))[0]
+        return ""
+
+    numbers = list(numbers)
+    found = await asyncio.gather(*map(owner_of, numbers))
+    if owners := {number: one for number, one in zip(numbers, found, strict=True) if one}:
+        raise OperatorError(in_use(owners))
+
+
 def claim_of(
     settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
 ) -> Claim:
@@ -282,8 +303,9 @@ def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLi
     session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _GATHER, _TELLING)
     if settings.once:
         session = SessionLimits(_TELLING)
+    may_take_over = settings.take_over or not settings.once
     standby = settings.takeover_after.total_seconds() if settings.standby else None
-    return TaskLimits(int(settings.max_batch), pull, session, settings.once, standby)
+    return TaskLimits(int(settings.max_batch), pull, session, settings.once, may_take_over, standby)
 
 
 def order_of(settings: ReceiverSettings) -> Order:

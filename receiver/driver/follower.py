@@ -31,7 +31,7 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.stream_state import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.presence import find_live_owner, unless, until_free
+from receiver.driver.presence import find_live_owner, in_use, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import Damaged, OffsetLost
@@ -57,7 +57,8 @@ logger = logging.getLogger(__name__)
 class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left. Seconds: of silence after which a `standby` takes over, `patience` with a
+    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a receiver that runs its partition.
+    Seconds: of silence after which a `standby` takes over, `patience` with a
     task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream, for a
     successor and at the clock, which may be set (`look_around`).
     """
@@ -66,6 +67,7 @@ class TaskLimits:
     pull: int = LARGEST_PULL
     session: SessionLimits = field(default_factory=SessionLimits)
     once: bool = False
+    take_over: bool = True
     standby: float | None = None
     patience: float = 60.0
     pause: float = 0.5
@@ -201,14 +203,17 @@ class PartitionFollower:
     async def _claim(self) -> None:
         """Claim the partition, as a standby once it is free.
 
-        Once a person has mended what had blocked it, raises `TakenOver` if another receiver was quicker.
+        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended, and OperatorError for
+        an owner that runs where it is not to be taken over.
         """
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
             if silence is not None:
                 revision = await until_free(self.claim, self._standing, silence)
-            elif self._was_damaged:
+            elif self._was_damaged or not self._shared.limits.take_over:
                 owner, revision = await find_live_owner(self.claim)
+                if owner and not self._shared.limits.take_over:
+                    raise OperatorError(in_use({self._partition: owner}))
                 if owner:
                     raise TakenOver(self._partition, owner)
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -156,6 +156,12 @@ async def find_live_owner(claim: Claim) -> tuple[str, int]:
         return "", revision
     is_alive = not await is_gone(claim.connection, offset.presence)
     return offset.owner if is_alive else "", revision
+
+
+def in_use(owners: Mapping[int, str]) -> str:
+    """Return why partitions cannot be received with --once, by their owners."""
+    words = (f"partition {number} is received by {owner}" for number, owner in owners.items())
+    return f"{', '.join(words)}, which is running; end it first, or take over with --take-over"
 
 
 def _owned(entry: bucket.Entry | None) -> Offset | None:

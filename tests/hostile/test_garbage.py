@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,18 +14,14 @@ from broker.app.exits import ConfigurationError, FencedError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
 from receiver.cli import logreceiver
-from receiver.consume import task
-from receiver.driver.driver import Followers, require_sound
-from receiver.meter import Meter
-from receiver.settings import ReceiverSettings
+from receiver.driver.driver import require_sound
 from tests.hostile import GARBAGE
-from tests.receiver.partition import Partition
+from tests.receiver.threaded import Receiver
 from tests.support.processes import wait_until
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
 
-HOSTS = ("web01", "web02")  # of two partitions each has one
 DELETED = {"KV-Operation": "DEL"}
 ENTRIES = {
     "not JSON": (GARBAGE["no JSON"], {}),
@@ -35,55 +29,6 @@ ENTRIES = {
     "another version": (b'{"version": 2, "next": 1}', {}),
     "deleted": (b"", DELETED),
 }
-
-
-class Receiver:
-    """A receiver of both partitions without Spark: its tasks run in threads."""
-
-    def __init__(self, url: str, folder: Path, *, once: bool = False) -> None:
-        self.partitions = [Partition(url, folder, number, partitions=2) for number in range(2)]
-        self.settings = ReceiverSettings(
-            server=(url,),
-            partition=("all",),
-            output=folder / "out",
-            state_dir=folder / "state",
-            once=once,
-        )
-        self.connection = Connection([url], "receiver")
-        self.meter = Meter(time.time_ns)
-        self.stop = asyncio.Event()
-        self.followers = Followers(
-            *(self.settings, self.connection, "receiver:1", self.meter, ()),
-            *(lambda destination, one: task.run(one, destination), 2),
-        )
-
-    async def __aenter__(self) -> "Receiver":
-        running = self.followers.run(StreamLayout(2), 2, self.stop)
-        self.running = asyncio.create_task(running)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.stop.set()
-        await asyncio.wait({self.running}, timeout=20)
-        await self.connection.close()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(40):
-            while not holds():
-                assert not self.running.done(), self.running
-                await asyncio.sleep(0.05)
-
-    async def send(self, text: bytes) -> None:
-        for one, host in zip(self.partitions, HOSTS, strict=True):
-            await asyncio.to_thread(one.lines, host, text)
-
-    def has(self, number: int, expected: bytes) -> Callable[[], bool]:
-        return lambda: self.partitions[number].read(HOSTS[number]) == expected
-
-    def advice(self) -> str:
-        """Return why partition 0 is blocked, empty while it is not."""
-        blocked = self.meter.expect(0).blocked
-        return blocked.detail if blocked and blocked.cause.value == "state" else ""
 
 
 async def write(connection: Connection, key: str, value: bytes, headers: dict[str, str]) -> None:
