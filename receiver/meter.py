@@ -240,9 +240,11 @@ class Meter:
 
     @property
     def is_ready(self) -> bool:
-        """Whether Spark has started and every partition is ours, or another's and waited for; or the broker is waited for."""
+        """Whether Spark has started and every partition is ours, another's and waited for, or blocked; or the broker is waited for."""
         standings = self.partitions.values()
-        is_started = bool(standings) and all(one.epoch or one.owner for one in standings)
+        is_started = bool(standings) and all(
+            one.epoch or one.owner or one.blocked for one in standings
+        )
         return is_started or bool(self.away)
 
     def health(self) -> Page:

@@ -154,8 +154,8 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
     if offset:
         return offset
     raise ConfigurationError(
-        f"partition {partition}: {words}, and its store does not say where the files end; "
-        f"`logreceiver offsets set --partition {partition} --to SEQUENCE` first"
+        f"partition {partition}: {words}, and its store does not say where the files end; first "
+        f"`logreceiver offsets set --partition {partition} --to earliest`, or to a sequence that you know"
     )
 
 

@@ -30,7 +30,7 @@ from broker.app.service import Notifier, Service, differences
 from broker.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import Followers, require_sound
+from receiver.driver.driver import Followers, require_sound, require_unused
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.presence import unless
@@ -105,6 +105,7 @@ class _Pipeline:
             return
         layout, existing = found
         wanted = settings.wanted(existing)
+        await unless(self._stop, require_unused(settings, self._connection, layout, wanted))
         await unless(self._stop, require_sound(settings, self._connection, layout, wanted))
         slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(

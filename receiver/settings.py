@@ -120,8 +120,8 @@ class ReceiverSettings(AccessSettings):
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Receiving": (
-            *("partition", "once", "standby", "takeover_after", "patience", "max_batch"),
-            "listen",
+            *("partition", "once", "take_over", "standby", "takeover_after", "patience"),
+            *("max_batch", "listen"),
         ),
         "Files": ("output", "path_template", "file_mode", "folder_mode", "owner", "state_dir"),
         "Rotation": (
@@ -158,6 +158,11 @@ class ReceiverSettings(AccessSettings):
     once: bool = Field(
         False,
         description="Receive what is there, commit it, and exit 0 instead of waiting for more.",
+    )
+    take_over: bool = Field(
+        False,
+        description="With --once: take partitions from a receiver that is running, which ends its work at them. Nobody "
+        "receives them afterwards until a receiver is started again.",
     )
     standby: bool = Field(
         False,

@@ -73,6 +73,7 @@ class OpenPartition:
         )
         self.spans = Spans(self.store)
         self._today = ""  # the day before which all files are closed
+        self._period_begin = -1  # of the last period at whose change files were closed
 
     def _made(self) -> Store:
         with closing(Store(self.site.path, make=True)) as store, store.transaction():
@@ -164,6 +165,25 @@ class OpenPartition:
         except FileNotFoundError:
             return not reached
 
+    def begin_batch(self, output: Output, moment: int) -> None:
+        """Close what is over when the first message of a batch was stored: days, and at each change also the period before.
+
+        All lines of the partition that were stored before are committed then. Raises OSError.
+        """
+        self.close_days(output, moment)
+        begin = self.calendar.period(moment).begin
+        if begin != self._period_begin:
+            self.close_files(output, begin)
+            self._period_begin = begin
+
+    def close_files(self, output: Output, since: int) -> None:
+        """Close live files with lines whose last line is older than a moment; raises OSError."""
+        where = "host != '' AND length > 0"
+        if self.layout.has_date:
+            where += " AND path NOT IN (SELECT path FROM segments)"
+        rows = self.store.files(f"{where} AND last_line < ?", since)
+        output.close_files(row.path for row in rows)
+
     def writing(self) -> Output:
         """Open the output folder for a batch, when the one before it is committed; raises OSError."""
         last = self.last
@@ -225,7 +245,7 @@ class Batch:
         count, are_first = 0, self._last is None
         for delivery, message in messages:
             if self._last is None:
-                self._partition.close_days(self._output, delivery.stored_at)
+                self._partition.begin_batch(self._output, delivery.stored_at)
             elif (
                 not self._output.takes(delivery.stored_at) or delivery.sequence == self._moves.until
             ):

@@ -25,7 +25,7 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.stream_state import StreamState, hold_against_stream, start, stream_state
 from receiver.storage.site import Site, first_undone
-from receiver.storage.store import Damaged, StoredBatch
+from receiver.storage.store import Damaged, OffsetLost, StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
@@ -188,7 +188,7 @@ class Claim:
             except Damaged as error:
                 await confirm_entry(*self._at, entry)
                 if doubt == (newest, str(error)):
-                    raise
+                    raise self._advised(error) from None
                 doubt = (newest, str(error))  # a living owner may have moved on between two looks
             await asyncio.sleep(_PAUSE)
 
@@ -200,9 +200,8 @@ class Claim:
         last, first = await self._last_batch(offset), start(offset, stream, self.partition)
         if offset is None and last is not None and last.until:
             end = end_of_files(last, stream, self.partition)
-            key = f"key {self._at[2]} of bucket {OFFSETS_BUCKET}"
-            words = f"{key} is gone, but the files were written up to sequence {end}"
-            raise Damaged(self.partition, words)
+            words = f"{self._key} is gone, but the files were written up to sequence {end}"
+            raise OffsetLost(self.partition, words)
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claim = _of_next_epoch(before, self.owner, now)
         if offset is not None and last is not None:
@@ -233,13 +232,14 @@ class Claim:
     async def confirm(self) -> Offset:
         """Return the entry, which is ours; raises `TakenOver` when another receiver owns the partition by now.
 
-        Raises `FencedError` when a person has moved or deleted its offset, `Rejected`, `ConnectionLost`.
+        Raises `FencedError` when a person has moved its offset, `OffsetLost` for none or one that cannot be read, `Rejected`,
+        `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
         if found is None:
             await confirm_entry(*self._at, entry)
-            raise FencedError(f"partition {self.partition}: somebody has deleted its offset")
+            raise self._advised(OffsetLost(self.partition, f"{self._key} is gone"))
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
                 raise FencedError(f"partition {self.partition}: {found.owner} has moved its offset")
@@ -264,12 +264,25 @@ class Claim:
                 released = replace(found, presence="", released=True)
                 await bucket.write(*self._at, released.encode(), entry.revision)
 
+    @property
+    def _key(self) -> str:
+        return f"key {self._at[2]} of bucket {OFFSETS_BUCKET}"
+
     def _decode(self, entry: bucket.Entry | None) -> Offset | None:
         try:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
-            words = f"key {self._at[2]} of bucket {OFFSETS_BUCKET}: {error}"
-            raise Damaged(self.partition, words) from None
+            raise self._advised(self._unreadable(f"{self._key}: {error}")) from None
+
+    def _advised(self, error: Damaged) -> Damaged:
+        return error.at(self.site.output, self.site.state) if self.site else error
+
+    def _unreadable(self, reason: str) -> OffsetLost:
+        """Return an error whose command works: files can be adopted where a store says how far they were written."""
+        if self.site and self.site.path.exists():
+            return OffsetLost(self.partition, reason)
+        effect = "begins with what the stream holds now"
+        return OffsetLost(self.partition, reason, "set --partition {} --to earliest", effect)
 
 
 @dataclass(slots=True)

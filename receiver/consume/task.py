@@ -45,7 +45,7 @@ from receiver.consume.host_moves import (
     claims_in,
 )
 from receiver.consume.marked_folders import Elsewhere, look
-from receiver.consume.stream_state import StreamMismatch, hold_against_stream
+from receiver.consume.stream_state import hold_against_stream
 from receiver.consume.unforeseen import BatchFailed, Suspicion, blaming
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
@@ -81,9 +81,10 @@ def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
 def _lost(assignment: Assignment, found: Offset | None) -> Blocked | Superseded:
     if found is not None and found.epoch == assignment.epoch:
         return Blocked(Cause.LOCKED, "another attempt of the same task is at work there")
-    owner = found.owner if found else "nobody"
-    successor = found.owner if found and not found.is_moved else ""
-    return Superseded(f"it belongs to {owner} by now", successor)
+    if found is None:
+        return Blocked(Cause.STATE, "its offset is gone")
+    successor = "" if found.is_moved else found.owner
+    return Superseded(f"it belongs to {found.owner} by now", successor)
 
 
 class _Session:
@@ -125,7 +126,9 @@ class _Session:
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
             return Blocked(Cause.DISK, f"{name}{error.strerror or error}")
-        except (Damaged, StreamMismatch, UnreadableOffset) as error:
+        except (Damaged, UnreadableOffset) as error:
+            if isinstance(error, Damaged):
+                error = error.at(destination.output, destination.state)
             return Blocked(Cause.STATE, str(error))
 
     def _look(self) -> None:
@@ -262,16 +265,12 @@ class _Session:
         """Close live files though no line comes: all that have lines, or those whose period is over."""
         self._look()
         now = time.time_ns()
-        where, since = "host != '' AND length > 0", partition.calendar.period(now).begin
-        if self._assignment.rotation is ForcedRotation.ALL:
-            since = 2**62
-        if partition.layout.has_date:
-            where += " AND path NOT IN (SELECT path FROM segments)"
+        is_all = self._assignment.rotation is ForcedRotation.ALL
+        since = 2**62 if is_all else partition.calendar.period(now).begin
         with partition.writing() as output:
             if partition.layout.has_date:
                 output.close_days(partition.days.date(now))
-            rows = partition.store.files(f"{where} AND last_line < ?", since)
-            output.close_files(row.path for row in rows)
+            partition.close_files(output, since)
             output.sync()
             unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
             with partition.store.transaction():

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from broker.app.exits import ConfigurationError, FencedError, leading
+from broker.app.exits import ConfigurationError, FencedError, OperatorError, leading
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
@@ -27,14 +27,14 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Presence, unless
+from receiver.driver.presence import Presence, find_live_owner, in_use, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
-from receiver.storage.store import Damaged, message_for
+from receiver.storage.store import Damaged, OffsetLost, message_for
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -64,6 +64,7 @@ class Followers:
     _is_ending: bool = False
     _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
     _lost: str = ""
+    _damaged: list[OffsetLost] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
@@ -82,7 +83,8 @@ class Followers:
     ) -> None:
         """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `background` runs as long.
 
-        What only a person can mend ends all of them. Raises `FencedError` when a partition was lost and none is left.
+        What only a person can mend ends all of them. But a lost offset blocks its partition only; with --once it raises
+        `ConfigurationError` in the end. Raises `FencedError` when a partition was lost and none is left.
         """
         done, closed = asyncio.Event(), self._shared.closed
         try:
@@ -158,6 +160,8 @@ class Followers:
             logger.warning(words, len(running))
         for task in running:
             task.cancel()
+        if self._damaged and not stop.is_set():
+            raise ConfigurationError(message_for(self._damaged))
         if self._lost and not stop.is_set():
             raise FencedError(self._lost)
 
@@ -177,6 +181,8 @@ class Followers:
             self._lost = f"{error}; this receiver stops{advice}"
             if len(self._running()) > 1:
                 logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
+        except OffsetLost as error:  # with --once: the others are received, then it is told
+            self._damaged.append(error)
         except Damaged:
             waiting = (n for n, (one, _) in self._followed.items() if one.claim.offset is None)
             await require_sound(self.settings, self.connection, self._layout, waiting)
@@ -194,7 +200,8 @@ async def require_sound(
 ) -> None:
     """Raise one error for all partitions that a person has to decide about before they are claimed.
 
-    What cannot be asked now is found by who claims.
+    Lost offsets of some partitions leave the others alone: these partitions are blocked when they are claimed. What cannot
+    be asked now is found then, too.
     """
 
     async def examine(number: int) -> Damaged | None:
@@ -207,8 +214,32 @@ async def require_sound(
         return None
 
     found = await asyncio.gather(*map(examine, numbers))
-    if errors := [error for error in found if error]:
+    errors = [error for error in found if error]
+    if errors and not (
+        len(errors) < len(found) and all(isinstance(one, OffsetLost) for one in errors)
+    ):
         raise ConfigurationError(message_for(errors))
+
+
+async def require_unused(
+    settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
+) -> None:
+    """Raise `OperatorError` for partitions that other receivers have which are running, unless they are to be taken over.
+
+    What cannot be asked now is asked again by who claims.
+    """
+    if not settings.once or settings.take_over:
+        return
+
+    async def owner_of(number: int) -> str:
+        with suppress(ConnectionLost, Rejected):
+            return (await find_live_owner(claim_of(settings, layout, number, connection)))[0]
+        return ""
+
+    numbers = list(numbers)
+    found = await asyncio.gather(*map(owner_of, numbers))
+    if owners := {number: one for number, one in zip(numbers, found, strict=True) if one}:
+        raise OperatorError(in_use(owners))
 
 
 def claim_of(
@@ -272,8 +303,9 @@ def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLi
     session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _GATHER, _TELLING)
     if settings.once:
         session = SessionLimits(_TELLING)
+    may_take_over = settings.take_over or not settings.once
     standby = settings.takeover_after.total_seconds() if settings.standby else None
-    return TaskLimits(int(settings.max_batch), pull, session, settings.once, standby)
+    return TaskLimits(int(settings.max_batch), pull, session, settings.once, may_take_over, standby)
 
 
 def order_of(settings: ReceiverSettings) -> Order:

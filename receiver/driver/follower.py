@@ -31,9 +31,10 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.stream_state import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.presence import unless, until_free
+from receiver.driver.presence import find_live_owner, in_use, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
+from receiver.storage.store import Damaged, OffsetLost
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -57,7 +58,8 @@ logger = logging.getLogger(__name__)
 class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left. Seconds: of silence after which a `standby` takes over, `patience` with a
+    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a receiver that runs its partition.
+    Seconds: of silence after which a `standby` takes over, `patience` with a
     task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream, for a
     successor and at the clock, which may be set (`look_around`).
     """
@@ -66,6 +68,7 @@ class TaskLimits:
     pull: int = LARGEST_PULL
     session: SessionLimits = field(default_factory=SessionLimits)
     once: bool = False
+    take_over: bool = True
     standby: float | None = None
     patience: float = 60.0
     pause: float = 0.5
@@ -93,8 +96,8 @@ class Shared:
 class RotationTimer:
     """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
 
-    The clock closes files only where nothing comes: while lines come, they rotate their own files, and those of yesterday may
-    still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
+    The clock closes files only where nothing comes. While lines come, the first one of a new period has all files closed whose
+    last line is of an earlier one: by the clock of the broker, since lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
     to be closed, at the next batch boundary.
     """
 
@@ -143,13 +146,14 @@ class PartitionFollower:
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
+        self._was_damaged = False  # and not claimed again since
         self._checked = -inf
         self._attempts = 0
 
     async def run(self) -> None:
         """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
-        Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
+        A lost offset only blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -164,16 +168,31 @@ class PartitionFollower:
             except Rejected as error:
                 refusals += 1
                 self._refused(error, refusals)
+            except Damaged as error:
+                await self._wait_for_mending(error)
             except FencedError as error:
-                if self._shared.limits.standby is None:
-                    raise
-                logger.warning("%s; it stands by again", error)
-                self.claim.offset = None
+                self._stand_by_again(error)
             await unless(self.stop, asyncio.sleep(self._shared.limits.pause))
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
+
+    async def _wait_for_mending(self, error: Damaged) -> None:
+        """Wait before the partition is claimed again, if its offset was lost, until a person has mended it.
+
+        Raises any other error, as what is wrong with files may be wrong for all partitions, and with `once` all of them.
+        """
+        if self._shared.limits.once or not (self._was_damaged or isinstance(error, OffsetLost)):
+            raise error
+        self.claim.offset, self._was_damaged = None, True
+        await self._blocked(Cause.STATE, str(error))
+
+    def _stand_by_again(self, error: FencedError) -> None:
+        if self._shared.limits.standby is None:
+            raise error
+        logger.warning("%s; it stands by again", error)
+        self.claim.offset = None
 
     def _refused(self, error: Rejected, count: int) -> None:
         words = f"partition {self._partition}: the broker refuses: {error}; {error.remedy}"
@@ -183,13 +202,24 @@ class PartitionFollower:
             logger.warning("%s; waiting", words)
 
     async def _claim(self) -> None:
-        """Claim the partition, as a standby once it is free."""
+        """Claim the partition, as a standby once it is free.
+
+        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended, and OperatorError for
+        an owner that runs where it is not to be taken over.
+        """
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
             if silence is not None:
                 revision = await until_free(self.claim, self._standing, silence)
+            elif self._was_damaged or not self._shared.limits.take_over:
+                owner, revision = await find_live_owner(self.claim)
+                if owner and not self._shared.limits.take_over:
+                    raise OperatorError(in_use({self._partition: owner}))
+                if owner:
+                    raise TakenOver(self._partition, owner)
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
             offset = await self.claim.claim(now, revision)
+        self._was_damaged = False
         self.wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
@@ -338,7 +368,7 @@ class PartitionFollower:
         most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
         if self._shared.limits.once and self._attempts >= most:
             raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")
-        if cause is not Cause.BROKER:
+        if cause is not Cause.BROKER and self.claim.offset is not None:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
                 await unless(self.stop, self.claim.confirm())

@@ -24,22 +24,23 @@ async def wait_for_partitions(
     With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`, `ConfigurationError`.
     """
     clock = asyncio.get_running_loop().time
-    told, began = False, clock()
+    told, began = "", clock()
     if patience is not None:
         await unless(stop, connection.once(patience))
     while not stop.is_set():
+        reason = _NOT_SET_UP
         try:
             if found := await unless(stop, find_partitions(connection)):
                 return found
         except ConnectionLost:
             continue
-        except Rejected:
-            pass  # that's fine: it is set up later
+        except (Rejected, ConfigurationError) as error:  # it is set up, or mended, later
+            reason = reason if isinstance(error, Rejected) else str(error)
         if patience is not None and clock() - began >= patience:
-            raise ConfigurationError(f"{_NOT_SET_UP} first")
-        if not told and not stop.is_set():
-            logger.warning("%s; waiting", _NOT_SET_UP)
-        told = True
+            raise ConfigurationError(f"{reason} first")
+        if reason != told and not stop.is_set():
+            logger.warning("%s; waiting", reason)
+        told = reason
         await unless(stop, asyncio.sleep(_AGAIN))
     return None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -141,6 +141,27 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
             logger.warning(words, standing.partition, silence)
             return revision
         await asyncio.sleep(_STANDBY_LOOK)
+
+
+async def find_live_owner(claim: Claim) -> tuple[str, int]:
+    """Return the other receiver that has a partition and answers, empty for none, and the revision of the entry.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    at = claim.connection, OFFSETS_BUCKET, offset_key(claim.partition)
+    entry = await bucket.read(*at)
+    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    offset = _owned(entry)
+    if offset is None or not offset.presence or offset.presence == claim.presence:
+        return "", revision
+    is_alive = not await is_gone(claim.connection, offset.presence)
+    return offset.owner if is_alive else "", revision
+
+
+def in_use(owners: Mapping[int, str]) -> str:
+    """Return why partitions cannot be received with --once, by their owners."""
+    words = (f"partition {number} is received by {owner}" for number, owner in owners.items())
+    return f"{', '.join(words)}, which is running; end it first, or take over with --take-over"
 
 
 def _owned(entry: bucket.Entry | None) -> Offset | None:

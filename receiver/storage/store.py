@@ -8,6 +8,7 @@ Each row keeps its value from before the batch, so that a stored batch can still
 
 import errno
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ UNKNOWN = "?"
 _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
 _LEAST_SPACE = 64 * 1024  # bytes
+_ADOPT = "adopt --partition {}"
 _MOST_REASONS = 3  # reasons of partitions that one command mends
 _MEMORY = Path(":memory:")
 
@@ -94,12 +96,27 @@ class Damaged(ConfigurationError):
         self,
         partition: int,
         reason: str,
-        command: str = "adopt --partition {}",
+        command: str = _ADOPT,
         effect: str = "takes the files as they are",
     ) -> None:
         """Say which partition, and why."""
         self.partition, self.reason, self.command, self.effect = partition, reason, command, effect
         super().__init__(message_for([self]))
+
+    def at(self, output: Path, state: Path) -> "Damaged":
+        """Return the error with a command that says which files to adopt."""
+        if self.command != _ADOPT:
+            return self
+        # a brace would be a field of the command
+        folders = (
+            shlex.quote(str(one)).replace("{", "{{").replace("}", "}}") for one in (output, state)
+        )
+        command = "{} --output {} --state-dir {}".format(_ADOPT, *folders)
+        return type(self)(self.partition, self.reason, command, self.effect)
+
+
+class OffsetLost(Damaged):
+    """The offset in KV was deleted, or cannot be read; store and files of the partition, and other partitions, are well."""
 
 
 def message_for(errors: Iterable[Damaged]) -> str:

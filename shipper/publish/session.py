@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
+from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.app.units import format_size
 from broker.client.answer import ConnectionLost, Rejected, stored_at
@@ -119,12 +120,15 @@ class Sessions:
         await self.in_time(self.waiting.until_answered(lambda: self.snapshots.write(positions)))
 
     async def prepare(self) -> None:
-        """Read what the broker says to this host, however long it takes; raises `ConfigurationError` for what is no number."""
+        """Read what the broker says to this host, however long it takes."""
         await self.waiting.until_answered(self._read_limits)
 
     async def _read_limits(self) -> None:
-        await self.config.read()
-        self._messages.streams = await read_streams(self.connection)
+        try:
+            await self.config.read()
+            self._messages.streams = await read_streams(self.connection)
+        except ConfigurationError as error:  # all shippers of a broker wait until it is mended
+            raise Rejected(400, 0, str(error)) from None
         self.max_payload = await largest_payload(self.connection)
 
     async def claim(self, known: Positions) -> Positions:

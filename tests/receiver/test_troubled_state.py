@@ -222,4 +222,4 @@ def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_o
     assert isinstance(locked.exception, OperatorError)
     assert "a receiver is running there" in str(locked.exception)
     assert isinstance(unknown.exception, ConfigurationError)
-    assert "offsets set --partition 0 --to SEQUENCE" in str(unknown.exception)
+    assert "offsets set --partition 0 --to earliest" in str(unknown.exception)

@@ -19,6 +19,7 @@ from receiver.consume.assignment import Done
 from receiver.consume.claim import Behind, Claim, EntryTaken, OffsetEntry, carried_over
 from receiver.consume.stream_state import StreamMismatch, StreamState, start
 from receiver.offsets_cli import carry_out, propose
+from receiver.storage.store import Damaged
 from tests.lagging import Lagging
 
 pytestmark = pytest.mark.nats
@@ -140,7 +141,7 @@ async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
 
     await ledger.confirm()
     await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
-    with pytest.raises(FencedError):
+    with pytest.raises(Damaged):
         await ledger.confirm()
 
 

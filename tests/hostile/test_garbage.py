@@ -1,0 +1,156 @@
+"""Garbage in an entry that programs share: what it is about waits, everything else goes on, and the advice mends it."""
+
+import asyncio
+import re
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker.app.exits import ConfigurationError, FencedError
+from broker.client.connection import Connection
+from broker.wire.streams import StreamLayout
+from receiver.cli import logreceiver
+from receiver.driver.driver import require_sound
+from tests.receiver.threaded import Receiver
+from tests.support.hostile import GARBAGE
+from tests.support.processes import wait_until
+from tests.support.suite import Suite
+
+pytestmark = pytest.mark.nats
+
+DELETED = {"KV-Operation": "DEL"}
+ENTRIES = {
+    "not JSON": (GARBAGE["no JSON"], {}),
+    "another type": (GARBAGE["a number below zero"], {}),
+    "another version": (b'{"version": 2, "next": 1}', {}),
+    "deleted": (b"", DELETED),
+}
+
+
+async def write(connection: Connection, key: str, value: bytes, headers: dict[str, str]) -> None:
+    await connection.ask(f"$KV.{key.replace('/', '.')}", value, headers)
+
+
+def follow_advice(told: str, url: str) -> None:
+    """Run the command that is told, word for word."""
+    words = re.findall(r"`logreceiver ([^`]*)`", told)[-1].split()
+    done = CliRunner().invoke(logreceiver, [*words, "--yes", "--server", url])
+    assert done.exit_code == 0, (words, done.output, done.exception)
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["in mid-run", "at the start"])
+@pytest.mark.parametrize(("value", "headers"), ENTRIES.values(), ids=ENTRIES)
+async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_told(
+    logs_url: str, tmp_path: Path, value: bytes, headers: dict[str, str], *, is_running: bool
+) -> None:
+    first = Receiver(logs_url, tmp_path)
+    async with first:
+        await first.send(b"1\n")
+        await first.until(lambda: first.has(0, b"1\n")() and first.has(1, b"1\n")())
+        if is_running:
+            await spoil_and_mend(first, logs_url, value, headers)
+    if not is_running:
+        async with Receiver(logs_url, tmp_path) as second:
+            await spoil_and_mend(second, logs_url, value, headers)
+
+
+async def spoil_and_mend(
+    receiver: Receiver, url: str, value: bytes, headers: dict[str, str]
+) -> None:
+    await write(receiver.connection, "LOGS_OFFSETS/p0", value, headers)
+    await receiver.send(b"2\n")
+
+    await receiver.until(receiver.has(1, b"1\n2\n"))
+    await receiver.until(lambda: "logreceiver offsets" in receiver.advice())
+    assert receiver.meter.is_ready
+
+    await asyncio.to_thread(follow_advice, receiver.advice(), url)
+    await receiver.until(receiver.has(0, b"1\n2\n"))
+    await receiver.until(lambda: not receiver.advice())
+
+
+async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mended_as_told(
+    logs_url: str, tmp_path: Path
+) -> None:
+    async with Receiver(logs_url, tmp_path) as receiver:
+        pass
+    (tmp_path / "state" / "p0.db").unlink(missing_ok=True)
+    async with Receiver(logs_url, tmp_path) as receiver:
+        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+        await receiver.send(b"1\n")
+        await receiver.until(receiver.has(1, b"1\n"))
+        await receiver.until(lambda: "logreceiver offsets" in receiver.advice())
+
+        await asyncio.to_thread(follow_advice, receiver.advice(), logs_url)
+        await receiver.until(receiver.has(0, b"1\n"))
+
+
+async def test_a_partition_that_another_receiver_took_after_it_was_mended_is_not_taken_back(
+    logs_url: str, tmp_path: Path
+) -> None:
+    async with Receiver(logs_url, tmp_path) as receiver:
+        await receiver.send(b"1\n")
+        await receiver.until(receiver.has(0, b"1\n"))
+        good = await asyncio.to_thread(receiver.partitions[0].offset)
+        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+        await receiver.send(b"2\n")
+        await receiver.until(lambda: bool(receiver.advice()))
+
+        async with Receiver(logs_url, tmp_path / "other") as other:
+            await other.until(lambda: bool(other.advice()))
+            presence = (await asyncio.to_thread(other.partitions[1].offset)).presence
+            taken = replace(good, epoch=good.epoch + 1, owner="other:1", presence=presence)
+            await write(receiver.connection, "LOGS_OFFSETS/p0", taken.encode(), {})
+            await receiver.until(lambda: bool(receiver.meter.expect(0).successor))
+
+
+async def test_with_once_the_other_partitions_are_received_before_it_is_told(
+    logs_url: str, tmp_path: Path
+) -> None:
+    receiver = Receiver(logs_url, tmp_path, once=True)
+    await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+    await receiver.send(b"1\n")
+
+    async with receiver:
+        with pytest.raises(ConfigurationError, match="partition 0: key p0 of bucket LOGS_OFFSETS"):
+            await asyncio.wait_for(asyncio.shield(receiver.running), 40)
+
+    assert receiver.has(1, b"1\n")()
+
+
+async def test_a_receiver_of_nothing_but_garbage_does_not_start(
+    logs_url: str, tmp_path: Path
+) -> None:
+    receiver = Receiver(logs_url, tmp_path)
+    numbers = range(2)
+    for number in numbers:
+        with suppress(FencedError):
+            await require_sound(receiver.settings, receiver.connection, StreamLayout(2), numbers)
+        await write(receiver.connection, f"LOGS_OFFSETS/p{number}", b"{", {})
+    with pytest.raises(ConfigurationError, match=r"offsets set --partition 0,1 --to earliest"):
+        await require_sound(receiver.settings, receiver.connection, StreamLayout(2), numbers)
+    await receiver.connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_told(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    log = tmp_path / "app.log"
+    log.write_bytes(b"1\n")
+    for key in ("partitions", "streams", "pause"):
+        suite.ask(partial(write, key=f"LOGS_CONFIG/{key}", value=b"garbage", headers={}))
+
+    shipper = suite.start_shipper("web01", [log])
+    receiver = suite.start_receiver([0, 1])
+    said = "no number; run `logbroker apply`"
+    wait_until("they wait", lambda: said in shipper.said() and said in receiver.said(), 60)
+    suite.administer("apply", "--yes")
+
+    wait_until("the line is there", (suite.output / "web01.log").exists, 60, [shipper, receiver])

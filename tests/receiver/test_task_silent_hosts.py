@@ -1,0 +1,86 @@
+"""A host that sends nothing for a while: its file is closed at the change of period, though others of its partition send."""
+
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from receiver.consume.assignment import Done, SessionLimits
+from tests.receiver.partition import Partition
+from tests.receiver.points import IN_BATCH
+from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.nats
+
+HOUR = timedelta(hours=1)
+CLOSED = "web01.log.000001"
+
+
+def age(partition: Partition, host: str) -> None:
+    """Make the last line of a host as old as if it had come in an earlier period."""
+    query = "UPDATE files SET last_line = last_line - 10000 * 1000000000 WHERE host = ?"
+    partition.sql(query, host)
+
+
+@pytest.fixture
+def hourly(partition: Partition) -> Partition:
+    """Return a partition with an old line of web01 and a new one of web02, of which both are received."""
+    hourly = replace(partition, rotate_every=HOUR)
+    hourly.lines("web01", b"old\n")
+    hourly.lines("web02", b"new\n")
+    hourly.receive()
+    age(hourly, "web01")
+    hourly.lines("web02", b"newer\n")
+    return hourly
+
+
+def test_the_first_line_of_another_host_in_a_new_period_closes_it(hourly: Partition) -> None:
+    done = hourly.run(3)
+
+    assert isinstance(done, Done)
+    assert done.closed == (CLOSED,)
+    assert (hourly.output / CLOSED).read_bytes() == b"old\n"
+    assert (hourly.output / "web02.log").read_bytes() == b"new\nnewer\n"
+
+    hourly.lines("web01", b"later\n")
+    hourly.lines("web02", b"newest\n")
+    assert hourly.receive(4).closed == ()
+    assert hourly.read("web01") == b"old\nlater\n"
+
+
+def test_without_a_period_nothing_is_closed(hourly: Partition) -> None:
+    assert replace(hourly, rotate_every=timedelta()).receive(3).closed == ()
+
+
+@pytest.mark.parametrize("point", IN_BATCH)
+def test_a_task_killed_while_it_closes_is_mended_by_the_next(hourly: Partition, point: str) -> None:
+    assert hourly.run_apart(3, fault=point) == -9
+    reached = hourly.offset().next
+    hourly.move(reached, epoch=2)
+    hourly.receive(reached, epoch=2)
+    hourly.lines("web01", b"later\n")
+    hourly.receive(4, epoch=2)
+
+    assert hourly.read("web01") == b"old\nlater\n"
+    assert (hourly.output / CLOSED).read_bytes() == b"old\n"
+    assert hourly.read("web02") == b"new\nnewer\n"
+
+
+def test_a_session_that_goes_on_closes_it_at_each_change_of_period(partition: Partition) -> None:
+    every_second = replace(partition, rotate_every=timedelta(seconds=1))
+    every_second.lines("web01", b"1\n")
+    session = SessionLimits(20.0, 2.0, 0.01)
+    running = threading.Thread(target=every_second.session, args=(session,))
+    running.start()
+    until = time.monotonic() + 20
+
+    def is_closed() -> bool:
+        every_second.lines("web02", b"line\n")
+        return (every_second.output / CLOSED).exists() or time.monotonic() > until
+
+    wait_until("the file of the silent host is closed", is_closed, 30)
+    running.join(30)
+    assert (every_second.output / CLOSED).read_bytes() == b"1\n"
+    assert every_second.offset().next > 2

@@ -1,0 +1,75 @@
+"""A whole receiver but for Spark: its driver, and tasks in threads."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.client.connection import Connection
+from broker.wire.streams import StreamLayout
+from receiver.consume import task
+from receiver.driver.driver import Followers
+from receiver.meter import Meter
+from receiver.settings import ReceiverSettings
+from tests.receiver.partition import Partition
+
+HOSTS = ("web01", "web02")
+"""Of two partitions each has one of these."""
+
+
+class Receiver:
+    """A receiver of both partitions without Spark: its tasks run in threads."""
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        once: bool = False,
+        take_over: bool = False,
+        name: str = "receiver:1",
+    ) -> None:
+        self.partitions = [Partition(url, folder, number, partitions=2) for number in range(2)]
+        self.settings = ReceiverSettings(
+            server=(url,),
+            partition=("all",),
+            output=folder / "out",
+            state_dir=folder / "state",
+            once=once,
+            take_over=take_over,
+        )
+        self.connection = Connection([url], "receiver")
+        self.meter = Meter(time.time_ns)
+        self.stop = asyncio.Event()
+        self.followers = Followers(
+            *(self.settings, self.connection, name, self.meter, ()),
+            *(lambda destination, one: task.run(one, destination), 2),
+        )
+
+    async def __aenter__(self) -> "Receiver":
+        running = self.followers.run(StreamLayout(2), 2, self.stop)
+        self.running = asyncio.create_task(running)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        await asyncio.wait({self.running}, timeout=20)
+        await self.connection.close()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(40):
+            while not holds():
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.05)
+
+    async def send(self, text: bytes) -> None:
+        for one, host in zip(self.partitions, HOSTS, strict=True):
+            await asyncio.to_thread(one.lines, host, text)
+
+    def has(self, number: int, expected: bytes) -> Callable[[], bool]:
+        return lambda: self.partitions[number].read(HOSTS[number]) == expected
+
+    def advice(self) -> str:
+        """Return why partition 0 is blocked, empty while it is not."""
+        blocked = self.meter.expect(0).blocked
+        return blocked.detail if blocked and blocked.cause.value == "state" else ""
