@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from broker.app.pages import Page, health_page
-from broker.app.units import format_size
+from broker.app.units import counted, format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
@@ -288,8 +288,8 @@ class Meter:
         if ours := [one for one in all_ if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
             rate = format_size(int(sum(one.rate_at(now)[0] for one in ours)))
-            plural = "" if len(ours) == 1 else "s"
-            yield f"{len(ours)} partition{plural}, {pending:,} messages behind, {rate}/s"
+            behind = counted(pending, "message", form=",")
+            yield f"{counted(len(ours), 'partition')}, {behind} behind, {rate}/s"
         yield from (f"standing by behind {one.owner}: {one.partition}" for one in all_ if one.owner)
         yield from (f"blocked: {one.partition}" for one in all_ if one.blocked)
         yield from (f"taken over by others: {one.partition}" for one in all_ if one.successor)
@@ -301,7 +301,8 @@ def _log(done: Done) -> None:
         words.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
     words += done.notices
     if done.quarantined:
-        words.append(f"{done.quarantined} messages that are no lines were set aside in .quarantine")
+        aside = counted(done.quarantined, "message", "were")
+        words.append(f"{aside} set aside in .quarantine: no lines")
     for line in words:
         logger.warning("partition %d: %s", done.partition, line)
 
@@ -314,6 +315,6 @@ def _describe(finding: Finding) -> str:
             f"at sequence {finding.sequence}"
         )
     return (
-        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
+        f"{finding.kind.value} of {counted(finding.end - finding.start, 'byte')}: host {finding.host}, file {finding.file!r}, "
         f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
     )

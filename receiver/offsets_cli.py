@@ -13,7 +13,7 @@ import click
 from broker.app.command_line import YES, SectionedGroup, ask, given, settings_options
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.program import log_to_stderr
-from broker.app.units import read_moment
+from broker.app.units import counted, read_moment
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.config import require_layout
@@ -129,7 +129,7 @@ def adopt(yes: bool, **options: Any) -> None:
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {_adopted(site, offset)} files adopted")
+            click.echo(f"{at} {counted(_adopted(site, offset), 'file')} adopted")
 
 
 async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
@@ -221,7 +221,7 @@ async def propose(
         partition,
         revision,
         moved(offset, stream, sequence, by, iso(now), revision),
-        f"{way}, {left} messages wait from there{skipped}",
+        f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
         objection,
     )
 

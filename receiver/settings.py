@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -94,11 +94,20 @@ def _zone_name(text: str) -> str:
     if text == "local":  # as the C library has it
         _, _, link = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
         name = os.environ.get("TZ", "").removeprefix(":") or link or "UTC"
-    if name not in available_timezones():
+    if not _is_zone(name):
         raise ValueError(
             f"time zone {name!r} is not known; give UTC, local, or a name such as Europe/Berlin"
         )
     return name
+
+
+def _is_zone(name: str) -> bool:
+    """Whether every machine knows a time zone by this name, which some know by further ones."""
+    try:
+        ZoneInfo(name)
+    except (LookupError, ValueError, OSError):  # OSError: a folder of zones, say
+        return name == "UTC"
+    return name.partition("/")[0] not in ("posix", "right", "posixrules", "localtime")
 
 
 Partitions = Annotated[tuple[str, ...], BeforeValidator(_partitions)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
+from broker.app.units import counted
 from broker.wire.positions import Positions
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
@@ -89,7 +90,8 @@ class Goals:
         states = follower.states()
         for state in states:
             if state.held:
-                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+                held = counted(state.held, "byte")
+                logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:

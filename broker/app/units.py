@@ -55,6 +55,20 @@ def format_size(size: int) -> str:
     return ByteSize(size).human_readable(separator=" ")
 
 
+_OF_ONE = {"are": "is", "have": "has", "were": "was"}
+
+
+def counted(count: int, noun: str, verb: str = "", form: str = "") -> str:
+    """Return a number with what it counts, and with what that does: `1 host`, `2 messages wait`, `1 message waits`.
+
+    `noun` is of one, `verb` of several; `form` is how the number is written, as in `format`.
+    """
+    done = f" {verb}" if verb else ""
+    if count == 1:
+        done = f" {_OF_ONE.get(verb, f'{verb}s')}" if verb else ""
+    return f"{count:{form}} {noun}{'' if count == 1 else 's'}{done}"
+
+
 def few(names: Sequence[object], most: int = 3) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -22,7 +22,7 @@ import aiofiles
 
 from broker.app.exits import OperatorError
 from broker.app.table import progress
-from broker.app.units import format_duration, format_size
+from broker.app.units import counted, format_duration, format_size
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
 from broker.client.answer import ConnectionLost, Rejected, answer_of
 from broker.client.connection import Connection
@@ -88,7 +88,7 @@ def content_of(state: Mapping[str, Any]) -> str:
     size = format_size(int(state["bytes"]))
     times = f", {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z" if state["messages"] else ""
     sequences = f"{state['first_seq']} to {state['last_seq']}"
-    return f"{state['messages']} messages ({size}), sequences {sequences}{times}"
+    return f"{counted(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
 def _limit_of(there: Mapping[str, Any] | None) -> int:

@@ -140,6 +140,9 @@ class Connection:
             finally:
                 # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
                 if task and task.cancelling() > before:
+                    await (
+                        self.close()
+                    )  # else nobody ends the tasks of a client that was made all the same
                     raise asyncio.CancelledError
             self._is_deaf, self._doubted, self._rate = False, None, 0.0
             return self._client

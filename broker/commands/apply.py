@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, read_file, reporting, write_atomic
+from broker.app.units import counted
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
 from broker.provision.apply import carry_out, look, look_at_partitions
@@ -79,11 +80,13 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
 
     async def work(connection: Connection) -> None:
         actual = await until_answered(connection, look_at_partitions, ELECTION)
-        mode.say(f"hosts are spread over {actual.number or 'unknown'} partitions now")
-        made, question = plan_partitions(number, actual), f"Spread hosts over {number} partitions?"
+        now = counted(actual.number, "partition") if actual.number else "unknown partitions"
+        mode.say(f"hosts are spread over {now} now")
+        made, wanted = plan_partitions(number, actual), counted(number, "partition")
+        question = f"Spread hosts over {wanted}?"
         if await _propose(connection, made, mode, question):
             mode.say(
-                f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
+                f"hosts are spread over {wanted} now: shippers go over within 10 seconds of their next lines\n"
                 f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
                 "keep those of old ones until `logbroker status` shows nothing behind there"
             )

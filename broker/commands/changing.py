@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from broker.app.command_line import SectionedCommand, SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.units import Moment, few, format_size
+from broker.app.units import Moment, counted, few, format_size
 from broker.app.untrusted import printable
 from broker.client.answer import Rejected
 from broker.client.bucket import Conflict, read, write
@@ -162,16 +162,16 @@ def purge(
     gone: int | None = None
     if not mode.as_json:
         _show_chosen(chosen, total)
-    if chosen and mode.agrees(f"Remove {total} messages?"):
+    if chosen and mode.agrees(f"Remove {counted(total, 'message')}?"):
         gone = shared.asking(settings, "purge", lambda connection: take_out(connection, chosen))
-        mode.say(f"removed {gone} messages")
-        logger.info("removed %d messages on request", gone)
+        mode.say(f"removed {counted(gone, 'message')}")
+        logger.info("removed %s on request", counted(gone, "message"))
     if mode.as_json:
         shared.print_json({"matching": list(map(asdict, chosen)), "removed": gone})
 
 
 def _show_chosen(chosen: Sequence[Purge], total: int) -> None:
-    click.echo(f"{total} messages match")
+    click.echo(counted(total, "message", "match"))
     if needed_by := dict.fromkeys(who for one in chosen for who in one.needed_by):
         click.echo(f"NOT RECEIVED by {', '.join(needed_by)}; receivers name missing messages")
     for one in chosen:
@@ -230,9 +230,9 @@ def _line(info: Info) -> str:
     if "state" not in info:
         pending, unacked = info["num_pending"], info["num_ack_pending"]
         name = f"{info['stream_name']} {info['name']}"
-        return f"{name}: {pending} messages pending, {unacked} not acknowledged"
+        return f"{name}: {counted(pending, 'message')} pending, {unacked} not acknowledged"
     config, state = info["config"], info["state"]
-    held = f"{state['messages']} messages, {format_size(state['bytes'])}"
+    held = f"{counted(state['messages'], 'message')}, {format_size(state['bytes'])}"
     return f"{config['name']}: {held}, {few(config.get('subjects') or ['no subjects'])}"
 
 
@@ -257,7 +257,7 @@ def _remove(settings: BrokerSettings, mode: shared.Mode, kind: str, path: str) -
             f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
         )
     state = _told(settings, kind, path).get("state")
-    held = f" with {state['messages']:,} messages" if state else ""
+    held = f" with {counted(state['messages'], 'message', form=',')}" if state else ""
     if is_agreed := mode.agrees(f"Remove {kind} {path}{held} for good?"):
         call = f"{kind.upper()}.DELETE.{path}"
         shared.asking(settings, f"{kind} rm", lambda connection: connection.api(call))

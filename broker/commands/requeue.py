@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
+from broker.app.units import counted
 from broker.app.untrusted import json_object, printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
@@ -84,7 +85,10 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")
         folder.sync()
-    text = f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued"
+    held, are = counted(lines, "line"), "is" if len(messages) == 1 else "are"
+    text = (
+        f"{counted(len(messages), 'message')} with {held} {are} back; the file is {file}.requeued"
+    )
     document = {"messages": len(messages), "lines": lines, "file": f"{file}.requeued"}
     show(document, text, as_json=as_json)
 

@@ -18,7 +18,7 @@ import click
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
-from broker.app.units import Moment, rfc3339
+from broker.app.units import Moment, counted, rfc3339
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands import shared
@@ -111,7 +111,7 @@ def hosts(
     rows = [one.row() for one in chosen]
     show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
-    show("", f"{len(chosen)} of {len(found)} hosts", *pauses)
+    show("", f"{len(chosen)} of {counted(len(found), 'host')}", *pauses)
 
 
 @click.command(cls=SectionedCommand)
@@ -219,7 +219,9 @@ def tail_(
 
     async def show(one: TailPiece | Searched) -> None:
         if isinstance(one, Searched):
-            logger.warning("only the last %d messages were searched; see --since", one.messages)
+            logger.warning(
+                "only the last %s searched; see --since", counted(one.messages, "message", "were")
+            )
             return
         await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.app.units import few, format_size
+from broker.app.units import counted, few, format_size
 from broker.app.untrusted import printable
 from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, short_duration
 
@@ -82,7 +82,8 @@ def _stream(status: BrokerStatus) -> Graded:
         yield Grade.CRITICAL, f"no consumer answers for {few(without, _NAMED)}"
     for stream in status.streams:
         if lost := stream.lost_messages:
-            yield Grade.CRITICAL, f"{lost} messages of {stream.name} were damaged and are lost"
+            done = "was damaged and is lost" if lost == 1 else "were damaged and are lost"
+            yield Grade.CRITICAL, f"{counted(lost, 'message')} of {stream.name} {done}"
         yield from _replicas(stream)
 
 
@@ -92,10 +93,13 @@ def _replicas(stream: StreamStatus) -> Graded:
         yield Grade.CRITICAL, f"stream {stream.name} has no leader: nothing is stored"
     for one in stream.followers:
         if one.offline or not one.current:
-            state = "is offline" if one.offline else f"is {one.lag} operations behind"
+            state = "is offline" if one.offline else f"is {counted(one.lag, 'operation')} behind"
             yield Grade.WARNING, f"{one.name} {state}, {one.seen}"
     missing = Grade.CRITICAL if 2 * good <= wanted else Grade.WARNING
-    yield missing if good < wanted else Grade.OK, f"{good} of {wanted} servers hold {stream.name}"
+    yield (
+        missing if good < wanted else Grade.OK,
+        f"{good} of {counted(wanted, 'server', 'hold')} {stream.name}",
+    )
 
 
 def _space(status: BrokerStatus) -> Graded:
@@ -129,10 +133,10 @@ def _receivers(status: BrokerStatus) -> Graded:
     bad = [found for one in used if (found := _partition(one))[0]]
     yield from bad[:_NAMED]
     if rest := bad[_NAMED:]:
-        yield max(grade for grade, _ in rest), f"and {len(rest)} more partitions"
+        yield max(grade for grade, _ in rest), f"and {counted(len(rest), 'more partition')}"
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
     age = f", the oldest for {short_duration(oldest)}" if status.behind else ""
-    yield Grade.OK, f"{status.behind} messages wait{age}"
+    yield Grade.OK, f"{counted(status.behind, 'message', 'wait')}{age}"
 
 
 def _partition(one: PartitionStatus) -> tuple[Grade, str]:
@@ -140,7 +144,8 @@ def _partition(one: PartitionStatus) -> tuple[Grade, str]:
     if one.error:
         reason = f"its offset cannot be read, so no receiver can claim it: {one.error}"
         return Grade.CRITICAL, f"{name}: {reason}; `logreceiver offsets set` writes it anew"
-    text = f"{name}: {one.behind} messages wait, the oldest for {short_duration(age)}"
+    waiting = counted(one.behind or 0, "message", "wait")
+    text = f"{name}: {waiting}, the oldest for {short_duration(age)}"
     grade = _grade(age, _AGE)
     if one.missing_seconds >= _MISSING:
         grade, text = max(grade, Grade.WARNING), f"{text}; {_missing(one)}"

@@ -8,6 +8,7 @@ from functools import partial
 
 from broker.app.exits import OperatorError
 from broker.app.python import isolated
+from broker.app.units import counted
 from broker.inspect import matcher
 
 _LONGEST = 500  # characters of a pattern
@@ -57,7 +58,9 @@ async def _matching(process: Process, lines: bytes) -> bytes:
     try:
         return await _ask(process, lines)
     except EOFError:
-        raise OperatorError(_costs_too_much(f"for {len(lines):,} bytes of lines")) from None
+        raise OperatorError(
+            _costs_too_much(f"for {counted(len(lines), 'byte', form=',')} of lines")
+        ) from None
 
 
 async def _ask(process: Process, block: bytes) -> bytes:

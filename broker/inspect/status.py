@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 
-from broker.app.units import format_duration, format_size, rfc3339
+from broker.app.units import counted, format_duration, format_size, rfc3339
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
 from broker.wire.pause import Pause
@@ -160,7 +160,9 @@ def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
         yield from _stream(stream)
     yield "store", _used(status.store_used, status.store_limit)
     current, existing = status.current_partitions, len(status.partitions)
-    spread = f", over {current} of {existing} partitions" if 0 < current < existing else ""
+    spread = (
+        f", over {current} of {counted(existing, 'partition')}" if 0 < current < existing else ""
+    )
     yield "hosts", f"{status.hosts or 0}{spread}"
     for pause in status.pauses:
         yield "pause", f"{pause.hosts}: {pause}"
@@ -174,7 +176,9 @@ def _node(node: NodeReport) -> str:
     parts = (
         f"{node.name}, nats-server {node.version}, {format_size(node.free)} of its disk free",
         "encrypted" if node.encrypted else "",
-        "OPEN: no credentials" if node.credentials is None else f"{node.credentials} credentials",
+        "OPEN: no credentials"
+        if node.credentials is None
+        else counted(node.credentials, "credential"),
         f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
         f"FROZEN: {node.frozen}" if node.frozen else "",
     )
@@ -184,7 +188,7 @@ def _node(node: NodeReport) -> str:
 def _stream(stream: StreamStatus) -> Iterator[tuple[str, str]]:
     used = _used(stream.bytes, stream.max_bytes)
     since = f", since {_short_time(stream.first_time)}" if stream.messages else ""
-    yield "stream", f"{stream.name}: {stream.messages} messages, {used}{since}"
+    yield "stream", f"{stream.name}: {counted(stream.messages, 'message')}, {used}{since}"
     if stream.wanted_replicas > 1 or not stream.leader:
         leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
         yield "cluster", ", ".join([leader, *(one.name for one in stream.followers)])

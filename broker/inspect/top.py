@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group
 
 from broker.app.table import plain, table
-from broker.app.units import format_size
+from broker.app.units import counted, format_size
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import attempt, brief_status
 from broker.inspect.message import StoredMessage
@@ -125,7 +125,8 @@ def draw(view: TopView) -> Group:
     ]
     busiest = nsmallest(_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
     head = (
-        f"{status.server}  {status.now[:19]}Z  {status.messages} messages, {status.behind} behind"
+        f"{status.server}  {status.now[:19]}Z  {counted(status.messages, 'message')}, "
+        f"{status.behind} behind"
     )
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []
     hosts = table(_HOSTS, [(name, *rate.row()) for name, rate in busiest])

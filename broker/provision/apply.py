@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.units import counted
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, is_certain
@@ -171,7 +172,9 @@ async def provision(
         ) from None
     # the rights of receivers are made for the declared number
     if (count := len(names)) != desired.stream_count:
-        raise ConfigurationError(f"the broker has {count} streams; give --streams {count}")
+        raise ConfigurationError(
+            f"the broker has {counted(count, 'stream')}; give --streams {count}"
+        )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)
     return infos

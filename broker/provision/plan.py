@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from broker.app.exits import ConfigurationError
-from broker.app.units import format_duration, format_size
+from broker.app.units import counted, format_duration, format_size
 from broker.app.untrusted import printable
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
@@ -204,8 +204,8 @@ class Actual:
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {messages} messages "
-                f"and {offsets} partitions have offsets, so only `logbroker partitions {partitions}` changes it, while the "
+                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {counted(messages, 'message')} "
+                f"and {counted(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
                 f"broker runs; else leave --partitions out, or make it {self.number}"
             )
 
@@ -257,7 +257,7 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
         actual.refuse_other(number)
     elif (there := actual.number) and there != number:
         raise ConfigurationError(
-            f"site {mirror} has {there} partitions, so its copy cannot have {number}; give --partitions {there}"
+            f"site {mirror} has {counted(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes

@@ -18,7 +18,7 @@ from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import write_atomic
 from broker.app.service import differences
-from broker.app.units import format_size
+from broker.app.units import counted, format_size
 from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
@@ -192,12 +192,12 @@ class ServerContext:
         for event in listening:
             await event.wait()  # whoever reads that the server is ready may ask for its report
         logger.info(
-            "ready: %s, store %s, %s of at most %s, %d messages",
+            "ready: %s, store %s, %s of at most %s, %s",
             self.connection.servers,
             self.folder,
             "stream LOGS" if len(infos) == 1 else f"{len(infos)} streams",
             format_size(sum(info["config"]["max_bytes"] for info in infos)),
-            sum(info["state"]["messages"] for info in infos),
+            counted(sum(info["state"]["messages"] for info in infos), "message"),
         )
         if self._mirror:
             logger.warning(
@@ -275,7 +275,8 @@ class ServerContext:
             write_atomic(self.folder / _CONF, conf.text, _CONF_MODE)
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
-            logger.info("took over %d credentials", len(conf.credentials.credentials))
+            taken = counted(len(conf.credentials.credentials), "credential")
+            logger.info("took over %s", taken)
         self.conf = conf
         try:
             async with asyncio.timeout(_CLUSTER_PATIENCE if settings.cluster else None):

@@ -13,6 +13,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import zstandard
 
+from broker.app.units import counted
 from broker.wire.streams import MAX_PARTITIONS
 
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
@@ -134,11 +135,13 @@ class Section:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be true: to go by it would lose the lines of others."""
-        length = self.span.end - self.span.start
+        length, size = self.span.end - self.span.start, counted(self.size, "byte")
         if length < 0 or self.size > length + 1 or (self.size < length and not self.filtered):
-            raise MalformedMessage(f"span {self.span} does not go with {self.size} bytes of lines")
+            raise MalformedMessage(f"span {self.span} does not go with {size} of lines")
         if self.lines > self.size:
-            raise MalformedMessage(f"{self.lines} lines do not go with {self.size} bytes of lines")
+            raise MalformedMessage(
+                f"{counted(self.lines, 'line', 'do')} not go with {size} of lines"
+            )
 
 
 @dataclass(frozen=True, slots=True)

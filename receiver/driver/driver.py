@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError, leading
+from broker.app.units import counted
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
@@ -112,8 +113,8 @@ class Followers:
             return
         if self._layout.partitions not in {0, layout.partitions}:
             logger.warning(
-                "the broker has %d partitions by now, it had %d; see to it that each has a receiver",
-                *(layout.partitions, self._layout.partitions),
+                "the broker has %s by now, it had %d; see to it that each has a receiver",
+                *(counted(layout.partitions, "partition"), self._layout.partitions),
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._followed]:
@@ -156,8 +157,8 @@ class Followers:
         if running := self._running():
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
-            words = "%d partitions did not come to the end of a batch; the next start does it again"
-            logger.warning(words, len(running))
+            words = "%s did not come to the end of a batch; the next start does it again"
+            logger.warning(words, counted(len(running), "partition"))
         for task in running:
             task.cancel()
         if self._damaged and not stop.is_set():

@@ -19,7 +19,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder
 from broker.app.selection import LineSelection
 from broker.app.table import progress
-from broker.app.units import Moment, read_moment
+from broker.app.units import Moment, counted, read_moment
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection, ask, told_to_operators
 from broker.wire.message import MAX_LINES_BYTES
@@ -64,9 +64,9 @@ class Summary:
 
     def as_text(self) -> str:
         """Write it for people."""
-        text = f"replayed {self.lines:,} lines"
+        text = f"replayed {counted(self.lines, 'line', form=',')}"
         if self.refused:
-            text += f"; {self.refused} messages hold none, as {self.first_refused}"
+            text += f"; {counted(self.refused, 'message', 'hold')} none, as {self.first_refused}"
         return text
 
 

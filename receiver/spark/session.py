@@ -104,7 +104,7 @@ def spark_context(
     """
     # all that py4j says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
+    logging.getLogger().addFilter(_is_not_of_py4j)  # which a logger has once at most
     check_masters(master)
     with ExitStack() as stack:
         jvm = jvm or stack.enter_context(running_jvm(master))
@@ -130,6 +130,10 @@ def spark_context(
         finally:  # the next start has a JVM of its own
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def prepare(java: Java) -> Path:

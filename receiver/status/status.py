@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from broker.app.table import show, table
-from broker.app.units import format_duration, format_size
+from broker.app.units import counted, format_duration, format_size
 from broker.client import bucket
 from broker.client.config import require_layout
 from broker.client.connection import Connection
@@ -122,7 +122,7 @@ class Status(BaseModel):
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
-            live = f"{len(files):,} live files, {closed:,} closed, {size}"
+            live = f"{counted(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
             show("", f"stores in {self.state_dir}: {live}")
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from broker.app.faults import fault
+from broker.app.units import counted
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names
@@ -167,9 +168,9 @@ class Output:
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
-                now = f"{found.st_size} bytes are there" if found else "it is gone"
+                now = f"{counted(found.st_size, 'byte', 'are')} there" if found else "it is gone"
                 self.notices.append(
-                    f"{path}, of which {row.length} bytes were written, was changed, moved or removed by somebody else: {now}; "
+                    f"{path}, of which {counted(row.length, 'byte', 'were')} written, was changed, moved or removed by somebody else: {now}; "
                     "a new one begins"
                 )
             row = row._replace(length=-1 if row.length else 0, unfinished=None)

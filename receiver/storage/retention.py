@@ -19,7 +19,7 @@ import zstandard
 
 from broker.app.faults import fault
 from broker.app.files import Folder
-from broker.app.units import format_size
+from broker.app.units import counted, format_size
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
@@ -229,8 +229,8 @@ class Retention:
                 self._remove(store, [one for one in gone if owners[one.path] == path])
         if gone:
             logger.info(
-                "removed %d closed files that are not to be kept (%s), the last of them %s",
-                len(gone),
+                "removed %s not to be kept (%s), the last of them %s",
+                counted(len(gone), "closed file"),
                 format_size(sum(segment.size for segment in gone)),
                 gone[-1].path,
             )

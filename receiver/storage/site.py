@@ -14,6 +14,7 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
+from broker.app.units import counted
 from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
@@ -97,7 +98,7 @@ class Site:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Damaged(
                 self.partition,
-                f"none of the {len(known)} files that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
+                f"none of the {counted(len(known), 'file')} that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
                 "or give the right --output, unless they are lost",
             )
 

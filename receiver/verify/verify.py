@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.units import format_size
+from broker.app.units import counted, format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.connection import ELECTION, Connection, ask
@@ -78,17 +78,17 @@ class VerifyReport:
     def as_text(self) -> str:
         """Write it for people: a line for each file that differs, and one for everything."""
         lines = [
-            f"{one.live}: {one.expected} lines are expected, {one.received} are there; the first difference is in {one.difference}"
+            f"{one.live}: {counted(one.expected, 'line', 'are')} expected, {one.received} are there; the first difference is in {one.difference}"
             for one in self.files
         ]
         verdict = "DIFFERENCES" if self.files else "all well"
-        compared = f"{verdict}: {self.hosts} hosts, {format_size(self.size)} compared"
+        compared = f"{verdict}: {counted(self.hosts, 'host')}, {format_size(self.size)} compared"
         lines.append(compared if self.hosts else "nothing was compared")
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
             lines.append(f"not compared, as nothing was received here yet: partitions {numbers}")
         if self.moved:
-            some = f"{len(self.moved)} hosts, such as {', '.join(self.moved[:5])}"
+            some = f"{counted(len(self.moved), 'host')}, such as {', '.join(self.moved[:5])}"
             lines.append(
                 f"not compared, as they are between partitions, or have lines of plain clients in several: {some}"
             )

@@ -16,6 +16,7 @@ from typing import Any
 from broker.app.exits import FencedError
 from broker.app.faults import fault
 from broker.app.program import version_of
+from broker.app.units import counted
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import Conflict
@@ -288,7 +289,7 @@ class Snapshots:
         value = replace(positions.joined(self.found), version=version).encode()
         if len(value) > await largest_payload(self._connection):
             reason = (
-                f"the snapshot of {len(positions.files)} files has {len(value)} bytes, which is larger than the broker takes; "
+                f"the snapshot of {counted(len(positions.files), 'file')} has {len(value)} bytes, which is larger than the broker takes; "
                 "raise its max_payload, or ship fewer files"
             )
             raise Rejected(413, 0, reason)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from broker.app.units import format_size, rfc3339
+from broker.app.units import counted, format_size, rfc3339
 from shipper.publish.rounds import Round
 from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
@@ -67,7 +67,7 @@ class HostReport(BaseModel):
     @property
     def summary(self) -> str:
         """How many files there are, and how far behind they are."""
-        count = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
+        count = counted(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from broker.app.exits import OperatorError
 from broker.app.table import table
-from broker.app.units import format_duration, format_size
+from broker.app.units import counted, format_duration, format_size
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import read_streams, require_layout
 from broker.client.connection import Connection
@@ -130,7 +130,7 @@ def check_files(selection: Selection) -> Iterator[Finding]:
     for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
-        level, text = FINE, f"{entry.size} bytes"
+        level, text = FINE, counted(entry.size, "byte")
         if entry.path not in paths:
             level, text = LEFT_OUT, "left out by --exclude"
         elif not os.access(entry.path, os.R_OK):
@@ -147,7 +147,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
-        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
+        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {counted(layout.partitions, 'partition')}"
         may = await _may_publish(connection, subject)
         return [
             (FINE, f"broker at {connection.servers}: {place}"),

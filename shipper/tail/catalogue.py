@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from broker.app.units import counted
 from broker.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
 from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
@@ -316,7 +317,7 @@ class Catalogue:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
             lost = tailer.size - tailer.offset
-            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+            text = f"was truncated or written anew; {counted(lost, 'byte', 'were')} seen in it and not read"
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
             self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)

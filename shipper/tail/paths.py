@@ -68,19 +68,39 @@ def _expression(glob: str, excludes: bool) -> str:
     parts = glob.split("/")
     if parts[-1] == "**":
         parts.append("*")
-    deep = f"(?:{visible}[^/]+/)*"
-    found = "".join(deep if part == "**" else f"{_name(part, visible)}/" for part in parts)
+    pieces = [""]
+    for part in parts:
+        if part == "**":
+            pieces.append("")
+        else:
+            pieces[-1] += f"{_name(part, visible)}/"
+    found = _starred(pieces, f"(?:{visible}[^/]+/)")
     return found.removesuffix("/") + beneath
 
 
 def _name(part: str, visible: str) -> str:
-    found = visible if has_magic(part[:1]) else ""
+    pieces = [""]
     for token in _TOKEN.findall(part):
-        if len(token) > 1:
-            found += "(?!/)" + fnmatch.translate(re.sub(r"^\[\^", "[!", token)).removesuffix(r"\Z")
+        if token == "*":
+            pieces.append("")
+        elif len(token) > 1:
+            one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token)).removesuffix(r"\Z")
+            pieces[-1] += f"(?!/){one_of}"
         else:
-            found += {"*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token))
-    return found
+            pieces[-1] += "[^/]" if token == "?" else re.escape(token)
+    return (visible if has_magic(part[:1]) else "") + _starred(pieces, "[^/]")
+
+
+def _starred(pieces: Sequence[str], one: str) -> str:
+    """Return the pieces with any number of `one` before each but the first.
+
+    A piece that comes first somewhere is not looked for again behind that, except the last one: a name is matched in a
+    time that does not grow with each star.
+    """
+    first, *rest = pieces
+    if not rest:
+        return first
+    return first + "".join(f"(?>{one}*?{piece})" for piece in rest[:-1]) + f"{one}*{rest[-1]}"
 
 
 class Packing(Enum):

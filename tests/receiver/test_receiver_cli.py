@@ -27,6 +27,10 @@ from tests.support import forks
         pytest.param(
             ["--time-zone", "../../etc/passwd"], ["not known; give UTC, local"], id="zone"
         ),
+        *(
+            pytest.param(["--time-zone", zone], ["not known; give UTC, local"], id=f"zone {zone}")
+            for zone in ("Europe", "Nowhere/Town", "/etc/localtime", "right/UTC", "posixrules")
+        ),
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:

@@ -268,7 +268,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("it hangs", lambda: not trigger.exists(), 90, [receiver])
 
     assert receiver.stop(12) == 0, receiver.last_words()
-    assert "1 partitions did not come to the end of a batch" in receiver.log.read_text()
+    assert "1 partition did not come to the end of a batch" in receiver.log.read_text()
     is_calm(receiver)
 
     receiver.start()

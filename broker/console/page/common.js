@@ -29,6 +29,9 @@ export function size(bytes) {
 // With commas; `toLocaleString` takes 20 ms the first time.
 export const count = (number) => String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
 
+// A number with what it counts: `1 host`, `2 hosts`.
+export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
 export function duration(seconds) {
   if (seconds < 1) return "0 s";
   for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {

@@ -2,7 +2,7 @@
 // What comes from hosts is only ever set as text, never as markup.
 
 import { draw } from "./charts.js";
-import { by, count, duration, follow, make, plain, size } from "./common.js";
+import { by, count, counted, duration, follow, make, plain, size } from "./common.js";
 import { Hosts } from "./hosts.js";
 import { Lines } from "./lines.js";
 
@@ -72,7 +72,7 @@ function show(view) {
     card("Hosts", count(view.broker?.hosts ?? 0), `${count(view.active_hosts)} sent just now`),
     card("Stored", size(status.store_used), oldest.length ? `oldest line ${duration((Date.parse(status.now) - Math.min(...oldest)) / 1000)}` : "nothing yet"),
     card("Full in", soonest === Infinity ? "never" : duration(soonest), soonest === Infinity ? "lines expire before" : "at the rate of five minutes"),
-    card("Gaps", count(total("gaps")), `${count(total("quarantined"))} messages quarantined, of the last day`),
+    card("Gaps", count(total("gaps")), `${counted(total("quarantined"), "message")} quarantined, of the last day`),
     ...pauses.map((one) => card("Paused", plain(one.hosts), plain(`${one.reason ?? ""} until ${one.until ?? "resumed"}`))),
   );
   draw(by("chart-lines"), history, [{ name: "in", of: (one) => one.lines }, { name: "out", of: (one) => one.lines_out }], count);

@@ -1,7 +1,7 @@
 // The table of hosts: only the rows that can be seen are in the page, so that thousands scroll. And one host: its rounds,
 // gaps, files and last lines.
 
-import { by, count, duration, follow, make, plain, size } from "./common.js";
+import { by, count, counted, duration, follow, make, plain, size } from "./common.js";
 import { item } from "./lines.js";
 
 const ROW = 28, EXTRA = 6; // pixels, and rows beyond what is seen
@@ -108,7 +108,7 @@ export class Hosts {
     this.#shown = this.#all
       .filter((one) => one.host.toLowerCase().includes(wanted) && (!silent || one.silent_seconds > SILENT))
       .sort((a, b) => ((of(a) ?? -1) < (of(b) ?? -1) ? -1 : (of(a) ?? -1) > (of(b) ?? -1) ? 1 : 0) * (this.#down ? -1 : 1));
-    by("host-count").textContent = `${count(this.#shown.length)} of ${count(this.#all.length)} hosts`;
+    by("host-count").textContent = `${count(this.#shown.length)} of ${counted(this.#all.length, "host")}`;
     [...by("host-head").children].forEach((button, number) => {
       button.setAttribute("aria-sort", number !== this.#column ? "none" : this.#down ? "descending" : "ascending");
     });
@@ -176,9 +176,9 @@ export class Hosts {
     const rows = found.files.map((file) => cells("td", [plain(file.path), count(file.position), file.read.slice(0, 19) + "Z"]));
     table.append(cells("th", ["File", "Shipped up to byte", "Last read"]), ...rows);
     const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round` : found.error ?? "its shipper has saved no positions";
-    const files = `${count(found.files.length)} file${found.files.length === 1 ? "" : "s"}, ${saved}; agent ${found.version || "of an unknown version"}`;
+    const files = `${counted(found.files.length, "file")}, ${saved}; agent ${found.version || "of an unknown version"}`;
     const facts = known ? [
-      `${count(known.messages)} rounds in the stream, ${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`,
+      `${counted(known.messages, "round")} in the stream, ${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`,
       `the last one ${duration(known.silent_seconds)} ago`,
       known.behind_seconds ? `not all received: behind by ${duration(known.behind_seconds)} at most` : known.behind_seconds === 0 ? "all received" : "not known how far behind",
       ...(known.paused ? [known.paused] : []),

@@ -1,6 +1,6 @@
 // Lines as they come: at most a few thousand in the page, drawn once a frame; what is passed over is said.
 
-import { by, copy, count, follow, make, plain } from "./common.js";
+import { by, copy, counted, follow, make, plain } from "./common.js";
 
 const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines that wait while paused; older ones go
@@ -105,8 +105,8 @@ export class Lines {
       while (list.childElementCount > MOST) list.firstElementChild.remove();
       if (isAtEnd) list.scrollTop = list.scrollHeight;
       const sampled = this.#passed ? "; more came than can be shown: this is a sample" : "";
-      const searched = this.#searched ? `; only the last ${count(this.#searched)} messages were searched: give a time` : "";
-      by("line-note").textContent = this.#trouble || `${count(list.childElementCount)} lines${sampled}${searched}`;
+      const searched = this.#searched ? `; only the last ${counted(this.#searched, "message")} searched: give a time` : "";
+      by("line-note").textContent = this.#trouble || `${counted(list.childElementCount, "line")}${sampled}${searched}`;
     });
   }
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.app.address import Address, parse_address
-from broker.app.units import Moment, format_duration, parse_duration, read_moment
+from broker.app.units import Moment, counted, format_duration, parse_duration, read_moment
 from broker.app.untrusted import json_object
 
 
@@ -103,3 +103,18 @@ def test_a_listener_everywhere_is_reached_on_this_machine() -> None:
 )
 def test_what_is_no_object_is_nothing(data: bytes) -> None:
     assert json_object(data) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "text"),
+    [
+        (0, ("host",), "0 hosts"),
+        (1, ("host",), "1 host"),
+        (1, ("message", "wait"), "1 message waits"),
+        (2, ("message", "wait"), "2 messages wait"),
+        (1, ("byte", "were"), "1 byte was"),
+        (1234, ("line", "are", ","), "1,234 lines are"),
+    ],
+)
+def test_a_number_goes_with_what_it_counts(count: int, words: tuple[str, ...], text: str) -> None:
+    assert counted(count, *words) == text

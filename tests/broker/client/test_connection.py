@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -155,3 +156,42 @@ async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_f
     assert isinstance(ended, ConnectionLost) is is_left
     assert (await connection.client() is not client) is is_left
     await connection.close()
+
+
+def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The answer may come in the same turn of the loop: asyncio then forgets that the call was cancelled."""
+
+    async def given_up_after(turns: int) -> None:
+        answered, closed = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"max_payload": 1000}\r\n')
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            answered.set()
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            closed.set()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+            connecting = asyncio.ensure_future(connection.once())
+            await answered.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await connecting
+                await connection.close()  # it was not given up in time
+            async with asyncio.timeout(10):
+                await closed.wait()
+
+    for turns in range(10):
+        asyncio.run(given_up_after(turns))
+    gc.collect()
+
+    assert caplog.messages == []

@@ -36,7 +36,7 @@ def test_streams_and_consumers_are_listed_and_told(call: Call) -> None:
     listed = json.loads(call("stream", "ls", "--json").stdout)
 
     assert {info["config"]["name"] for info in listed} >= {"LOGS", "ORDERS", "KV_LOGS_OFFSETS"}
-    assert "ORDERS: 1 messages, 46 B, orders.>" in table.splitlines()
+    assert "ORDERS: 1 message, 46 B, orders.>" in table.splitlines()
     told = call("stream", "info", "ORDERS").stdout
     assert json.loads(told)["state"]["messages"] == 1
     assert (
@@ -52,7 +52,7 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
     assert call("stream", "rm", "ORDERS").returncode == 2
     assert call("consumer", "rm", "LOGS", "mine").returncode == 2
 
-    assert "removed stream ORDERS with 1 messages" in call("stream", "rm", "ORDERS", "--yes").stdout
+    assert "removed stream ORDERS with 1 message" in call("stream", "rm", "ORDERS", "--yes").stdout
     removed = json.loads(call("consumer", "rm", "LOGS", "mine", "--yes", "--json").stdout)
     assert removed == {"name": "LOGS.mine", "removed": True}
 

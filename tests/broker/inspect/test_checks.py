@@ -65,7 +65,7 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
     [
         ("connection", {}, Grade.OK, "nats://b:4222 answered in 10 ms"),
         ("connection", {"answer_seconds": 0.6}, Grade.WARNING, "600 ms"),
-        ("stream", {}, Grade.OK, "1 of 1 servers"),
+        ("stream", {}, Grade.OK, "1 of 1 server"),
         ("stream", {"streams": (a_stream(lost_messages=1),)}, Grade.CRITICAL, "damaged"),
         ("stream", {"current_partitions": 0}, Grade.CRITICAL, "logbroker apply"),
         ("stream", _UNREAD, Grade.CRITICAL, "no consumer answers for p0, p1"),
@@ -133,7 +133,7 @@ def test_the_command_says_it_by_its_exit_code(call: Call, logs_url: str) -> None
     assert (well.returncode, well.stdout.count("\n")) == (0, 1), well.stdout
     assert well.stdout.startswith("OK logbroker OK:connection: nats://127.0.0.1")
     (found,) = json.loads(behind.stdout)["findings"]
-    assert found["text"].startswith("1 messages wait")
+    assert found["text"].startswith("1 message waits")
 
 
 @pytest.mark.nats

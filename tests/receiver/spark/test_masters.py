@@ -1,12 +1,13 @@
 """A Spark master that is not there, and a wrong setting, are named at once; a master that is there is found among several."""
 
+import logging
 import re
 import socket
 
 import pytest
 
-from broker.app.exits import ConfigurationError, Exit
-from receiver.spark.session import check_masters
+from broker.app.exits import ConfigurationError, Exit, OperatorError
+from receiver.spark.session import check_masters, spark_context
 from tests.receiver.scene import Scene
 from tests.support.ports import free_port
 
@@ -27,6 +28,19 @@ def test_one_of_several_masters_is_enough() -> None:
 def test_what_is_no_address_of_a_master_is_said(address: str) -> None:
     with pytest.raises(ConfigurationError, match="give --master spark://host:port"):
         check_masters(f"spark://{address}")
+
+
+def test_each_further_context_filters_no_more_of_the_log() -> None:
+    counts = set()
+    for _ in range(3):
+        with (
+            pytest.raises(OperatorError, match="no Spark master answers"),
+            spark_context("spark://127.0.0.1:1"),
+        ):
+            pass
+        counts.add(len(logging.root.filters))
+
+    assert len(counts) == 1
 
 
 @pytest.mark.nats

@@ -1,8 +1,11 @@
 """What a glob names, what an exclusion covers, and the names that rotation gives."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from shipper.tail.paths import Selection, group_of, pattern_of
 from shipper.tail.scan import FileEntry, FileKey
@@ -40,6 +43,62 @@ def test_a_glob_shows_what_a_shell_would(glob: str, shown: str, hidden: str) -> 
     matches = pattern_of(glob).fullmatch
 
     assert [path for path in f"{shown} {hidden}".split() if matches(path)] == shown.split()
+
+
+def is_shown(glob: str, path: str) -> bool:
+    """Whether a glob of stars, letters and dots shows a path, found by trying everything."""
+    first, _, more = glob.partition("/")
+    name, _, beneath = path.partition("/")
+    if first == "**":
+        is_last = not name or name.startswith(".")
+        return is_shown(more, path) or (not is_last and is_shown(glob, beneath))
+    if not more or not beneath:
+        return not more and not beneath and is_named(first, name)
+    return is_named(first, name) and is_shown(more, beneath)
+
+
+def is_named(glob: str, name: str) -> bool:
+    if glob.startswith("*") and name.startswith("."):
+        return False
+    parts = ["[^/]*" if letter == "*" else re.escape(letter) for letter in glob]
+    return re.fullmatch("".join(parts), name) is not None
+
+
+names = st.text("ab.", min_size=1, max_size=4)
+parts = st.one_of(
+    st.just("**"), st.text("ab.*", min_size=1, max_size=5).filter(lambda s: s != "**")
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(parts, max_size=5),
+    st.text("ab.*", min_size=1, max_size=5),
+    st.lists(names, max_size=6),
+)
+def test_a_glob_of_many_stars_shows_what_trying_everything_finds(
+    folders: list[str], last: str, path: list[str]
+) -> None:
+    glob, tried = "/".join((*folders, last)), "/".join((*path, "a"))
+    assume(last != "**")
+    assert bool(pattern_of(glob).fullmatch(tried)) == is_shown(glob, tried)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("/log/*-*-*-*-*-*-*.log", f"/log/{'-' * 250}.lox"),
+        ("/**/a/**/a/**/a/**/a/**/b", "/a" * 2000),
+        ("/**/*-*/**/*-*/**/*-*-*/b", "/--" * 1300),
+    ],
+    ids=["of a name", "of folders", "of both"],
+)
+def test_no_name_of_a_file_takes_long_to_tell_from_a_glob_of_many_stars(
+    glob: str, path: str
+) -> None:
+    assert pattern_of(glob).fullmatch(path) is None
+    assert not Selection.of(["/**"], [glob]).excludes(path)
 
 
 @pytest.mark.parametrize(
