@@ -25,9 +25,10 @@ MAX_LINES_BYTES = 16 * 1024 * 1024
 """The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""
 
 MAX_RATIO = 256
-"""How many bytes a byte of a compressed payload may stand for, beyond `ALWAYS_BYTES`: no log has such a ratio.
+"""The most bytes that a byte of a compressed payload may stand for; no log has such a ratio.
 
-A zstd frame with a window of 1 KiB never has a higher one: its blocks hold 1 KiB and take 4 bytes at least.
+A zstd frame with a window of 1 KiB never has a higher one: each of its blocks holds 1 KiB at most,
+and takes 4 bytes at least.
 """
 
 ALWAYS_BYTES = 16 * 1024
@@ -245,10 +246,10 @@ def decompress(
 ) -> bytes:
     """Return what a zstd frame of a client holds, which is `most` bytes at most.
 
-    To make a `decompressor` costs more than to decompress a small frame; one thread at a time may use
-    it again and again. Raises `MalformedMessage` for a frame that is damaged, or not followed by the
-    end, and, without decompressing it, for one that does not say its size, is empty, too large, or of
-    a ratio that no log has.
+    To make a `decompressor` costs more than to decompress a small frame; one thread at a time may
+    use it again and again. Raises `MalformedMessage` for a frame that is damaged or has something
+    behind it, and, without decompressing it, for one that does not say its size, is empty, too
+    large, or of a ratio that no log has.
     """
     try:
         size = zstandard.frame_content_size(frame)
@@ -256,8 +257,8 @@ def decompress(
             raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
         if size > largest_content(len(frame)):
             raise MalformedMessage(
-                f"zstd frame of {len(frame)} bytes that says it holds {size}: more than {MAX_RATIO} "
-                "times as many, which no log is compressed to"
+                f"zstd frame of {len(frame)} bytes that says it holds {size}: more than "
+                f"{MAX_RATIO} times as many, which no log is compressed to"
             )
         decompressor = decompressor or zstandard.ZstdDecompressor()
         return decompressor.decompress(frame, allow_extra_data=False)

@@ -111,7 +111,10 @@ class OpenPartition:
         return self._first_undone() <= self.last.number
 
     def recover(self) -> list[str]:
-        """Make the files what the offset says they are, and return notices; raises OSError, `Damaged`."""
+        """Make the files what the offset says they are, and return notices.
+
+        Raises OSError, `Damaged`.
+        """
         since, template = self._first_undone(), self.site.template
         return recover(self.store, self._folders, since, self._offset, template)
 
@@ -121,7 +124,7 @@ class OpenPartition:
         return {row.path: (row.host, str(row.unfinished)) for row in rows}
 
     def owner_of_unfinished(self, live: str) -> tuple[str, str] | None:
-        """Return whose line is not finished at the end of a live file: host and id of the source."""
+        """Return host and id of the source file whose line is not finished at a live file's end."""
         row = self.store.file(live)
         is_known = row is not None and row.unfinished not in {None, UNKNOWN}
         return (row.host, str(row.unfinished)) if row and is_known else None
@@ -238,7 +241,7 @@ class Batch:
             return self._write(messages)
 
     def _innocent(self) -> int:
-        """Return how many of the first messages may be written without the one that is to blame for an error."""
+        """Return how many of the first messages can be tried without the one that is to blame."""
         return self._messages if self._is_taking else self._messages // 2
 
     def _write(self, messages: Messages) -> int:
@@ -283,11 +286,11 @@ class Batch:
         self._is_taking = False
 
     def _refuse(self, delivery: Delivery, message: RawMessage) -> None:
-        """Raise `MalformedMessage` for a message that nothing can be made of, as an earlier attempt has shown."""
+        """Raise `MalformedMessage` for a message that an earlier attempt has failed to write."""
         if reason := self._suspicion.reason:
             self._output.notices.append(
-                f"message {delivery.sequence} of {message.subject} goes into quarantine: logship fails "
-                f"to write it ({reason}); please report this defect"
+                f"message {delivery.sequence} of {message.subject} goes into quarantine: "
+                f"logship fails to write it ({reason}); please report this defect"
             )
             raise MalformedMessage(reason)
 

@@ -89,7 +89,7 @@ class Endings:
     def joined(self, live: str, piece: Piece) -> bytes:
         """Return what to append for a piece.
 
-        A newline comes before it where an unfinished line is there that the piece does not go on with.
+        A newline comes before it where an unfinished line is there that it does not go on with.
         """
         owner = self.torn[live] if live in self.torn else self.owner_before(live)
         self.torn[live] = None if piece.payload.endswith(_NEWLINE) else piece.source

@@ -15,6 +15,7 @@ UNFORESEEN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError, *NOT_TAKEN),
 )
+_LONGEST = 300  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class BatchFailed(Exception):
 
     def __init__(self, innocent: int, error: BaseException) -> None:
         """Have the first `innocent` messages tried alone; 0 where the first one is to blame."""
-        words = f"{type(error).__name__}: {error}"
+        words = f"{type(error).__name__}: {error}"[:_LONGEST]
         self.suspicion = Suspicion(innocent) if innocent else Suspicion(1, words)
         super().__init__(words)
 

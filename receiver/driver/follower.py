@@ -344,8 +344,8 @@ class PartitionFollower:
                 self._standing.goes_on(committed)
                 return
         words = (
-            f"no report of its task and nothing committed for {overdue:.0f} s: Spark has no executor "
-            "for it, a disk hangs, or one batch takes that long"
+            f"no report of its task and nothing committed for {overdue:.0f} s: Spark has no "
+            "executor for it, a disk hangs, or one batch takes that long"
         )
         self._standing.stuck(Blocked(Cause.SPARK, words))
 

@@ -58,8 +58,9 @@ class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock.
 
     `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a
-    file has reached its size, so that the next batch closes it, and when it has lines for many files.
-    What somebody else did to files is in `notices`, but for what they appended, which is cut off.
+    file has reached its size, so that the next batch closes it, and when it has lines for many
+    files. What somebody else did to files is in `notices`, but for what they appended, which is cut
+    off.
     """
 
     folders: Folders

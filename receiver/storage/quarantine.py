@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Quarantine:
-    """What batches of a partition set aside, in files under `<output>/.quarantine`: one a batch, or more.
+    """What batches of a partition set aside, each in a file or more under `<output>/.quarantine`.
 
     A file is called after its first message: its sequence, and when the stream was made, since the sequences of a stream
     that was made anew begin again. So a batch that is written again makes the same file and not a second one; a file that is

@@ -129,10 +129,10 @@ def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> lis
     """Return what is to be removed, no more than the limits ask; of one live file in order.
 
     First go the segments of a live file beyond its number, and of the rest those that are too old;
-    of what is left then the oldest, until that is no larger than it may be. `now` is what age counts
-    from, in nanoseconds since the epoch: no later than the newest line that anybody has seen. A
-    segment counts as young as the youngest before it, so that a file never loses a piece out of its
-    middle.
+    of what is left then the oldest, until that is no larger than it may be. `now` is what age
+    counts from, in nanoseconds since the epoch: no later than the newest line that anybody has
+    seen. A segment counts as young as the youngest before it, so that a file never loses a piece
+    out of its middle.
     """
     gone: list[SegmentRow] = []
     kept: list[tuple[int, SegmentRow]] = []

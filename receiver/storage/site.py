@@ -88,7 +88,7 @@ class Site:
         return None
 
     def _check(self, store: Store, batch: StoredBatch) -> None:
-        """Raise `Damaged` where the files are of another path template, or none is in a folder that is another one."""
+        """Raise `Damaged` for files of another path template, or that are not in this folder."""
         if store.template() not in {"", self.template}:
             reason = _other_template(store, self.template)
             raise Damaged(self.partition, reason, command="")
@@ -122,7 +122,7 @@ class Site:
 
 
 def require_template(state: Path, template: str) -> None:
-    """Raise `ConfigurationError` where a store says that files were written by another path template.
+    """Raise `ConfigurationError` where a store has files of another path template.
 
     A store that cannot be read is found by who needs it.
     """
@@ -175,8 +175,8 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
 def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
     """Take back the batches from a number on, and cut what is behind the committed length of any file.
 
-    On disk when this returns. Returns what is to be said of bytes that no stored batch wrote: a task
-    may have died over them, or somebody else have written them. Raises OSError, `Damaged`.
+    On disk when this returns. Returns notices of bytes that no stored batch wrote: a task may have
+    died over them, or somebody else have written them. Raises OSError, `Damaged`.
     """
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"

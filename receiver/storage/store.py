@@ -34,7 +34,8 @@ _SCHEMA = """
 CREATE TABLE batch (
   id INTEGER PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, first INTEGER NOT NULL, until INTEGER NOT NULL,
   commit_id TEXT NOT NULL, previous_id TEXT NOT NULL, stream TEXT NOT NULL, created TEXT NOT NULL,
-  store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL, template TEXT NOT NULL, bytes INTEGER NOT NULL
+  store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL, template TEXT NOT NULL,
+  bytes INTEGER NOT NULL
 );
 CREATE TABLE files (
   path TEXT PRIMARY KEY, host TEXT NOT NULL, source TEXT NOT NULL, day TEXT NOT NULL,
@@ -138,8 +139,8 @@ class StoredBatch(NamedTuple):
     """The batch that was stored last: messages `[first, until)` of a stream, which was made at `created`.
 
     It is committed when the offset in KV has its `commit_id`, and is to be taken back while that has `previous_id`.
-    `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others. `template` is
-    the path template of all files, empty where that is not known.
+    `store_inode` and `output_inode` are those of the store and of the output folder then: a copy
+    has others. `template` is the path template of all files, empty where that is not known.
     """
 
     number: int

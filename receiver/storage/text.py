@@ -1,8 +1,8 @@
 r"""Text as a store keeps it: valid UTF-8 without NUL, ordinary names as they are.
 
-A path may hold any byte but a slash and NUL, and Python has a byte that is not UTF-8 as a lone surrogate, which SQLite
-takes no text with. The store keeps each such character, NUL and U+FFFD itself as U+FFFD and four hex digits: the file
-`\xff.log` is `�dcff.log` there.
+A path may hold bytes that are not UTF-8. Python reads such a byte as a lone surrogate, and SQLite
+takes no text that holds one. The store keeps each lone surrogate, NUL and U+FFFD itself as U+FFFD
+and four hex digits: the file `\xff.log` is `�dcff.log` there.
 """
 
 import re
@@ -20,7 +20,7 @@ def encode(text: str) -> str:
 
 
 def decode(kept: bytes) -> str:
-    """Return the text that `encode` had; what other hands wrote that is not UTF-8, as Python reads a path."""
+    """Return the text that `encode` was given."""
     if kept.isascii():
         return kept.decode("ascii")
     text = kept.decode("utf-8", "surrogateescape")

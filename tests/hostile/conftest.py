@@ -1,4 +1,4 @@
-"""A partition as in the receiver's tests, and two hosts: one that means harm, and one that is not to notice."""
+"""A partition of which nothing was received, as in the receiver's tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Messages of some bytes that become many: no disk is filled by them, and honest logs of identical lines still come."""
+"""Small messages that hold much: they fill no disk, and logs of identical lines still come."""
 
 import time
 from pathlib import Path

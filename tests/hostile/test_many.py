@@ -1,4 +1,4 @@
-"""One host names ever new files: the work for its messages is in proportion to them, and another host's line comes soon."""
+"""A host that names ever new files: the work grows in proportion, and others' lines come soon."""
 
 import json
 import time

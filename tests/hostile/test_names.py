@@ -1,4 +1,4 @@
-"""File names that are not UTF-8 and messages that nobody foresaw: they stop no partition, and cost no other host a line."""
+"""File names that are not UTF-8, and messages that nobody foresaw: they stop no partition."""
 
 import json
 import os

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,8 @@ def test_what_others_append_is_cut_off_with_a_warning_and_is_in_no_segment(
             report = thread.submit(task.run, stay, partition.destination)
             for number, line in enumerate(lines, 3):
                 partition.lines("web01", line)
-                wait_until("it is committed", lambda: partition.offset().next == number, 30)  # noqa: B023
+                committed = partial(lambda end: partition.offset().next == end, number)
+                wait_until("it is committed", committed, 30)
                 append(live(partition))
             partition.ask(lambda connection: connection.publish("leave.now"))
             notices = list(report.result(30).done.notices)

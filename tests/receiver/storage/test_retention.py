@@ -254,7 +254,7 @@ def before(one: SegmentRow, found: list[SegmentRow]) -> list[SegmentRow]:
 
 
 def age_of(one: SegmentRow, found: list[SegmentRow]) -> tuple[int, str, str, int]:
-    """Return what segments go by, the oldest first: none is older than one before it of its file."""
+    """Return what segments are sorted by: none is older than one before it of its file."""
     moment = max(s.last_line for s in before(one, found))
     return moment, one.live, one.day, one.number
 
