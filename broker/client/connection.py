@@ -79,6 +79,8 @@ class Connection:
         self._doubted: float | None = None  # since when no answer has come from somebody who leads
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is."""
+        self.connected_at = 0.0
+        """When the present client was connected, by the clock of the event loop."""
 
     @property
     def servers(self) -> str:
@@ -128,6 +130,7 @@ class Connection:
                 if task and task.cancelling() > before:
                     raise asyncio.CancelledError
             self._is_deaf, self._doubted = False, None
+            self.connected_at = asyncio.get_running_loop().time()
             return self._client
 
     async def _enter(self) -> BrokerClient:

@@ -63,7 +63,7 @@ class SessionLimits:
     at least `linger` apart, since each costs about the same for one message as for a hundred, and so does a commit: a batch
     takes what comes for `gather`. Entering costs sixty milliseconds of processor time; staying costs nothing.
     It waits for `lock` while another task holds the partition's lock, and a host's claim for the host's old partition until
-    that has committed nothing for `still`.
+    that has committed nothing for `still`, if this partition could be received as long.
     """
 
     longest: float = 0.0

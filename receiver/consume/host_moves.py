@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isinf
 from typing import Any, NamedTuple
 
 from broker.client import bucket
-from broker.client.answer import ConnectionLost
+from broker.client.answer import ConnectionLost, in_touch, is_certain
 from broker.client.connection import Connection
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
@@ -36,6 +37,8 @@ from receiver.consume.wake import headers_only, is_level, make_anew
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
+_TRIES = 5  # counts of what is left while the host goes on writing
+_CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
 _SECOND = 1_000_000_000  # nanoseconds
 
 
@@ -217,6 +220,8 @@ class MovesExaminer:
         if (found := self._infos.get((stream, host))) is None:
             request = {"subjects_filter": host_filter(host)}
             found = await self.connection.api(f"STREAM.INFO.{stream}", request)
+            if not is_certain(found):
+                raise ConnectionLost(f"stream {stream} has no leader that is sure of it")
             self._infos[stream, host] = found
         return found
 
@@ -243,12 +248,13 @@ class MovesExaminer:
         named = min(max((one.end.sequence for one in ends), default=0), other.last)
         if other.reached > named:
             return other.reached
+        claims = [one.claim for one in ends]
         counted = _Counted(self, other, Subject(partition, host), named)
-        if not is_level(await self._info(host, partition)):
-            raise ConnectionLost("a replica lags, and may not have all that there is")
-        if (first := await counted.first_waiting([one.claim for one in ends])) is None:
+        if not _can_count(await self._info(host, partition), claims[-1], other.now):
+            first: Delivery | None = claims[0]
+        elif (first := await counted.first_waiting(claims)) is None:
             return other.reached
-        if await counted.is_standing_still():
+        elif await counted.is_standing_still():
             moves.notices.append(
                 f"host {host}: partition {partition} still has older lines of the host, and its receiver has committed "
                 f"nothing for {self.patience.still:g} s; the host's lines go on here without them"
@@ -271,7 +277,7 @@ class _Counted:
 
     async def first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
         """Return the first claim that has to wait; those behind it have to, too. None for none."""
-        if not claims or not await self._has_to_wait(claims[-1]):
+        if not await self._has_to_wait(claims[-1]):
             return None
         first, last = 0, len(claims) - 1
         while first < last:
@@ -283,25 +289,37 @@ class _Counted:
         return claims[first]
 
     async def _has_to_wait(self, claim: Delivery) -> bool:
-        """Whether there is anything left before a claim: by sequence, or by time if that is of another stream."""
+        """Whether there is anything left before a claim, also while the host goes on writing there.
+
+        A host that writes so fast that this cannot be told is not waited for: nobody's lines but its own may go elsewhere.
+        """
+        for _ in range(_TRIES):
+            at_least = await self._behind(claim)
+            left = await self._from(self.other.reached)
+            if left <= at_least:
+                return False
+            if left > await self._behind(claim):
+                return True
+        return False
+
+    async def _behind(self, claim: Delivery) -> int:
+        """Count what a claim does not wait for: by sequence, or also by time if it is of another stream."""
         if self.other.stream == self.examiner.stream:
-            later = await self._from(min(self.named + 1, claim.sequence))
-        else:
-            skew = round(self.examiner.patience.skew * _SECOND)
-            is_old = self.other.now > claim.stored_at + skew
-            later = max(
-                await self._from(self.named + 1),
-                await self._since(claim.stored_at + (0 if is_old else skew)),
-            )
-        # what comes meanwhile is counted here only, and waited for: the next attempt counts it twice
-        return await self._from(self.other.reached) > later
+            return await self._from(min(self.named + 1, claim.sequence))
+        skew = round(self.examiner.patience.skew * _SECOND)
+        is_old = self.other.now > claim.stored_at + skew
+        later = await self._since(claim.stored_at + (0 if is_old else skew))
+        return max(later, await self._from(self.named + 1))
 
     async def is_standing_still(self) -> bool:
         """Whether the partition has committed nothing, and lines of the host are left there, for longer than the patience."""
-        long_ago = self.other.now - round(self.examiner.patience.still * _SECOND)
+        if isinf(still := self.examiner.patience.still):
+            return False
+        long_ago = self.other.now - round(still * _SECOND)
         if self.other.since > long_ago:
             return False
-        return await self._from(self.other.reached) > await self._since(long_ago)
+        recent = await self._since(long_ago)
+        return await self._from(self.other.reached) > recent
 
     async def _from(self, sequence: int) -> int:
         sequence = max(sequence, 1)
@@ -316,6 +334,13 @@ class _Counted:
         connection, name = self.examiner.connection, count_name(self.examiner.partition)
         config = {**headers_only(str(self.subject), _LIVES), **start}
         return await make_anew(connection, self.other.stream, name, config)
+
+
+def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
+    """Whether whichever replica counts has all that was stored before a claim: it is level, or lags by less than that time."""
+    lags = [one.get("lag", 0) for one in in_touch(info)]
+    is_old = now > claim.stored_at + _CAUGHT_UP * _SECOND
+    return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 
 
 def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:

@@ -146,7 +146,7 @@ class PartitionFollower:
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
         self._was_damaged = False  # and not claimed again since
-        self._checked = -inf
+        self._checked = self._disturbed_at = -inf
         self._attempts = 0
 
     async def run(self) -> None:
@@ -219,6 +219,7 @@ class PartitionFollower:
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
             offset = await self.claim.claim(now, revision)
         self._was_damaged = False
+        self._disturbed_at = asyncio.get_running_loop().time()
         self.wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
@@ -319,6 +320,8 @@ class PartitionFollower:
         if self._attempts or not self._has_heard:
             # one batch: that the partition is received, or goes on, is told soon
             session = replace(session, longest=0.0)
+        if not self._is_undisturbed(session.still):
+            session = replace(session, still=inf)
         assignment = Assignment(
             *(self._partition, self._offset.next, self._offset.epoch, limits.limit, rotation),
             *(limits.pull, session, subject),
@@ -336,6 +339,11 @@ class PartitionFollower:
             asking.cancel()
             task.cancel()
 
+    def _is_undisturbed(self, seconds: float) -> bool:
+        """Whether the partition could have been received for so long: else others may stand still for the same reason."""
+        since = max(self._disturbed_at, self._shared.connection.connected_at)
+        return asyncio.get_running_loop().time() - since >= seconds
+
     async def _ask_to_leave(self, subject: str) -> None:
         """Ask a task to leave when we are to stop, or files to be closed, until it is gone."""
         await unless(self.stop, self.timer.asked.wait())
@@ -352,6 +360,8 @@ class PartitionFollower:
     async def _blocked(self, cause: Cause, detail: str) -> None:
         """Wait before what is blocked is tried again; raises `OperatorError` where that is not wanted."""
         self._attempts += 1
+        if cause is not Cause.MOVED:
+            self._disturbed_at = asyncio.get_running_loop().time()
         most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
         if self._shared.limits.once and self._attempts >= most:
             raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")
