@@ -3,7 +3,9 @@
 Receivers come with the rights of one partition each.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +17,11 @@ from broker.client.pulling import pull
 from broker.wire.message import Followed, Origin, encode_origin
 from broker.wire.streams import StreamLayout
 from broker.wire.subjects import count_name, wake_name
-from receiver.consume.assignment import Cause, Report, SessionLimits
+from receiver.consume.assignment import Blocked, Cause, Done, Report, SessionLimits
 from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, follows
 from receiver.consume.wake import Wake
 from tests import secured
+from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Message, Partition, blocked, lines_of, message
 from tests.support.processes import Processes
 from tests.support.suite import ask
@@ -150,6 +153,63 @@ def test_an_old_partition_that_nobody_receives_holds_others_up_for_a_bounded_tim
     assert not report.done.findings + done.findings
     assert pair.new.read(EVIL) == b"newer\nnewest\n"
     assert pair.new.read(f"{EVIL}..p0") == b"older\n"
+
+
+async def test_a_driver_waits_for_an_old_partition_only_as_long_as_it_may_stand_still(
+    logs_url: str, tmp_path: Path
+) -> None:
+    new = Partition(logs_url, tmp_path, 1, partitions=2)
+    sent = (shipped(0, 0, b"older\n"), claim(0, moved=1), claim(1, (0, 2)), line(1, HONEST))
+    await asyncio.to_thread(new.publish, *sent)
+
+    async with Loop(new, often=True, session=SessionLimits(60.0, 0.3, 0.01, still=2.0)) as loop:
+        await loop.until(lambda: any(isinstance(one.ended, Blocked) for one in loop.reports))
+        await loop.until(lambda: new.read(HONEST) == b"line\n")
+
+    [waited] = {one.ended.cause for one in loop.reports if isinstance(one.ended, Blocked)}
+    assert waited is Cause.MOVED
+
+
+async def test_a_host_that_floods_its_old_partition_holds_nobody_up(
+    logs_url: str, tmp_path: Path
+) -> None:
+    old, new = (Partition(logs_url, tmp_path, number, partitions=2) for number in range(2))
+    for one in (old, new):
+        await asyncio.to_thread(one.claim)
+    await asyncio.to_thread(old.lines, EVIL, b"line\n")
+    await asyncio.to_thread(old.receive)
+    await asyncio.to_thread(new.publish, claim(1, (0, 10**9)), line(1, HONEST))
+
+    async with running(flood(logs_url)):
+        done = await asyncio.to_thread(new.run)
+
+    assert isinstance(done, Done), done
+    assert new.read(HONEST) == b"line\n"
+
+
+async def flood(url: str) -> None:
+    """Publish to the old partition as fast as the server takes it."""
+    connection = Connection([url], "flood")
+    await connection.once()
+    try:
+        while True:
+            for _ in range(10):
+                await connection.publish(f"logs.p0.{EVIL}", b"line\n")
+            await asyncio.sleep(0.001)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def running(call: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0.1)
+    try:
+        yield
+    finally:
+        assert not task.done(), task
+        task.cancel()
+        await asyncio.wait({task})
 
 
 def test_a_claim_that_names_too_many_partitions_or_one_that_is_not_there_is_set_aside(
