@@ -34,7 +34,7 @@ from receiver.consume.wake import Wake
 from receiver.driver.presence import find_live_owner, in_use, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged, OffsetLost
+from receiver.storage.store import Damaged, Misplaced
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -150,9 +150,9 @@ class PartitionFollower:
         self._attempts = 0
 
     async def run(self) -> None:
-        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
+        """Claim the partition and follow it; raises OperatorError for what may be wrong with all partitions.
 
-        A lost offset only blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
+        What only a person can mend of this partition alone blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -178,11 +178,12 @@ class PartitionFollower:
                 await self.claim.release()
 
     async def _wait_for_mending(self, error: Damaged) -> None:
-        """Wait before the partition is claimed again, if its offset was lost, until a person has mended it.
+        """Wait before the partition is claimed again, until a person has mended it; the others go on.
 
-        Raises any other error, as what is wrong with files may be wrong for all partitions, and with `once` all of them.
+        Raises the error with `once`, and where store or files were found misplaced at the start: others would be written there.
         """
-        if self._shared.limits.once or not (self._was_damaged or isinstance(error, OffsetLost)):
+        is_misplaced = isinstance(error, Misplaced) and not self._was_damaged
+        if self._shared.limits.once or is_misplaced:
             raise error
         self.claim.offset, self._was_damaged = None, True
         await self._blocked(Cause.STATE, str(error))
