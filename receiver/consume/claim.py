@@ -232,8 +232,8 @@ class Claim:
     async def confirm(self) -> Offset:
         """Return the entry, which is ours; raises `TakenOver` when another receiver owns the partition by now.
 
-        Raises `FencedError` when a person has moved its offset, `Damaged` for none or one that cannot be read, `Rejected`,
-        `ConnectionLost`.
+        Raises `FencedError` when a person has moved its offset, `Damaged` for none or one that
+        cannot be read, `Rejected`, `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
@@ -278,7 +278,7 @@ class Claim:
         return error.at(self.site.output, self.site.state) if self.site else error
 
     def _unreadable(self, reason: str) -> Damaged:
-        """Return an error whose command works: files can be adopted where a store says how far they were written."""
+        """Return an error whose command works: files are adopted by what a store knows of them."""
         if self.site and self.site.path.exists():
             return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"

@@ -83,8 +83,9 @@ class Followers:
     ) -> None:
         """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `background` runs as long.
 
-        What only a person can mend blocks its partition; with --once it raises `ConfigurationError` in the end. Store or files
-        that are misplaced end all of them. Raises `FencedError` when a partition was lost and none is left.
+        What only a person can mend blocks its partition; with --once it raises `ConfigurationError`
+        in the end. Store or files that are misplaced end all of them. Raises `FencedError` when a
+        partition was lost and none is left.
         """
         done, closed = asyncio.Event(), self._shared.closed
         try:
@@ -200,8 +201,8 @@ async def require_sound(
 ) -> None:
     """Raise one error for all partitions that a person has to decide about before they are claimed.
 
-    Where some can be received, and nothing is misplaced, the others are blocked when they are claimed. What cannot be asked
-    now is found then, too.
+    Where some can be received, and nothing is misplaced, the others are blocked when they are
+    claimed. What cannot be asked now is found then, too.
     """
 
     async def examine(number: int) -> Damaged | None:
@@ -223,7 +224,7 @@ async def require_sound(
 async def require_unused(
     settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
 ) -> None:
-    """Raise `OperatorError` for partitions that other receivers have which are running, unless they are to be taken over.
+    """Raise `OperatorError` for partitions of running receivers, unless told to take over.
 
     What cannot be asked now is asked again by who claims.
     """

@@ -57,10 +57,11 @@ logger = logging.getLogger(__name__)
 class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a receiver that runs its partition.
-    Seconds: of silence after which a `standby` takes over, `patience` with a
-    task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream, for a
-    successor and at the clock, which may be set (`look_around`).
+    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a
+    receiver that runs its partition. Seconds: of silence after which a `standby` takes over,
+    `patience` with a task that has not reported, `pause` between the first attempts at what goes
+    wrong, and between looks at the stream, for a successor and at the clock, which may be set
+    (`look_around`).
     """
 
     limit: int
@@ -95,9 +96,10 @@ class Shared:
 class RotationTimer:
     """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
 
-    The clock closes files only where nothing comes. While lines come, the first one of a new period has all files closed whose
-    last line is of an earlier one: by the clock of the broker, since lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
-    to be closed, at the next batch boundary.
+    The clock closes files only where nothing comes. While lines come, the first one of a new period
+    has all files closed whose last line is of an earlier one: by the clock of the broker, since
+    lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked`
+    is set as long as somebody waits for every file to be closed, at the next batch boundary.
     """
 
     calendar: Calendar
@@ -150,9 +152,11 @@ class PartitionFollower:
         self._attempts = 0
 
     async def run(self) -> None:
-        """Claim the partition and follow it; raises OperatorError for what may be wrong with all partitions.
+        """Claim the partition and follow it; raises OperatorError for what may concern all.
 
-        What only a person can mend of this partition alone blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
+        What only a person can mend of this partition alone blocks it, unless `once`. Unless it
+        stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its
+        offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -178,9 +182,10 @@ class PartitionFollower:
                 await self.claim.release()
 
     async def _wait_for_mending(self, error: Damaged) -> None:
-        """Wait before the partition is claimed again, until a person has mended it; the others go on.
+        """Wait before the partition is claimed again, until a person has mended it.
 
-        Raises the error with `once`, and where store or files were found misplaced at the start: others would be written there.
+        Raises the error with `once`, and where store or files were found misplaced at the start:
+        others would be written there.
         """
         is_misplaced = isinstance(error, Misplaced) and not self._was_damaged
         if self._shared.limits.once or is_misplaced:
@@ -204,8 +209,8 @@ class PartitionFollower:
     async def _claim(self) -> None:
         """Claim the partition, as a standby once it is free.
 
-        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended, and OperatorError for
-        an owner that runs where it is not to be taken over.
+        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended,
+        and OperatorError for an owner that runs where it is not to be taken over.
         """
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
@@ -341,7 +346,7 @@ class PartitionFollower:
             task.cancel()
 
     def _is_undisturbed(self, seconds: float) -> bool:
-        """Whether the partition could have been received for so long: else others may stand still for the same reason."""
+        """Whether nothing kept us from receiving for so long: it may keep others, too."""
         since = max(self._disturbed_at, self._shared.connection.connected_at)
         return asyncio.get_running_loop().time() - since >= seconds
 

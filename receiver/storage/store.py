@@ -109,7 +109,7 @@ class Damaged(ConfigurationError):
 
 
 class Misplaced(Damaged):
-    """Store or files are not where they should be, as if a disk were not mounted: other partitions may be no better off."""
+    """Store or files are not where they should be: perhaps a disk is not mounted."""
 
 
 def message_for(errors: Iterable[Damaged]) -> str:

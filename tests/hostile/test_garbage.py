@@ -1,4 +1,4 @@
-"""Garbage in an entry that programs share: what it is about waits, everything else goes on, and the advice mends it."""
+"""Garbage in an entry that programs share: only what it is about waits; the advice mends it."""
 
 import asyncio
 import re

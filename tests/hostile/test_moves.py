@@ -1,4 +1,4 @@
-"""One host claims that its lines moved here from other partitions: whatever it says, the lines of the others are received.
+"""A host says that its lines moved here: whatever it says, those of others are received.
 
 Receivers come with the rights of one partition each.
 """
@@ -34,7 +34,7 @@ MANY = 2_000
 
 
 class Pair:
-    """Two partitions, each with a receiver that has no rights but to its own, and whoever may publish to them."""
+    """Two partitions, each with a receiver that has rights to its own only."""
 
     def __init__(self, processes: Processes, folder: Path, streams: int) -> None:
         receivers = (secured.receiver("r0", 0), secured.receiver("r1", 1))
@@ -79,7 +79,7 @@ def claim(
 
 
 async def publish_all(connection: Connection, messages: Sequence[Message]) -> int:
-    """Publish messages without waiting for each, then a line of another host; return its sequence."""
+    """Publish messages at once, then a line of another host; return its sequence."""
     for subject, data, headers in messages:
         await connection.publish(subject, data, headers=headers)
     stored = await connection.ask(f"logs.p1.{HONEST}", b"after all\n", None, 60)
@@ -87,7 +87,7 @@ async def publish_all(connection: Connection, messages: Sequence[Message]) -> in
 
 
 def count_batches(partition: Partition, messages: Sequence[Message]) -> int:
-    """Publish messages at once, then a line of another host; return in how many batches it comes."""
+    """Publish messages and a line of another host; return in how many batches it comes."""
     partition.ask(lambda connection: publish_all(connection, messages))
     batches, first = 0, 1
     while b"after all\n" not in partition.read(HONEST):
