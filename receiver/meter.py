@@ -240,7 +240,7 @@ class Meter:
 
     @property
     def is_ready(self) -> bool:
-        """Whether Spark has started and every partition is ours, another's and waited for, or blocked; or the broker is waited for."""
+        """Whether Spark has started and each partition is ours, waited for or blocked."""
         standings = self.partitions.values()
         is_started = bool(standings) and all(
             one.epoch or one.owner or one.blocked for one in standings

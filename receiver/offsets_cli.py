@@ -155,7 +155,8 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
         return offset
     raise ConfigurationError(
         f"partition {partition}: {words}, and its store does not say where the files end; first "
-        f"`logreceiver offsets set --partition {partition} --to earliest`, or to a sequence that you know"
+        f"`logreceiver offsets set --partition {partition} --to earliest`, or to a sequence that "
+        "you know"
     )
 
 

@@ -170,8 +170,8 @@ class ReceiverSettings(AccessSettings):
     )
     take_over: bool = Field(
         False,
-        description="With --once: take partitions from a receiver that is running, which ends its work at them. Nobody "
-        "receives them afterwards until a receiver is started again.",
+        description="With --once: take partitions from a receiver that is running, which ends its "
+        "work at them. Nobody receives them afterwards until a receiver is started again.",
     )
     standby: bool = Field(
         False,

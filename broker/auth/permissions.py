@@ -229,7 +229,7 @@ def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
 
 
 def _of_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
-    """Return what a receiver does with a partition, and how it counts what others have left of a host: it cannot read that."""
+    """Return what a receiver may do with a partition; it counts messages of others, unread."""
     stream = layout.stream_of(partition)
     durable, lines = consumer_name(partition), partition_filter(partition)
     count = count_name(partition)

@@ -88,6 +88,8 @@ class Connection:
         self._doubted: float | None = None  # since when no answer has come from somebody who leads
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is."""
+        self.connected_at = 0.0
+        """When the present client was connected, by the clock of the event loop."""
 
     @property
     def servers(self) -> str:
@@ -140,11 +142,11 @@ class Connection:
             finally:
                 # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
                 if task and task.cancelling() > before:
-                    await (
-                        self.close()
-                    )  # else nobody ends the tasks of a client that was made all the same
+                    # else nobody ends the tasks of a client that was made all the same
+                    await self.close()
                     raise asyncio.CancelledError
             self._is_deaf, self._doubted, self._rate = False, None, 0.0
+            self.connected_at = asyncio.get_running_loop().time()
             return self._client
 
     async def _enter(self) -> BrokerClient:

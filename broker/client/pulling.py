@@ -3,8 +3,9 @@
 Every pull has an inbox of its own, so that what comes late of one is not taken for what the next one brings. A pull that waits
 asks for signs of life, as the server of its consumer may die.
 
-A message without headers and payload ends a pull of whoever is in another account than the stream: nats-server (2.15.1) takes
-it as the last answer. What it had to deliver behind it never arrives. Many such messages are pulled by one request each.
+A message without headers and payload ends a pull of whoever is in another account than the stream:
+nats-server (2.15.1) takes it as the last answer. What it had to deliver behind it never arrives.
+Many such messages are pulled by one request each.
 """
 
 import asyncio
@@ -73,7 +74,7 @@ async def pull(
 async def pull_singly(
     connection: Connection, consumer: str, most: int, most_bytes: int
 ) -> list[tuple[Delivery, RawMessage]]:
-    """Return at most `most` messages that are there, by as many requests, which are all sent at once.
+    """Return at most `most` messages that are there, by as many requests sent at once.
 
     It stops before a message of more than `most_bytes`. Raises as `pull`.
     """

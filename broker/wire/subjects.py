@@ -111,7 +111,7 @@ def wake_names(partition: int) -> tuple[str, ...]:
 
 
 def count_name(partition: int) -> str:
-    """Return the name of the throw-away consumers by which a partition's receiver counts messages of other partitions.
+    """Return the name of the consumers by which a partition's receiver counts others' messages.
 
     Its rights are to make and to remove them, not to read from them.
     """

@@ -58,12 +58,14 @@ class ForcedRotation(Enum):
 class SessionLimits:
     """How long a task stays at its partition, in seconds: for one batch, when nothing else is said.
 
-    It goes on with batch after batch for `longest`, or up to a quarter less by chance, but only for `telling` when there
-    is something to tell but counts, and leaves as soon as nothing has come for `silence`. Pulls that empty the stream are
-    at least `linger` apart, since each costs about the same for one message as for a hundred, and so does a commit: a batch
-    takes what comes for `gather`. Entering costs sixty milliseconds of processor time; staying costs nothing.
-    It waits for `lock` while another task holds the partition's lock, and a host's claim for the host's old partition until
-    that has committed nothing for `still`.
+    It goes on with batch after batch for `longest`, or up to a quarter less by chance, but only for
+    `telling` when there is something to tell but counts, and leaves as soon as nothing has come for
+    `silence`. Pulls that empty the stream are at least `linger` apart, since each costs about the
+    same for one message as for a hundred, and so does a commit: a batch takes what comes for
+    `gather`. Entering costs sixty milliseconds of processor time; staying costs nothing. It waits
+    for `lock` while another task holds the partition's lock, and a host's claim for the host's old
+    partition until that has committed nothing for `still`, if this partition could be received as
+    long.
     """
 
     longest: float = 0.0

@@ -143,8 +143,8 @@ class OpenPartition:
     def take_over(self, host: str, received: Iterable[Received]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
 
-        `received` is how far each of them has come. If lines went to stores that are not here since the last of them came
-        here, nobody knows how far the source files were received.
+        `received` is how far each of them has come. If lines went to stores that are not here since
+        the last of them came here, nobody knows how far the source files were received.
         """
         since = (self.store.span(host, "") or (0, 0))[0]
         are_here = [
@@ -169,7 +169,7 @@ class OpenPartition:
             return not reached
 
     def begin_batch(self, output: Output, moment: int) -> None:
-        """Close what is over when the first message of a batch was stored: days, and at each change also the period before.
+        """Close what was over when the first message of a batch was stored: days, and periods.
 
         All lines of the partition that were stored before are committed then. Raises OSError.
         """
@@ -211,7 +211,7 @@ class Batch:
         moves: Moves | None = None,
         suspicion: Suspicion = _NONE,
     ) -> None:
-        """Begin with nothing touched; `moves` is what was found of the claims in the first messages, None for none."""
+        """Begin with nothing touched; `moves` is what was found of claims in the first messages."""
         self._assignment = assignment
         self._suspicion = suspicion
         self._is_taking = False

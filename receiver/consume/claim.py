@@ -25,7 +25,7 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.stream_state import StreamState, hold_against_stream, start, stream_state
 from receiver.storage.site import Site, first_undone
-from receiver.storage.store import Damaged, OffsetLost, StoredBatch
+from receiver.storage.store import Damaged, StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
@@ -201,7 +201,7 @@ class Claim:
         if offset is None and last is not None and last.until:
             end = end_of_files(last, stream, self.partition)
             words = f"{self._key} is gone, but the files were written up to sequence {end}"
-            raise OffsetLost(self.partition, words)
+            raise Damaged(self.partition, words)
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claim = _of_next_epoch(before, self.owner, now)
         if offset is not None and last is not None:
@@ -232,14 +232,14 @@ class Claim:
     async def confirm(self) -> Offset:
         """Return the entry, which is ours; raises `TakenOver` when another receiver owns the partition by now.
 
-        Raises `FencedError` when a person has moved its offset, `OffsetLost` for none or one that cannot be read, `Rejected`,
-        `ConnectionLost`.
+        Raises `FencedError` when a person has moved its offset, `Damaged` for none or one that
+        cannot be read, `Rejected`, `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
         if found is None:
             await confirm_entry(*self._at, entry)
-            raise self._advised(OffsetLost(self.partition, f"{self._key} is gone"))
+            raise self._advised(Damaged(self.partition, f"{self._key} is gone"))
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
                 raise FencedError(f"partition {self.partition}: {found.owner} has moved its offset")
@@ -277,12 +277,12 @@ class Claim:
     def _advised(self, error: Damaged) -> Damaged:
         return error.at(self.site.output, self.site.state) if self.site else error
 
-    def _unreadable(self, reason: str) -> OffsetLost:
-        """Return an error whose command works: files can be adopted where a store says how far they were written."""
+    def _unreadable(self, reason: str) -> Damaged:
+        """Return an error whose command works: files are adopted by what a store knows of them."""
         if self.site and self.site.path.exists():
-            return OffsetLost(self.partition, reason)
+            return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"
-        return OffsetLost(self.partition, reason, "set --partition {} --to earliest", effect)
+        return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)
 
 
 @dataclass(slots=True)

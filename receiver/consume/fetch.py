@@ -219,7 +219,7 @@ class PartitionReader:
         return await self._unless_left(pulling) or Pulled([], "")
 
     async def _ask_singly(self, size: int) -> Messages:
-        """Pull behind a message that has cut a pull, as more of these may follow; of messages of at most `size` bytes."""
+        """Pull what follows a message that has cut a pull, up to one of more than `size` bytes."""
         pulling = pull_singly(self._connection, self._consumer, _SINGLE, size)
         return await self._unless_left(pulling) or ()
 

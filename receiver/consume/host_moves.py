@@ -1,22 +1,25 @@
-"""Hosts whose lines moved here from another partition: they go on here when all before them is committed there.
+"""Hosts whose lines moved here from another partition, and must wait for those before them.
 
-A claim with `Log-Follows` says so (docs/protocol.md). The host's word only shortens a wait: what the other partition still
-holds of the host is counted by the broker, by throw-away consumers that a receiver of one partition may make and not read.
+A claim with `Log-Follows` says so (docs/protocol.md). The host's word only shortens a wait: what
+the other partition still holds of the host is counted by the broker, by throw-away consumers that a
+receiver of one partition may make and not read.
 
-- Nobody waits for what was stored later than the claim, except for a few seconds, since clocks of servers differ. So two
-  partitions never wait for each other.
-- Nobody waits for long for a partition that commits nothing while lines of the host are left there (`Patience.still`). The
-  host's lines then go on here, and the older ones come into another file, which is marked.
+- Nobody waits for what was stored later than the claim, except for a few seconds, since clocks of
+  servers differ. So two partitions never wait for each other.
+- Nobody waits for long for a partition that commits nothing while lines of the host are left there
+  (`Patience.still`). The host's lines then go on here, and the older ones come into another file,
+  which is marked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isinf
 from typing import Any, NamedTuple
 
 from broker.client import bucket
-from broker.client.answer import ConnectionLost
+from broker.client.answer import ConnectionLost, in_touch, is_certain
 from broker.client.connection import Connection
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
@@ -36,6 +39,8 @@ from receiver.consume.wake import headers_only, is_level, make_anew
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
+_TRIES = 5  # counts of what is left while the host goes on writing
+_CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
 _SECOND = 1_000_000_000  # nanoseconds
 
 
@@ -54,8 +59,9 @@ class HostClaim(NamedTuple):
 class Patience(NamedTuple):
     """How long a claim waits for another partition, in seconds.
 
-    `skew` is by how much the clocks of two streams may differ, and for how long after the claim this counts. `still` is for
-    how long the other partition may commit nothing while lines of the host are left there.
+    `skew` is by how much the clocks of two streams may differ, and for how long after the claim
+    this counts. `still` is for how long the other partition may commit nothing while lines of the
+    host are left there.
     """
 
     skew: float
@@ -65,7 +71,8 @@ class Patience(NamedTuple):
 class Received(NamedTuple):
     """The end of a host's lines in another partition, and how far that was received.
 
-    `reached` is 0 if nobody received it or no message of the host is left there, None if its files are not to be taken over.
+    `reached` is 0 if nobody received it or no message of the host is left there, None if its files
+    are not to be taken over.
     """
 
     end: Followed
@@ -76,8 +83,9 @@ class Received(NamedTuple):
 class Moves:
     """What was found of the claims in some messages.
 
-    `received` is by host and other partition: what can be taken over from there. `malformed` has the reason by the sequence of a claim. A batch ends before sequence `until`, if there is one; the claim there
-    has to wait where there is a `reason`. `notices` are for the log.
+    `received` is by host and other partition: what can be taken over from there. `malformed` has
+    the reason by the sequence of a claim. A batch ends before sequence `until`, if there is one;
+    the claim there has to wait where there is a `reason`. `notices` are for the log.
     """
 
     received: dict[str, dict[int, Received]] = field(default_factory=dict)
@@ -92,7 +100,7 @@ class Moves:
             raise MalformedMessage(reason)
 
     def take_over(self, host: str, end: Followed, reached: int | None) -> None:
-        """Note how far a partition was received; of several claims that name one, the highest end counts."""
+        """Note how far a partition was received; the highest end that a claim names counts."""
         ends = self.received[host]
         before = ends.get(end.partition)
         if before is None or before.end.sequence < end.sequence:
@@ -138,7 +146,7 @@ _Left = dict[tuple[str, int], list[_End]]  # by host and other partition
 
 
 class _Other(NamedTuple):
-    """Another partition: its stream with its last sequence, the first to receive, and since when (nanoseconds)."""
+    """Another partition: its stream, the first sequence to receive, since when (nanoseconds)."""
 
     stream: str
     last: int
@@ -162,8 +170,8 @@ class MovesExaminer:
     async def examine(self, claims: Iterable[HostClaim]) -> Moves:
         """Return what is to be done about claims, which come in the order of their sequences.
 
-        Each stream is asked once for each host, and other partitions only about hosts of which there are messages left.
-        Raises `Rejected`, `ConnectionLost`.
+        Each stream is asked once for each host, and other partitions only about hosts of which
+        there are messages left. Raises `Rejected`, `ConnectionLost`.
         """
         moves, known, left = Moves(), list[HostClaim](), _Left()
         for claim in claims:
@@ -205,7 +213,7 @@ class MovesExaminer:
         return tuple(end for end in claim.follows if end.partition != self.partition)
 
     async def _exists(self, claim: HostClaim, end: Followed) -> bool:
-        """Whether there is such a partition; a copy of another site does not tell which ones that has."""
+        """Whether there is such a partition; a copy of another site does not tell which."""
         if end.partition < self.layout.partitions:
             return True
         config = (await self._info(claim.host, end.partition))["config"]
@@ -217,11 +225,13 @@ class MovesExaminer:
         if (found := self._infos.get((stream, host))) is None:
             request = {"subjects_filter": host_filter(host)}
             found = await self.connection.api(f"STREAM.INFO.{stream}", request)
+            if not is_certain(found):
+                raise ConnectionLost(f"stream {stream} has no leader that is sure of it")
             self._infos[stream, host] = found
         return found
 
     async def _other(self, host: str, partition: int) -> _Other:
-        """Return how far a partition is received in the stream that is there now, which may have been restored."""
+        """Return how far a partition is received in its stream, which may have been restored."""
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
@@ -234,7 +244,7 @@ class MovesExaminer:
     async def _received(
         self, moves: Moves, host: str, partition: int, ends: Sequence[_End]
     ) -> int | None:
-        """Return how far a partition is received, None where its files of the host cannot be taken over.
+        """Return how far a partition is received, None if its files are not to be taken over.
 
         Notes the first of the claims that has to wait for it, if one has to.
         """
@@ -243,26 +253,33 @@ class MovesExaminer:
         named = min(max((one.end.sequence for one in ends), default=0), other.last)
         if other.reached > named:
             return other.reached
+        claims = [one.claim for one in ends]
         counted = _Counted(self, other, Subject(partition, host), named)
-        if not is_level(await self._info(host, partition)):
-            raise ConnectionLost("a replica lags, and may not have all that there is")
-        if (first := await counted.first_waiting([one.claim for one in ends])) is None:
+        if not _can_count(await self._info(host, partition), claims[-1], other.now):
+            first = claims[0]
+        elif (waiting := await counted.first_waiting(claims)) is None:
             return other.reached
+        else:
+            first = waiting
         if await counted.is_standing_still():
             moves.notices.append(
-                f"host {host}: partition {partition} still has older lines of the host, and its receiver has committed "
-                f"nothing for {self.patience.still:g} s; the host's lines go on here without them"
+                f"host {host}: partition {partition} still has older lines of the host, and its "
+                f"receiver has committed nothing for {self.patience.still:g} s; the host's lines "
+                "go on here without them"
             )
             return None
         moves.until = first.sequence
         words = f"it up to sequence {other.reached - 1}" if other.since else "nothing of it"
-        moves.reason = f"host {host} was in partition {partition} before, up to sequence {named}; its receiver has received {words}"
+        moves.reason = (
+            f"host {host} was in partition {partition} before, up to sequence {named}; its "
+            f"receiver has received {words}"
+        )
         return None
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts what another partition has left of a host, up to the sequence that the host `named`."""
+    """Counts what another partition has left of a host, up to the sequence it `named`."""
 
     examiner: MovesExaminer
     other: _Other
@@ -271,7 +288,7 @@ class _Counted:
 
     async def first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
         """Return the first claim that has to wait; those behind it have to, too. None for none."""
-        if not claims or not await self._has_to_wait(claims[-1]):
+        if not await self._has_to_wait(claims[-1]):
             return None
         first, last = 0, len(claims) - 1
         while first < last:
@@ -283,25 +300,38 @@ class _Counted:
         return claims[first]
 
     async def _has_to_wait(self, claim: Delivery) -> bool:
-        """Whether there is anything left before a claim: by sequence, or by time if that is of another stream."""
+        """Whether there is anything left before a claim, also while the host goes on writing there.
+
+        A host that writes so fast that this cannot be told is not waited for: nobody's lines but
+        its own may go elsewhere.
+        """
+        for _ in range(_TRIES):
+            at_least = await self._behind(claim)
+            left = await self._from(self.other.reached)
+            if left <= at_least:
+                return False
+            if left > await self._behind(claim):
+                return True
+        return False
+
+    async def _behind(self, claim: Delivery) -> int:
+        """Count what a claim does not wait for: by sequence, in another stream also by time."""
         if self.other.stream == self.examiner.stream:
-            later = await self._from(min(self.named + 1, claim.sequence))
-        else:
-            skew = round(self.examiner.patience.skew * _SECOND)
-            is_old = self.other.now > claim.stored_at + skew
-            later = max(
-                await self._from(self.named + 1),
-                await self._since(claim.stored_at + (0 if is_old else skew)),
-            )
-        # what comes meanwhile is counted here only, and waited for: the next attempt counts it twice
-        return await self._from(self.other.reached) > later
+            return await self._from(min(self.named + 1, claim.sequence))
+        skew = round(self.examiner.patience.skew * _SECOND)
+        is_old = self.other.now > claim.stored_at + skew
+        later = await self._since(claim.stored_at + (0 if is_old else skew))
+        return max(later, await self._from(self.named + 1))
 
     async def is_standing_still(self) -> bool:
-        """Whether the partition has committed nothing, and lines of the host are left there, for longer than the patience."""
-        long_ago = self.other.now - round(self.examiner.patience.still * _SECOND)
+        """Whether it has committed nothing for `still`, with lines of the host left for as long."""
+        if isinf(still := self.examiner.patience.still):
+            return False
+        long_ago = self.other.now - round(still * _SECOND)
         if self.other.since > long_ago:
             return False
-        return await self._from(self.other.reached) > await self._since(long_ago)
+        recent = await self._since(long_ago)
+        return await self._from(self.other.reached) > recent
 
     async def _from(self, sequence: int) -> int:
         sequence = max(sequence, 1)
@@ -318,8 +348,15 @@ class _Counted:
         return await make_anew(connection, self.other.stream, name, config)
 
 
+def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
+    """Whether each replica that may count has all that was stored before a claim."""
+    lags = [one.get("lag", 0) for one in in_touch(info)]
+    is_old = now > claim.stored_at + _CAUGHT_UP * _SECOND
+    return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
+
+
 def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
-    """Return the first sequence to receive; 1 where nothing was received, or an entry cannot be read."""
+    """Return the first sequence to receive; 1 for no entry, or one that cannot be read."""
     try:
         offset = Offset.decode(entry.value) if entry else None
     except UnreadableOffset:

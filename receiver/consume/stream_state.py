@@ -61,12 +61,12 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
 
 
 async def stream_state(connection: Connection, name: str) -> StreamState:
-    """Ask the broker what a stream holds; raises what `state_of` raises, and `Rejected` when there is none."""
+    """Ask what a stream holds; raises what `state_of` raises, `Rejected` when there is none."""
     return state_of(await connection.api(f"STREAM.INFO.{name}"))
 
 
 def state_of(info: Mapping[str, Any]) -> StreamState:
-    """Read what the broker says of a stream; raises `Rejected` when it holds only a part of a backup yet.
+    """Read what the broker says of a stream; raises `Rejected` while a backup is read in.
 
     Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
     """

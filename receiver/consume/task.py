@@ -214,7 +214,7 @@ class _Session:
         return done
 
     def _take_over(self, partition: OpenPartition, first: Messages, offset: Offset) -> Moves:
-        """Take over the files of hosts that go on here, by their claims in the first messages of a batch.
+        """Take over the files of hosts that go on here by claims in a batch's first messages.
 
         Raises `MustWait` if the first message is a claim that has to wait.
         """

@@ -24,7 +24,7 @@ _NO_CONSUMER = 10014
 
 
 def headers_only(subject: str, lives: int) -> dict[str, Any]:
-    """Return the configuration of a throw-away consumer of headers; the broker keeps it `lives` seconds unasked."""
+    """Return the configuration of a consumer of headers, which lives so many seconds unasked."""
     return {
         "ack_policy": "none",
         "filter_subject": subject,
@@ -36,7 +36,7 @@ def headers_only(subject: str, lives: int) -> dict[str, Any]:
 
 
 def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
-    """Return the configuration of a throw-away consumer of a partition's headers from a sequence on."""
+    """Return the configuration of a consumer of a partition's headers from a sequence on."""
     start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
     return headers_only(partition_filter(partition), lives) | start
 
@@ -44,7 +44,7 @@ def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
 async def make_anew(
     connection: Connection, stream: str, name: str, config: Mapping[str, Any]
 ) -> int:
-    """Make a consumer, in place of one of that name, and return how many messages it has to deliver.
+    """Make a consumer, in place of one of that name, and return its number of messages.
 
     Raises `Rejected`, `ConnectionLost`.
     """

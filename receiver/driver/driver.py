@@ -35,7 +35,7 @@ from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
-from receiver.storage.store import Damaged, OffsetLost, message_for
+from receiver.storage.store import Damaged, Misplaced, message_for
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -65,7 +65,7 @@ class Followers:
     _is_ending: bool = False
     _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
     _lost: str = ""
-    _damaged: list[OffsetLost] = field(default_factory=list)
+    _damaged: list[Damaged] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
@@ -84,8 +84,9 @@ class Followers:
     ) -> None:
         """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `background` runs as long.
 
-        What only a person can mend ends all of them. But a lost offset blocks its partition only; with --once it raises
-        `ConfigurationError` in the end. Raises `FencedError` when a partition was lost and none is left.
+        What only a person can mend blocks its partition; with --once it raises `ConfigurationError`
+        in the end. Store or files that are misplaced end all of them. Raises `FencedError` when a
+        partition was lost and none is left.
         """
         done, closed = asyncio.Event(), self._shared.closed
         try:
@@ -182,12 +183,12 @@ class Followers:
             self._lost = f"{error}; this receiver stops{advice}"
             if len(self._running()) > 1:
                 logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
-        except OffsetLost as error:  # with --once: the others are received, then it is told
-            self._damaged.append(error)
-        except Damaged:
+        except Misplaced:
             waiting = (n for n, (one, _) in self._followed.items() if one.claim.offset is None)
             await require_sound(self.settings, self.connection, self._layout, waiting)
             raise
+        except Damaged as error:  # with --once: the others are received, then it is told
+            self._damaged.append(error)
         await follower.wake.close()
 
     def _run(self, assignment: Assignment) -> Report:
@@ -201,8 +202,8 @@ async def require_sound(
 ) -> None:
     """Raise one error for all partitions that a person has to decide about before they are claimed.
 
-    Lost offsets of some partitions leave the others alone: these partitions are blocked when they are claimed. What cannot
-    be asked now is found then, too.
+    Where some can be received, and nothing is misplaced, the others are blocked when they are
+    claimed. What cannot be asked now is found then, too.
     """
 
     async def examine(number: int) -> Damaged | None:
@@ -216,16 +217,15 @@ async def require_sound(
 
     found = await asyncio.gather(*map(examine, numbers))
     errors = [error for error in found if error]
-    if errors and not (
-        len(errors) < len(found) and all(isinstance(one, OffsetLost) for one in errors)
-    ):
+    is_misplaced = any(isinstance(one, Misplaced) for one in errors)
+    if errors and (is_misplaced or len(errors) == len(found)):
         raise ConfigurationError(message_for(errors))
 
 
 async def require_unused(
     settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
 ) -> None:
-    """Raise `OperatorError` for partitions that other receivers have which are running, unless they are to be taken over.
+    """Raise `OperatorError` for partitions of running receivers, unless told to take over.
 
     What cannot be asked now is asked again by who claims.
     """

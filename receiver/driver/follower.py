@@ -34,7 +34,7 @@ from receiver.consume.wake import Wake
 from receiver.driver.presence import find_live_owner, in_use, unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged, OffsetLost
+from receiver.storage.store import Damaged, Misplaced
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -58,10 +58,11 @@ logger = logging.getLogger(__name__)
 class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a receiver that runs its partition.
-    Seconds: of silence after which a `standby` takes over, `patience` with a
-    task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream, for a
-    successor and at the clock, which may be set (`look_around`).
+    With `once` a follower ends when nothing is left, and unless it may `take_over` leaves a
+    receiver that runs its partition. Seconds: of silence after which a `standby` takes over,
+    `patience` with a task that has not reported, `pause` between the first attempts at what goes
+    wrong, and between looks at the stream, for a successor and at the clock, which may be set
+    (`look_around`).
     """
 
     limit: int
@@ -96,9 +97,10 @@ class Shared:
 class RotationTimer:
     """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
 
-    The clock closes files only where nothing comes. While lines come, the first one of a new period has all files closed whose
-    last line is of an earlier one: by the clock of the broker, since lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
-    to be closed, at the next batch boundary.
+    The clock closes files only where nothing comes. While lines come, the first one of a new period
+    has all files closed whose last line is of an earlier one: by the clock of the broker, since
+    lines of yesterday may still be on their way. `clock` gives nanoseconds since the epoch; `asked`
+    is set as long as somebody waits for every file to be closed, at the next batch boundary.
     """
 
     calendar: Calendar
@@ -147,13 +149,15 @@ class PartitionFollower:
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
         self._was_damaged = False  # and not claimed again since
-        self._checked = -inf
+        self._checked = self._disturbed_at = -inf
         self._attempts = 0
 
     async def run(self) -> None:
-        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
+        """Claim the partition and follow it; raises OperatorError for what may concern all.
 
-        A lost offset only blocks it, unless `once`. Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
+        What only a person can mend of this partition alone blocks it, unless `once`. Unless it
+        stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its
+        offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -179,11 +183,13 @@ class PartitionFollower:
                 await self.claim.release()
 
     async def _wait_for_mending(self, error: Damaged) -> None:
-        """Wait before the partition is claimed again, if its offset was lost, until a person has mended it.
+        """Wait before the partition is claimed again, until a person has mended it.
 
-        Raises any other error, as what is wrong with files may be wrong for all partitions, and with `once` all of them.
+        Raises the error with `once`, and where store or files were found misplaced at the start:
+        others would be written there.
         """
-        if self._shared.limits.once or not (self._was_damaged or isinstance(error, OffsetLost)):
+        is_misplaced = isinstance(error, Misplaced) and not self._was_damaged
+        if self._shared.limits.once or is_misplaced:
             raise error
         self.claim.offset, self._was_damaged = None, True
         await self._blocked(Cause.STATE, str(error))
@@ -204,8 +210,8 @@ class PartitionFollower:
     async def _claim(self) -> None:
         """Claim the partition, as a standby once it is free.
 
-        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended, and OperatorError for
-        an owner that runs where it is not to be taken over.
+        Raises `TakenOver` if another receiver was quicker to claim it once its offset was mended,
+        and OperatorError for an owner that runs where it is not to be taken over.
         """
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
@@ -220,6 +226,7 @@ class PartitionFollower:
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
             offset = await self.claim.claim(now, revision)
         self._was_damaged = False
+        self._disturbed_at = asyncio.get_running_loop().time()
         self.wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
@@ -320,6 +327,8 @@ class PartitionFollower:
         if self._attempts or not self._has_heard:
             # one batch: that the partition is received, or goes on, is told soon
             session = replace(session, longest=0.0)
+        if not self._is_undisturbed(session.still):
+            session = replace(session, still=inf)
         assignment = Assignment(
             *(self._partition, self._offset.next, self._offset.epoch, limits.limit, rotation),
             *(limits.pull, session, subject),
@@ -349,6 +358,11 @@ class PartitionFollower:
         )
         self._standing.stuck(Blocked(Cause.SPARK, words))
 
+    def _is_undisturbed(self, seconds: float) -> bool:
+        """Whether nothing kept us from receiving for so long: it may keep others, too."""
+        since = max(self._disturbed_at, self._shared.connection.connected_at)
+        return asyncio.get_running_loop().time() - since >= seconds
+
     async def _ask_to_leave(self, subject: str) -> None:
         """Ask a task to leave when we are to stop, or files to be closed, until it is gone."""
         await unless(self.stop, self.timer.asked.wait())
@@ -365,6 +379,8 @@ class PartitionFollower:
     async def _blocked(self, cause: Cause, detail: str) -> None:
         """Wait before what is blocked is tried again; raises `OperatorError` where that is not wanted."""
         self._attempts += 1
+        if cause is not Cause.MOVED:
+            self._disturbed_at = asyncio.get_running_loop().time()
         most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
         if self._shared.limits.once and self._attempts >= most:
             raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")

@@ -144,7 +144,7 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
 
 
 async def find_live_owner(claim: Claim) -> tuple[str, int]:
-    """Return the other receiver that has a partition and answers, empty for none, and the revision of the entry.
+    """Return the other receiver that has a partition and answers ('' for none), and the revision.
 
     Raises `Rejected`, `ConnectionLost`.
     """

@@ -42,8 +42,9 @@ class Names:
     ) -> str:
         """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
 
-        `is_own` says that the host's shipper sent them: to a partition that is not the host's only while that was its own.
-        A host that `has_left` for another partition takes its files along: what still comes goes to marked ones.
+        `is_own` says that the host's shipper sent them: to a partition that is not the host's only
+        while that was its own. A host that `has_left` for another partition takes its files along:
+        what still comes goes to marked ones.
         """
         layout = self.layout
         day = self.days.date(moment) if layout.has_date else ""

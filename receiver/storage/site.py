@@ -24,6 +24,7 @@ from receiver.storage.store import (
     UNKNOWN,
     Damaged,
     FileRow,
+    Misplaced,
     SegmentRow,
     Store,
     StoredBatch,
@@ -80,7 +81,7 @@ class Site:
         except FileNotFoundError:
             pass  # that's fine: it is asked of the files whether there was one
         if lines and (found := next(self.files(), None)):
-            raise Damaged(
+            raise Misplaced(
                 self.partition,
                 f"{self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: give "
                 "the right --state-dir, or bring it back, unless it is lost",
@@ -96,7 +97,7 @@ class Site:
             return
         known = store.files("length > 0")
         if known and not any((self.output / row.path).is_file() for row in known):
-            raise Damaged(
+            raise Misplaced(
                 self.partition,
                 f"none of the {counted(len(known), 'file')} that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
                 "or give the right --output, unless they are lost",

@@ -116,8 +116,8 @@ class Damaged(ConfigurationError):
         return type(self)(self.partition, self.reason, command, self.effect)
 
 
-class OffsetLost(Damaged):
-    """The offset in KV was deleted, or cannot be read; store and files of the partition, and other partitions, are well."""
+class Misplaced(Damaged):
+    """Store or files are not where they should be: perhaps a disk is not mounted."""
 
 
 def message_for(errors: Iterable[Damaged]) -> str:

@@ -1,7 +1,8 @@
-"""Garbage in an entry that programs share: what it is about waits, everything else goes on, and the advice mends it."""
+"""Garbage in an entry that programs share: only what it is about waits; the advice mends it."""
 
 import asyncio
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,26 +13,32 @@ from click.testing import CliRunner
 
 from broker.app.exits import ConfigurationError, FencedError
 from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from broker.wire.streams import StreamLayout
 from receiver.cli import logreceiver
 from receiver.driver.driver import require_sound
-from tests.receiver.threaded import Receiver
+from tests.receiver.threaded import HOSTS, Receiver
 from tests.support.hostile import GARBAGE
 from tests.support.processes import wait_until
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
 
-DELETED = {"KV-Operation": "DEL"}
-ENTRIES = {
-    "not JSON": (GARBAGE["no JSON"], {}),
-    "another type": (GARBAGE["a number below zero"], {}),
-    "another version": (b'{"version": 2, "next": 1}', {}),
-    "deleted": (b"", DELETED),
+Spoil = Callable[[Offset], bytes]
+"""Returns what is written instead of an entry; nothing deletes it."""
+ENTRIES: dict[str, Spoil] = {
+    "not JSON": lambda _: GARBAGE["no JSON"],
+    "another type": lambda _: GARBAGE["a number below zero"],
+    "another version": lambda _: b'{"version": 2, "next": 1}',
+    "behind the stream": lambda good: replace(good, next=10**12).encode(),
+    "behind another batch": lambda good: replace(good, next=1, commit="").encode(),
+    "deleted": lambda _: b"",
 }
 
 
-async def write(connection: Connection, key: str, value: bytes, headers: dict[str, str]) -> None:
+async def write(connection: Connection, key: str, value: bytes) -> None:
+    """Write an entry, whatever it was; delete it for nothing."""
+    headers = {} if value else {"KV-Operation": "DEL"}
     await connection.ask(f"$KV.{key.replace('/', '.')}", value, headers)
 
 
@@ -42,26 +49,32 @@ def follow_advice(told: str, url: str) -> None:
     assert done.exit_code == 0, (words, done.output, done.exception)
 
 
-@pytest.mark.parametrize("is_running", [True, False], ids=["in mid-run", "at the start"])
-@pytest.mark.parametrize(("value", "headers"), ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize(
+    ("spoil", "is_running"),
+    [
+        pytest.param(spoil, is_running, id=f"{name}, {'in mid-run' if is_running else 'at first'}")
+        for name, spoil in ENTRIES.items()
+        for is_running in (True, False)
+        if not (is_running and name == "behind another batch")  # moved back under its hands
+    ],
+)
 async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_told(
-    logs_url: str, tmp_path: Path, value: bytes, headers: dict[str, str], *, is_running: bool
+    logs_url: str, tmp_path: Path, spoil: Spoil, *, is_running: bool
 ) -> None:
     first = Receiver(logs_url, tmp_path)
     async with first:
         await first.send(b"1\n")
         await first.until(lambda: first.has(0, b"1\n")() and first.has(1, b"1\n")())
         if is_running:
-            await spoil_and_mend(first, logs_url, value, headers)
+            await spoil_and_mend(first, logs_url, spoil)
     if not is_running:
         async with Receiver(logs_url, tmp_path) as second:
-            await spoil_and_mend(second, logs_url, value, headers)
+            await spoil_and_mend(second, logs_url, spoil)
 
 
-async def spoil_and_mend(
-    receiver: Receiver, url: str, value: bytes, headers: dict[str, str]
-) -> None:
-    await write(receiver.connection, "LOGS_OFFSETS/p0", value, headers)
+async def spoil_and_mend(receiver: Receiver, url: str, spoil: Spoil) -> None:
+    good = await asyncio.to_thread(receiver.partitions[0].offset)
+    await write(receiver.connection, "LOGS_OFFSETS/p0", value := spoil(good))
     await receiver.send(b"2\n")
 
     await receiver.until(receiver.has(1, b"1\n2\n"))
@@ -69,8 +82,11 @@ async def spoil_and_mend(
     assert receiver.meter.is_ready
 
     await asyncio.to_thread(follow_advice, receiver.advice(), url)
-    await receiver.until(receiver.has(0, b"1\n2\n"))
     await receiver.until(lambda: not receiver.advice())
+    if b"commit" in value:  # lines of no known file come again if the entry names no end of them
+        await receiver.until(lambda: receiver.partitions[0].read(HOSTS[0]).endswith(b"2\n"))
+    else:
+        await receiver.until(receiver.has(0, b"1\n2\n"))
 
 
 async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mended_as_told(
@@ -80,7 +96,7 @@ async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mend
         pass
     (tmp_path / "state" / "p0.db").unlink(missing_ok=True)
     async with Receiver(logs_url, tmp_path) as receiver:
-        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{")
         await receiver.send(b"1\n")
         await receiver.until(receiver.has(1, b"1\n"))
         await receiver.until(lambda: "logreceiver offsets" in receiver.advice())
@@ -96,7 +112,7 @@ async def test_a_partition_that_another_receiver_took_after_it_was_mended_is_not
         await receiver.send(b"1\n")
         await receiver.until(receiver.has(0, b"1\n"))
         good = await asyncio.to_thread(receiver.partitions[0].offset)
-        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+        await write(receiver.connection, "LOGS_OFFSETS/p0", b"{")
         await receiver.send(b"2\n")
         await receiver.until(lambda: bool(receiver.advice()))
 
@@ -104,7 +120,7 @@ async def test_a_partition_that_another_receiver_took_after_it_was_mended_is_not
             await other.until(lambda: bool(other.advice()))
             presence = (await asyncio.to_thread(other.partitions[1].offset)).presence
             taken = replace(good, epoch=good.epoch + 1, owner="other:1", presence=presence)
-            await write(receiver.connection, "LOGS_OFFSETS/p0", taken.encode(), {})
+            await write(receiver.connection, "LOGS_OFFSETS/p0", taken.encode())
             await receiver.until(lambda: bool(receiver.meter.expect(0).successor))
 
 
@@ -112,7 +128,7 @@ async def test_with_once_the_other_partitions_are_received_before_it_is_told(
     logs_url: str, tmp_path: Path
 ) -> None:
     receiver = Receiver(logs_url, tmp_path, once=True)
-    await write(receiver.connection, "LOGS_OFFSETS/p0", b"{", {})
+    await write(receiver.connection, "LOGS_OFFSETS/p0", b"{")
     await receiver.send(b"1\n")
 
     async with receiver:
@@ -130,7 +146,7 @@ async def test_a_receiver_of_nothing_but_garbage_does_not_start(
     for number in numbers:
         with suppress(FencedError):
             await require_sound(receiver.settings, receiver.connection, StreamLayout(2), numbers)
-        await write(receiver.connection, f"LOGS_OFFSETS/p{number}", b"{", {})
+        await write(receiver.connection, f"LOGS_OFFSETS/p{number}", b"{")
     with pytest.raises(ConfigurationError, match=r"offsets set --partition 0,1 --to earliest"):
         await require_sound(receiver.settings, receiver.connection, StreamLayout(2), numbers)
     await receiver.connection.close()
@@ -145,7 +161,7 @@ def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_told(
     log = tmp_path / "app.log"
     log.write_bytes(b"1\n")
     for key in ("partitions", "streams", "pause"):
-        suite.ask(partial(write, key=f"LOGS_CONFIG/{key}", value=b"garbage", headers={}))
+        suite.ask(partial(write, key=f"LOGS_CONFIG/{key}", value=b"garbage"))
 
     shipper = suite.start_shipper("web01", [log])
     receiver = suite.start_receiver([0, 1])

@@ -314,7 +314,8 @@ def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:
     words = last_line(receiver)
     assert all(reason in words for reason in reasons), words
     [command] = re.findall("`logreceiver ([^`]*)`", words)
-    assert command == "offsets adopt --partition 0,1"
-    more = ["--yes", "--server", scene.url, "--output", str(scene.output)]
+    folders = f"--output {scene.output} --state-dir {scene.output}/.logreceiver"
+    assert command == f"offsets adopt --partition 0,1 {folders}"
+    more = ["--yes", "--server", scene.url]
     result = CliRunner().invoke(logreceiver, [*command.split(), *more])
     assert result.exit_code == 0, result.output

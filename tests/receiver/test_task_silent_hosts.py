@@ -1,4 +1,4 @@
-"""A host that sends nothing for a while: its file is closed at the change of period, though others of its partition send."""
+"""The file of a silent host is closed at the change of period, though others send."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ def age(partition: Partition, host: str) -> None:
 
 @pytest.fixture
 def hourly(partition: Partition) -> Partition:
-    """Return a partition with an old line of web01 and a new one of web02, of which both are received."""
+    """Return a partition that has received an old line of web01 and a new one of web02."""
     hourly = replace(partition, rotate_every=HOUR)
     hourly.lines("web01", b"old\n")
     hourly.lines("web02", b"new\n")

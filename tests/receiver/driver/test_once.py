@@ -1,4 +1,4 @@
-"""A receiver with --once where another one is at work: it leaves it alone, or takes over where it is told to."""
+"""A receiver with --once where another one is at work: it ends, or takes over if told to."""
 
 import asyncio
 from pathlib import Path
