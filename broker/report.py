@@ -25,9 +25,10 @@ class SpaceReport(BaseModel):
 
 
 class NodeReport(BaseModel, extra="allow"):
-    """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials there are (None: open).
+    """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials.
 
-    It is to connect to `site_remotes` other sites, and is connected to `site_links` of them (None: not known).
+    Without credentials (None) it is open. It is to connect to `site_remotes` other sites, and is
+    connected to `site_links` of them, None where that is not known.
     """
 
     name: str

@@ -40,7 +40,7 @@ class Rejected(Exception):
         self.is_leaderless = self.is_nobody or (code == _UNAVAILABLE and error == _NO_LEADER)
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
         self.is_busy = error == _TOO_MANY_REQUESTS
-        """Whether too many messages wait for the stream: nothing was stored, and the next try may come at once."""
+        """Whether too many messages wait for the stream: nothing was stored; try again at once."""
         self.is_of_server = self.is_busy or (
             code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
         )

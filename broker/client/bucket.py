@@ -55,9 +55,9 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
 async def send_write(
     connection: Connection, bucket: str, key: str, value: bytes, revision: int
 ) -> dict[str, Any]:
-    """Send a write, and again for a second while another one is under way, or too many wait: then nothing of it was stored.
+    """Send a write, and again for a second while another one is under way, or too many wait.
 
-    Raises `Rejected`, `ConnectionLost`.
+    Nothing of it was stored then. Raises `Rejected`, `ConnectionLost`.
     """
     headers = {EXPECTED_SEQUENCE: str(revision)}
     for _ in range(_TRIES):

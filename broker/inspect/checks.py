@@ -1,4 +1,4 @@
-"""`logbroker check`: six checks of a broker for a monitoring system, from its status document. Decides only.
+"""`logbroker check`: six checks of a broker for monitoring, from its status document. Decides only.
 
 | check | what it judges |
 |---|---|

@@ -28,7 +28,7 @@ Count = Annotated[int, BeforeValidator(lambda told: len(told or ()))]
 class StreamPeer(BaseModel, frozen=True):
     """A server that follows the leader of a stream.
 
-    `lag` counts operations; `active` nanoseconds since it was last heard of, below 0 before the first contact.
+    `lag` counts operations; `active` nanoseconds since the last contact, below 0 before the first.
     """
 
     name: str
@@ -46,8 +46,8 @@ class StreamPeer(BaseModel, frozen=True):
 class SiteStatus(BaseModel, frozen=True):
     """What a stream copies from another site.
 
-    `lag` messages were not copied yet at the last contact, which was `contact_seconds` ago, None before the first one
-    since the server started. `error` is what the other site answered.
+    `lag` messages were not copied yet at the last contact, `contact_seconds` ago, None before the
+    first one since the server started. `error` is what the other site answered.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SiteStatus(BaseModel, frozen=True):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def behind(self) -> int | None:
-        """Messages that are not copied yet; None where that is not known, since nothing is heard of the site.
+        """Messages that are not copied yet; None while nothing is heard of the site.
 
         A site that is connected says each second how far its stream is.
         """
@@ -207,7 +207,7 @@ def _node(node: NodeReport) -> str:
 
 
 def links(node: NodeReport) -> str:
-    """Return to how many of the sites that it is to connect to a server is connected; empty where there are none."""
+    """Return to how many of its remote sites a server is connected; empty where it has none."""
     if not node.site_remotes:
         return ""
     found = "unknown how many" if node.site_links is None else str(node.site_links)

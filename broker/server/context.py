@@ -233,7 +233,7 @@ class ServerContext:
         await self.connection.publish(message.reply, report.model_dump_json().encode())
 
     async def _site_links(self) -> int | None:
-        """Return to how many other sites the server is connected, of those that it is to connect to; None without an answer."""
+        """Return to how many remote sites the server is connected; None without an answer."""
         if not self.settings.site_remote:
             return 0
         question = json.dumps({"server_name": self.settings.name, "exact_match": True}).encode()

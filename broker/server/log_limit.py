@@ -1,6 +1,7 @@
-"""How many lines of nats-server's log are passed on of what anybody may provoke: so many a minute, and how many were left out.
+"""Passes on so many lines a minute of what anybody may provoke in nats-server's log.
 
-nats-server logs a line for each message that it denies, each failed attempt to get in, and each malformed request.
+nats-server logs a line for each message that it denies, each failed attempt to get in, and each
+malformed request. How many were left out is one line at the end of a minute.
 """
 
 import asyncio
@@ -10,7 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 
 OF_CONNECTION = re.compile(r"(?P<connection>(?P<address>\S+):\d+ - [cwmrgl]id(?:_ws)?:\d+) - ")
-"""How a line about a connection begins: "127.0.0.1:1234 - cid:5 - …"; by letter websocket, MQTT, route, gateway, leaf node."""
+"""How a line about a connection begins: "127.0.0.1:1234 - cid:5 - …".
+
+The letters: client, websocket, MQTT, route, gateway, leaf node.
+"""
 
 _WINDOW = 60.0  # seconds
 _MOST_OF_CONNECTION, _MOST_OF_ADDRESS, _MOST_OF_SERVER = 10, 100, 500  # lines in a window
@@ -18,7 +22,10 @@ _MOST_KEYS = 10_000  # connections and addresses that are told apart
 
 
 class LogLimit:
-    """Counts lines by connection and by address; `report` is given a line for what was left out, at the end of each minute."""
+    """Counts lines by connection and by address.
+
+    `report` is given a line for what was left out, at the end of each minute.
+    """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         """Begin a window with the first line."""

@@ -151,7 +151,8 @@ class NatsServer:
         return await self._process.wait()
 
     def _take_line(self, line: LogLine) -> None:
-        # a fatal line becomes the reason of the end; a line for debugging is there only where somebody asks for it
+        # a fatal line becomes the reason of the end; for debugging there are lines where an
+        # operator asks for them
         if line.level < INFO or (line.level < FATAL and self._limit.takes(*line)):
             logger.log(line.level, "%s", line.text)
         if OF_CONNECTION.match(line.text):

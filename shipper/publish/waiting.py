@@ -17,8 +17,8 @@ _CAUSES = ("lost", "busy", "full", "missing", "refused")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
 _SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
-# seconds in which a cause is not reported: for a moment nobody listens when a broker reads its accounts again, and a
-# flood is soon over
+# seconds in which a cause is not reported: for a moment nobody listens when a broker reads its
+# accounts again, and a flood is soon over
 _QUIET = {"missing": 0.0, "busy": 5.0}
 _FULL = {10077, 10023, 10002, 10047}
 Answer = TypeVar("Answer")
@@ -65,8 +65,8 @@ class Waiting:
     async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return what the broker answers, however long it takes: ask again where it did not answer, or refused.
 
-        The pauses get longer, up to 5 s; they stay short while a leader may be missing that others are about to
-        elect, and where too many messages wait.
+        The pauses get longer, up to 5 s; they stay short while a leader may be missing that others
+        are about to elect, and where too many messages wait.
         """
         clock, since, pause = asyncio.get_running_loop().time, None, _FIRST_PAUSE
         while True:

@@ -1,7 +1,7 @@
-"""Who may do what to which object: one row for each object, one column for each thing that can be done to it.
+"""Who may do what to which object: a row for each object, a column for each thing done to it.
 
-`web01` is a host, `r0` a receiver of partition 0, `all` a receiver of all partitions, `watch` a monitor, `ops` an admin
-and `away` a site. `-` is nobody.
+`web01` is a host, `r0` a receiver of partition 0, `all` a receiver of all partitions, `watch` a
+monitor, `ops` an admin and `away` a site. `-` is nobody.
 """
 
 from typing import NamedTuple
@@ -69,7 +69,7 @@ MESSAGES = (
 
 
 def _consumer(name: str, owner: str, **other: str) -> Row:
-    """Return the row of a consumer of the stream of lines; `owner` has all rights to it but for the `other` ones."""
+    """Return the row of a consumer of the lines; `owner` may do all that `other` does not name."""
     mine = f"{owner} all ops".removeprefix("- ")
     kept = {
         "create": mine,

@@ -1,4 +1,4 @@
-"""Every kind of credential tries everything that can be done to every object, and can do what the table says, no more and no less."""
+"""Every kind of credential can do what the table of rights says, no more and no less."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -120,7 +120,7 @@ class Arena:
     """The name of the consumer that is not there."""
 
     def restore(self, without: str) -> None:
-        """Make a line and an entry of each, and each consumer of the table but one, with a line in hand."""
+        """Make each message, and each consumer of the table but one, with a line in hand."""
         if self.state is not None and (without, everything(self.own)) == (self.without, self.state):
             return
         own = self.own

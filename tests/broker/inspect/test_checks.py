@@ -1,4 +1,4 @@
-"""What the six checks find, and how a monitoring system is told: by `logbroker check`, and by the pages of `logbroker run --metrics`."""
+"""What the six checks find, and how monitoring is told: by `logbroker check` and by metrics."""
 
 import json
 from pathlib import Path
