@@ -25,7 +25,11 @@ class SpaceReport(BaseModel):
 
 
 class NodeReport(BaseModel, extra="allow"):
-    """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials there are (None: open)."""
+    """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials.
+
+    Without credentials (None) it is open. It is to connect to `site_remotes` other sites, and is
+    connected to `site_links` of them, None where that is not known.
+    """
 
     name: str
     version: str
@@ -36,6 +40,8 @@ class NodeReport(BaseModel, extra="allow"):
     frozen: str | None = None
     encrypted: bool = False
     mirror: str | None = None
+    site_remotes: int = 0
+    site_links: int | None = None
     certificates: tuple[Certificate, ...] = ()
     retention: dict[str, SpaceReport] = {}
 

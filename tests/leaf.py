@@ -1,4 +1,4 @@
-"""A server of another site that says to a nats-server exactly what it is told to, as a leaf node, and tells the answers."""
+"""A server of another site, a leaf node, that says exactly what it is told to."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ from tests.raw import Heard
 
 @dataclass(slots=True)
 class Leaf:
-    """A connection to where leaf nodes connect; it hangs up where the server says that something is not allowed."""
+    """A connection to where leaf nodes connect; the server ends it at the first denial."""
 
     port: int
     user: str = ""

@@ -120,7 +120,8 @@ def write_conf(
         )
     path.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'
-        f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always, domain: {SITE} }}\n'
+        f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always, '
+        f"domain: {SITE} }}\n"
         f"feature_flags {{ js_ack_fc_v2: false }}\n{leaves}\n{rendered}\n",
         "utf-8",
     )

@@ -8,7 +8,7 @@ This is the only table of rights: the account of a kind has of the others what a
 | SHIP | hosts | what they need of LOGS |
 | RECEIVE | receivers, who also speak with each other | what they need of LOGS |
 | MONITOR | monitors | what they need of LOGS and SYS to read everything |
-| SITES | brokers of other sites that connect to this one | copies of streams of LOGS, in both directions |
+| SITES | other sites that connect to this one | copies of streams of LOGS, in both directions |
 | SYS | nobody | the server's events and questions about it, of which LOGS has those that change nothing |
 
 Hosts and receivers stand outside of LOGS because permissions look at no reply subject: an acknowledgement in LOGS
@@ -20,10 +20,11 @@ right to the API of their own account, which has no JetStream and would answer t
 nothing; it reads streams through consumers that only it can make: their names are listed in its rights, since a right to
 make, pull from or remove any consumer would be one to disturb receivers.
 
-A site is a leaf node, which may acknowledge for anybody in its account, and hears where others wait for answers. So SITES
-has nothing but what copies need: a site asks `SITE.<ours>.API`, where logbroker listens and passes on what a copy needs
-(`broker/server/requests.py`). What is copied travels below the name of the site that it comes from, so no site delivers
-lines, or answers, for another.
+A site is a leaf node, which may acknowledge for anybody in its account, and hears where others wait
+for answers. So SITES has nothing but what copies need: a site asks `SITE.<ours>.API`, where
+logbroker listens and passes on what a copy needs (`broker/server/requests.py`). What is copied
+travels below the name of the site that it comes from, so no site delivers lines, or answers, for
+another.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ class SubjectRights:
 def permissions_of(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
     """Return the rights of a credential; None for an admin, who has all that there are.
 
-    The broker has so many streams of lines, and is the broker of `site`, empty where there are no other sites.
+    The broker has so many streams of lines; `site` is its own site, empty where it has none.
     """
     match credential.kind:
         case CredentialKind.HOST:
@@ -181,7 +182,7 @@ def _copy_requests(site: str, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _deliveries(site: str) -> tuple[str, ...]:
-    """Return where nats-server delivers what is copied from a site: for its sources, and for its mirrors."""
+    """Return where copies of a site are delivered: for sources, and for mirrors."""
     return tuple(f"{site_prefix(site)}.{kind}.*" for kind in ("S", "M"))
 
 
@@ -292,7 +293,7 @@ def accounts_of(
     streams: int,
     site: str = "",
 ) -> Section:
-    """Return the accounts of the broker of `site` that lets in these credentials, and logbroker itself by the key `own`.
+    """Return the accounts of a broker of `site` for these credentials, and logbroker's key `own`.
 
     Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
     the first credential changes users only. `limits` are by the name of the account; those of LOGS are JetStream's.
@@ -382,8 +383,8 @@ def _crossings(streams: int) -> Iterator[_Crossing]:
 def _site_crossings(others: Sequence[str], own: str, lines: Sequence[str]) -> Iterator[_Crossing]:
     """Yield what crosses between the streams of the site `own` and other sites.
 
-    That a copy has come so far crosses into LOGS as a message and out of it as a question: nats-server takes the same
-    kind in both directions for a cycle.
+    That a copy has come so far crosses into LOGS as a message and out of it as a question:
+    nats-server takes the same kind in both directions for a cycle.
     """
     for subject in _copy_requests(own, lines):
         yield _Crossing(LOGS, SITES, subject, subject)

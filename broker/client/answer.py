@@ -11,6 +11,7 @@ from typing import Any
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
+_TOO_MANY_REQUESTS = 10167
 _SERVER_ERROR = 500
 _STREAM_NOT_FOUND = 10059
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
@@ -39,7 +40,11 @@ class Rejected(Exception):
         """Whether nobody listens at the subject: no JetStream, no such stream, or none that has a leader."""
         self.is_leaderless = self.is_nobody or (code == _UNAVAILABLE and error == _NO_LEADER)
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
-        self.is_of_server = code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
+        self.is_busy = error == _TOO_MANY_REQUESTS
+        """Whether too many messages wait for the stream: nothing was stored; try again at once."""
+        self.is_of_server = self.is_busy or (
+            code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
+        )
         """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
         self.is_wrong_sequence = error == _WRONG_LAST_SEQUENCE
         """Whether a write expected a sequence that is not the last one of its subject."""

@@ -55,13 +55,16 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
 async def send_write(
     connection: Connection, bucket: str, key: str, value: bytes, revision: int
 ) -> dict[str, Any]:
-    """Send a write, and again for a second while another one is under way: then nothing of it was stored; raises `Rejected`, `ConnectionLost`."""
+    """Send a write, and again for a second while another one is under way, or too many wait.
+
+    Nothing of it was stored then. Raises `Rejected`, `ConnectionLost`.
+    """
     headers = {EXPECTED_SEQUENCE: str(revision)}
     for _ in range(_TRIES):
         try:
             return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
         except Rejected as error:
-            if not error.is_write_under_way:
+            if not (error.is_write_under_way or error.is_busy):
                 raise
         await asyncio.sleep(_NEXT_TRY)
     return await connection.ask(f"$KV.{bucket}.{key}", value, headers)

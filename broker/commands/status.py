@@ -67,7 +67,8 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
 def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> int:
     """Check the broker for a monitoring system: exit code 0 for OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
-    CHECK is connection, stream, space, receivers or certificates; all of them unless some are named.
+    CHECK is connection, stream, space, receivers, certificates or sites; all of them unless some
+    are named.
     """
     wanted = tuple(dict.fromkeys(names)) or checks.CHECKS
 

@@ -22,7 +22,13 @@ from broker.client.config import known_layout
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
-from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
+from broker.inspect.status import (
+    BrokerStatus,
+    HostStatus,
+    PartitionStatus,
+    SiteStatus,
+    StreamStatus,
+)
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from broker.wire.delivery import RawMessage
@@ -126,9 +132,18 @@ async def brief_status(connection: Connection) -> BrokerStatus:
 
 
 def _stream(info: Mapping[str, Any]) -> StreamStatus:
-    told = filter(None, [info.get("mirror"), *(info.get("sources") or ())])
-    sites = [{**one, "name": mirrored_site({"mirror": one}) or one["name"]} for one in told]
-    return StreamStatus.model_validate({**info, "sites": sites})
+    copies = filter(None, [info.get("mirror"), *(info.get("sources") or ())])
+    return StreamStatus.model_validate({**info, "sites": tuple(map(_site, copies))})
+
+
+def _site(copy: Mapping[str, Any]) -> SiteStatus:
+    active = copy.get("active", -1)
+    return SiteStatus(
+        name=mirrored_site({"mirror": copy}) or copy["name"],
+        lag=copy.get("lag", 0),
+        contact_seconds=active / _SECOND if active >= 0 else None,
+        error=(copy.get("error") or {}).get("description", ""),
+    )
 
 
 async def _partition(connection: Connection, number: int, stream: str, now: str) -> PartitionStatus:

@@ -1,4 +1,4 @@
-"""`logbroker check`: five checks of a broker for a monitoring system, from its status document. Decides only.
+"""`logbroker check`: six checks of a broker for monitoring, from its status document. Decides only.
 
 | check | what it judges |
 |---|---|
@@ -7,8 +7,10 @@
 | space | how full streams and disk are, writes that failed, hosts that wait for space |
 | receivers | whether partitions have a receiver, and how long messages have waited for it |
 | certificates | how long the certificates of the brokers are valid |
+| sites | since when nothing was heard of a site that is copied, or that a broker is to connect to |
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import IntEnum
@@ -16,9 +18,16 @@ from typing import NamedTuple
 
 from broker.app.units import counted, few, format_size
 from broker.app.untrusted import printable
-from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, short_duration
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    SiteStatus,
+    StreamStatus,
+    links,
+    short_duration,
+)
 
-CHECKS = ("connection", "stream", "space", "receivers", "certificates")
+CHECKS = ("connection", "stream", "space", "receivers", "certificates", "sites")
 """What is checked; all of it, unless some are named."""
 
 _DAY = 86_400.0
@@ -173,7 +182,32 @@ def _certificates(status: BrokerStatus) -> Graded:
         yield Grade.OK, "no broker has a certificate"
 
 
-_JUDGES = dict(zip(CHECKS, (_connection, _stream, _space, _receivers, _certificates), strict=True))
+def _sites(status: BrokerStatus) -> Graded:
+    copies = [(one, stream.name) for stream in status.streams for one in stream.sites]
+    for name in dict.fromkeys(one.name for one, _ in copies):
+        of_site = [(one, stream) for one, stream in copies if one.name == name]
+        away = [(one, stream) for one, stream in of_site if one.behind is None]
+        if away:
+            streams = few([stream for _, stream in away], _NAMED)
+            yield Grade.WARNING, f"the copy of {streams} from site {name} is {_worst(away, status)}"
+        else:
+            yield Grade.OK, f"site {name}: {sum(one.lag for one, _ in of_site)} behind"
+    for node in status.nodes:
+        if node.site_remotes and node.site_links != node.site_remotes:
+            yield Grade.WARNING, f"{node.name} is {links(node)} (--site-remote)"
+    if not copies:
+        yield Grade.OK, "no lines of other sites are copied here"
+
+
+def _worst(away: Sequence[tuple[SiteStatus, str]], status: BrokerStatus) -> str:
+    """Return the text of the copy that was not heard of for the longest time."""
+    longest = max((one for one, _ in away), key=lambda one: one.contact_seconds or math.inf)
+    return longest.text(status.now)
+
+
+_JUDGES = dict(
+    zip(CHECKS, (_connection, _stream, _space, _receivers, _certificates, _sites), strict=True)
+)
 
 
 def overall(findings: Iterable[CheckResult]) -> Grade:

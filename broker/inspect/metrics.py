@@ -5,6 +5,7 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refus
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -101,6 +102,7 @@ def _of_status(status: BrokerStatus) -> Iterator[Metric]:
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
     yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], lags)
+    yield from _of_sites(status)
     spaces = [([node.name, name], s) for node in status.nodes for name, s in node.retention.items()]
     yield from _fields("retention_", ["server", "stream"], spaces, "purged_messages")
     ends = [
@@ -108,6 +110,26 @@ def _of_status(status: BrokerStatus) -> Iterator[Metric]:
     ]
     labels = ["server", "certificate"]
     yield _gauge("certificate_end_timestamp_seconds", "Its end.", labels, ends)
+
+
+def _of_sites(status: BrokerStatus) -> Iterator[Metric]:
+    copies = [([one.name, copy.name], copy) for one in status.streams for copy in one.sites]
+    labels = ["stream", "site"]
+    ages = [
+        (names, math.inf if one.contact_seconds is None else one.contact_seconds)
+        for names, one in copies
+    ]
+    text = "Since something was last heard of the site; infinite before the first contact."
+    yield _gauge("site_contact_seconds", text, labels, ages)
+    text = "Messages that are not copied yet; missing while nothing is heard of the site."
+    yield _gauge("site_behind", text, labels, [(names, one.behind) for names, one in copies])
+    missing = [
+        ([node.name], None if node.site_links is None else node.site_remotes - node.site_links)
+        for node in status.nodes
+        if node.site_remotes
+    ]
+    text = "Other sites that the server is to connect to and is not connected to."
+    yield _gauge("site_links_missing", text, ["server"], missing)
 
 
 def _fields(

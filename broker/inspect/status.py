@@ -5,10 +5,10 @@ Sizes are in bytes, times are RFC 3339, None is what is not known or has no limi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_field
 
 from broker.app.units import counted, format_duration, format_size, rfc3339
 from broker.inspect.message import StoredMessage
@@ -18,6 +18,7 @@ from broker.wire.pause import Pause
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
 HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
 _SECOND = 1_000_000_000
+_OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a site again after 10 s without a word
 
 Limit = Annotated[int | None, BeforeValidator(lambda told: told if told >= 0 else None)]
 Age = Annotated[float | None, BeforeValidator(lambda told: told / _SECOND or None)]
@@ -25,9 +26,9 @@ Count = Annotated[int, BeforeValidator(lambda told: len(told or ()))]
 
 
 class StreamPeer(BaseModel, frozen=True):
-    """A server that follows the leader of a stream, or a site whose stream is copied.
+    """A server that follows the leader of a stream.
 
-    `lag` counts operations, or messages; `active` nanoseconds since it was last heard of, below 0 before the first contact.
+    `lag` counts operations; `active` nanoseconds since the last contact, below 0 before the first.
     """
 
     name: str
@@ -40,6 +41,39 @@ class StreamPeer(BaseModel, frozen=True):
     def seen(self) -> str:
         """When it was last heard of."""
         return f"seen {short_duration(self.active / _SECOND)} ago" if self.active >= 0 else "unseen"
+
+
+class SiteStatus(BaseModel, frozen=True):
+    """What a stream copies from another site.
+
+    `lag` messages were not copied yet at the last contact, `contact_seconds` ago, None before the
+    first one since the server started. `error` is what the other site answered.
+    """
+
+    name: str
+    lag: int = 0
+    contact_seconds: float | None = None
+    error: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def behind(self) -> int | None:
+        """Messages that are not copied yet; None while nothing is heard of the site.
+
+        A site that is connected says each second how far its stream is.
+        """
+        is_known = self.contact_seconds is not None and self.contact_seconds < _OUT_OF_CONTACT
+        return self.lag if is_known else None
+
+    def text(self, now: str) -> str:
+        """Return how far the copy is, for a person; `now` is the broker's clock."""
+        why = f" ({self.error})" if self.error else ""
+        if self.contact_seconds is None:
+            return f"unknown, no contact since this broker started{why}"
+        if self.behind is None:
+            since = datetime.fromisoformat(now) - timedelta(seconds=self.contact_seconds)
+            return f"unknown since {since:%Y-%m-%dT%H:%M:%SZ}, was {self.lag} behind{why}"
+        return f"{self.lag} behind"
 
 
 def _info(*path: str, default: Any = ...) -> Any:
@@ -61,7 +95,7 @@ class StreamStatus(BaseModel, frozen=True):
     wanted_replicas: int = _info("config", "num_replicas", default=1)
     leader: str = _info("cluster", "leader", default="")
     followers: tuple[StreamPeer, ...] = _info("cluster", "replicas", default=())
-    sites: tuple[StreamPeer, ...] = ()
+    sites: tuple[SiteStatus, ...] = ()
 
     @property
     def current_replicas(self) -> int:
@@ -157,7 +191,7 @@ def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
     if not status.nodes:
         yield "node", "no report: not a logbroker, or this user may not ask it"
     for stream in status.streams:
-        yield from _stream(stream)
+        yield from _stream(stream, status.now)
     yield "store", _used(status.store_used, status.store_limit)
     current, existing = status.current_partitions, len(status.partitions)
     spread = (
@@ -181,11 +215,20 @@ def _node(node: NodeReport) -> str:
         else counted(node.credentials, "credential"),
         f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
         f"FROZEN: {node.frozen}" if node.frozen else "",
+        links(node),
     )
     return ", ".join(filter(None, parts))
 
 
-def _stream(stream: StreamStatus) -> Iterator[tuple[str, str]]:
+def links(node: NodeReport) -> str:
+    """Return to how many of its remote sites a server is connected; empty where it has none."""
+    if not node.site_remotes:
+        return ""
+    found = "unknown how many" if node.site_links is None else str(node.site_links)
+    return f"connected to {found} of {node.site_remotes} other sites"
+
+
+def _stream(stream: StreamStatus, now: str) -> Iterator[tuple[str, str]]:
     used = _used(stream.bytes, stream.max_bytes)
     since = f", since {_short_time(stream.first_time)}" if stream.messages else ""
     yield "stream", f"{stream.name}: {counted(stream.messages, 'message')}, {used}{since}"
@@ -193,7 +236,7 @@ def _stream(stream: StreamStatus) -> Iterator[tuple[str, str]]:
         leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
         yield "cluster", ", ".join([leader, *(one.name for one in stream.followers)])
     for site in stream.sites:
-        yield "site", f"{site.name}: {site.lag} behind, {site.seen}"
+        yield "site", f"{site.name}: {site.text(now)}"
 
 
 def partition_row(one: PartitionStatus) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ resolve ─▶ conf ─▶ start ─▶ ports ─▶ provision ─▶ ready … 
 """
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ from broker.app.service import differences
 from broker.app.units import counted, format_size
 from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
@@ -43,6 +45,8 @@ from broker.topology import mirrored_site
 _CONF = "nats-server.conf"
 _CONF_MODE = 0o600  # it holds secrets, such as the one that a cluster shares
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
+_LEAF_NODES = "$SYS.REQ.SERVER.PING.LEAFZ"
+_PATIENCE = 1.0  # seconds for what the server says of its lines to other sites
 _LOOK_EVERY = 0.5  # seconds between two looks at the files that are followed
 _RETRY_AFTER = 5.0  # seconds, where a change could not be taken over
 _AT_START = {
@@ -218,6 +222,8 @@ class ServerContext:
             credentials=len(store.credentials) if store.secured else None,
             certificates=ends_of(tls.files if tls else ()),
             mirror=self._mirror,
+            site_remotes=len(self.settings.site_remote),
+            site_links=await self._site_links(),
             free=shutil.disk_usage(self.folder).free,
             reserve=self.kept_free(),
             frozen=self.frozen or None,
@@ -225,6 +231,18 @@ class ServerContext:
             retention=self.retention,
         )
         await self.connection.publish(message.reply, report.model_dump_json().encode())
+
+    async def _site_links(self) -> int | None:
+        """Return to how many remote sites the server is connected; None without an answer."""
+        if not self.settings.site_remote:
+            return 0
+        question = json.dumps({"server_name": self.settings.name, "exact_match": True}).encode()
+        try:
+            answer = await self.connection.request(_LEAF_NODES, question, patience=_PATIENCE)
+            leaves = json.loads(answer.data)["data"].get("leafs") or ()
+        except (ConnectionLost, Rejected, ValueError, KeyError):
+            return None
+        return sum(bool(one.get("is_spoke")) for one in leaves)
 
     async def _answer_credentials(self, message: Message) -> None:
         """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
+from functools import partial
 from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from broker.app import parent_death
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.python import FOLDER, isolated
 from broker.app.untrusted import printable
+from broker.server.log_limit import OF_CONNECTION, LogLimit
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
@@ -35,8 +37,6 @@ _LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
 _CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
-# "127.0.0.1:1234 - cid:5 - …" of a client; by letter: websocket, MQTT, route, gateway, leaf node
-_OF_CONNECTION = re.compile(r"\S+ - [cwmrgl]id(?:_ws)?:\d+ - ")
 _NOT_LISTENING = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
 _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
@@ -111,6 +111,7 @@ class NatsServer:
         self._said: dict[ServerNotice, str] = {}  # the line, when it was first said
         self._news = asyncio.Event()
         self._rest = b""
+        self._limit = LogLimit(partial(logger.warning, "%s"))
 
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to recover its store, and return where; raises `ConfigurationError` for a wrong key."""
@@ -145,12 +146,15 @@ class NatsServer:
             self._rest = rest[:_LONGEST]
             for line in lines:
                 self._take_line(read_line(line.decode("utf-8", "replace").rstrip()))
+        self._limit.flush()
         return await self._process.wait()
 
     def _take_line(self, line: LogLine) -> None:
-        if line.level < FATAL:  # a fatal line becomes the reason of the end
+        # a fatal line becomes the reason of the end; for debugging there are lines where an
+        # operator asks for them
+        if line.level < INFO or (line.level < FATAL and self._limit.takes(*line)):
             logger.log(line.level, "%s", line.text)
-        if _OF_CONNECTION.match(line.text):
+        if OF_CONNECTION.match(line.text):
             return  # a client or another server may have chosen the words
         self._last_lines.append(line)
         for notice in ServerNotice:

@@ -1,11 +1,13 @@
-"""What logbroker hears over NATS: who asks for its report, admins who ask of credentials, and who wants consumers.
+"""What logbroker hears over NATS: who asks for its report, for credentials, and for consumers.
 
-Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make, yet not what it is
-made to do. One that pushes would have the server publish inside the account of the stream, where hosts and receivers
-have no rights: to another's inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`.
+Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make,
+yet not what it is made to do. One that pushes would have the server publish inside the account of
+the stream, where hosts and receivers have no rights: to another's inbox. So their accounts have no
+way to CONSUMER.CREATE but `ConsumerRequests`.
 
-The servers of other sites make consumers that push, for their copies. `ConsumerRequests` passes on a new consumer of a
-whole stream that delivers to `SITE.<ours>`, which nobody here listens to, and nothing else.
+The servers of other sites make consumers that push, for their copies. `ConsumerRequests` passes on
+a new consumer of a whole stream that delivers to `SITE.<ours>`, which nobody here listens to, and
+nothing else.
 """
 
 import asyncio
@@ -111,7 +113,7 @@ def pulled_only(request: bytes) -> bytes | str:
 
 
 def copying_only(request: bytes, site: str) -> bytes | str:
-    """Return a request for a copy of the site `site` as it may be passed on, written anew, or why not.
+    """Return a request for a copy of the site `site` as it may be passed on, or why not.
 
     It makes a new consumer of a whole stream, which delivers to where only other sites listen.
     """
@@ -160,7 +162,7 @@ class ConsumerRequests:
     """Takes the requests, each by one broker of a cluster, and passes over others for a consumer while one is under way."""
 
     def __init__(self, connection: Connection, site: str = "", lines: Sequence[str] = ()) -> None:
-        """Take none yet; other sites may copy the streams `lines` and their buckets from `site`, if that has a name."""
+        """Take none yet; other sites may copy the streams `lines` from `site`, if it has a name."""
         self._connection = connection
         self._site = site
         self._copied = copied_streams(lines) if site else ()
@@ -171,11 +173,10 @@ class ConsumerRequests:
 
     async def run(self) -> None:
         """Take requests until cancelled, and leave none under way."""
-        copies = {
-            f"{site_api(self._site)}.CONSUMER.CREATE.{name}": partial(self._take_copy, name)
-            for name in self._copied
-        }
-        handlers = {f"{CONSUMER_REQUESTS}.>": self._take, **copies}
+        handlers: dict[str, Handler] = {f"{CONSUMER_REQUESTS}.>": self._take}
+        for name in self._copied:
+            subject = f"{site_api(self._site)}.CONSUMER.CREATE.{name}"
+            handlers[subject] = partial(self._take_copy, name)
         try:
             await listen(self._connection, handlers, self.listens, "logbroker")
         finally:
@@ -191,13 +192,16 @@ class ConsumerRequests:
         await self._answer(key, asked, pulled_only(message.data) if is_fit else _NO_NAME, message)
 
     async def _take_copy(self, stream: str, message: Message) -> None:
-        # the answer is published in the account of the streams, where a reply may be anybody's subject
+        # the answer is published in the account of the streams, where a reply may be any subject
         if _COPY_ANSWER.fullmatch(message.reply):
             request = copying_only(message.data, self._site)
             await self._answer(message.reply, stream, request, message)
 
     async def _answer(self, key: str, asked: str, request: bytes | str, message: Message) -> None:
-        """Refuse a request for the consumer `asked`, or begin to pass it on as `request` where none of `key` is under way."""
+        """Refuse a request for the consumer `asked`, or begin to pass it on as `request`.
+
+        Nothing is done while another request of the same `key` is under way.
+        """
         if key in self._passing:
             return
         if isinstance(request, str):

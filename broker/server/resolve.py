@@ -34,14 +34,18 @@ _LARGEST_RESERVE = 20 * 1024**3
 # of the store: the positions of a host take some KB, or MB with thousands of files
 _LARGEST_BUCKETS = 1024**3
 _CLUSTER_USER = "logbroker"
+# messages that wait for a stream; further ones are refused, and their senders ask again. A stream
+# stores some 200 to 3,000 a second, one after the other, so nobody waits for longer than two
+# seconds behind a flood
+_MOST_WAITING = 500
 _SITE_SUBJECTS = [
     *("logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"),
     *(f"$JS.{own}.>" for own in ("API", "*.API", "ACK", "EVENT", "SNAPSHOT")),
 ]
-"""Subjects that never cross to the site that we connect to, in either direction. nats-server knows no list of what may.
+"""Subjects that never cross to the site that we connect to, in either direction.
 
-Lines would be stored twice otherwise, by their publisher and by the copy; with the API of JetStream the other site could
-delete our streams.
+nats-server knows no list of what may. Lines would be stored twice otherwise, by their publisher
+and by the copy; with the API of JetStream the other site could delete our streams.
 """
 _DEFAULTS: Section = {
     # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
@@ -183,6 +187,7 @@ def _server(settings: BrokerSettings, folder: Path, size: int) -> Section:
             "max_memory_store": 64 * 1024**2,  # for consumers that are kept in memory
             "domain": settings.site or None,
             "sync_interval": "always",  # acknowledged means on disk
+            "max_buffered_msgs": _MOST_WAITING,
             "cipher": "chachapoly" if is_encrypted else None,
             "key": f"${KEY_VARIABLE}" if is_encrypted else None,
             "limits": {

@@ -12,13 +12,13 @@ from broker.client.connection import Connection
 from broker.client.credentials import verify
 from shipper.settings import ShipperSettings
 
-_CAUSES = ("lost", "full", "missing", "refused")
+_CAUSES = ("lost", "busy", "full", "missing", "refused")
 """Why something is tried again, for counting: few words that stay, where reasons are sentences."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
 _SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
-_OF_A_RESTART = {"lost": 2, "missing": 20}
-"""So often each comes in an ordinary restart; the latter in ten seconds, while leaders are elected."""
+_QUIET = {"lost": 0.0, "missing": 10.0, "busy": 5.0}
+"""Seconds in which a cause is not reported: an ordinary restart of the broker and a flood pass sooner."""
 _FULL = {10077, 10023, 10002, 10047}
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ def explained(error: ConnectionLost | Rejected, host: str = "", owner: str = "")
     if isinstance(error, Denied) and owner not in {"", host}:
         mistaken = f"the credential is for host {owner}, but --host is {host}"
         return "refused", f"{mistaken}: use the credential of {host}, or --host {owner}"
+    if error.is_busy:
+        return "busy", f"too many messages wait to be stored ({error}); tried again at once"
     if error.error in _FULL:
         return "full", f"the broker is full ({error}); goes on when it has space"
     if error.is_leaderless:
@@ -62,10 +64,10 @@ class Waiting:
     async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return what the broker answers, however long it takes: ask again where it did not answer, or refused.
 
-        The pauses get longer, up to 5 s; while a leader may be missing that others are about to elect they stay short.
+        The pauses get longer, up to 5 s; they stay short while a leader may be missing that others
+        are about to elect, and where too many messages wait.
         """
         clock, since, pause = asyncio.get_running_loop().time, None, _FIRST_PAUSE
-        times: Counter[str] = Counter()
         while True:
             try:
                 answer = await ask()
@@ -76,15 +78,17 @@ class Waiting:
                     logger.info("resumed")
                 self.reason = ""
                 return answer
-            times[cause] += 1
-            # a restart of the broker is in the log as that of its connection
-            if times[cause] >= _OF_A_RESTART.get(cause, 1):
-                if reason != self.reason:
-                    logger.warning("waiting: %s", reason)
-                self.reason = reason
             self.retries[cause] += 1
-            since = clock() if since is None else since
-            is_short = cause in {"lost", "missing"} and clock() - since < _ELECTION
+            waited = 0.0 if since is None else clock() - since
+            since = clock() - waited
+            if waited > _QUIET.get(cause, -1.0):
+                self._report(reason)
+            is_short = cause == "busy" or (cause in {"lost", "missing"} and waited < _ELECTION)
             most = min(pause, _SHORT_PAUSE) if is_short else pause
             await asyncio.sleep(most * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _report(self, reason: str) -> None:
+        if reason != self.reason:
+            logger.warning("waiting: %s", reason)
+        self.reason = reason

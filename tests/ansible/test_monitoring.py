@@ -93,7 +93,11 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
     log.write_bytes(b"a line\n" * 1000)
     options = ("--tls-ca", str(suite.access.tls_ca), "--listen", "127.0.0.1:0")
     programs = {
-        "logbroker": suite.start_broker("--metrics", "127.0.0.1:0"),
+        # sites that are not there are exposed, too
+        "logbroker": suite.start_broker(
+            *("--metrics", "127.0.0.1:0", "--site", "centre", "--source", "branch"),
+            *("--site-remote", "nats-leaf://127.0.0.1:1"),
+        ),
         "logshipper": suite.start_shipper("web01", [log], *options),
         "logreceiver": suite.start_receiver([0, 1], *options),
     }

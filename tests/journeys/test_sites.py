@@ -1,10 +1,15 @@
 """Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
 
+import json
+import os
+import signal
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from broker.cli import group
 from broker.client import bucket
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
@@ -93,6 +98,8 @@ def fill(suite: Suite, host: str) -> None:
         suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * 1024**2)
 
 
+@pytest.mark.long  # where a site is asked before it is connected, it is asked again after 40 s
+@pytest.mark.timeout(540)
 def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
     processes: Processes, tmp_path: Path
 ) -> None:
@@ -111,8 +118,93 @@ def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
     fill(centre, "near01")
 
     for here, there, host in ((centre, branch, "away01"), (standby, centre, "near01")):
-        has_all(here, there, host, 60, broker, buffer, copy)
+        has_all(here, there, host, 130, broker, buffer, copy)
     has_all(standby, branch, "away01", 60, broker, buffer, copy)
+
+
+def told(suite: Suite, *words: str) -> Result:
+    """Return what a command of logbroker says, in this process: ten times as fast as a program."""
+    return CliRunner().invoke(group, [*words, "--server", suite.url])
+
+
+def shown(suite: Suite) -> list[str]:
+    """Return what `logbroker status` says of other sites."""
+    lines = told(suite, "status").output.splitlines()
+    return [line.split(None, 1)[1] for line in lines if line.startswith("site ")]
+
+
+def behind(suite: Suite) -> dict[str, int | None]:
+    """Return how many messages of each site are not copied yet, as programs read it."""
+    status = json.loads(told(suite, "status", "--json").stdout)
+    return {site["name"]: site["behind"] for one in status["streams"] for site in one["sites"]}
+
+
+def is_connected(suite: Suite) -> bool:
+    (node,) = json.loads(told(suite, "status", "--json").stdout)["nodes"]
+    return bool(node["site_links"] == node["site_remotes"] == 1)
+
+
+def checked(suite: Suite) -> tuple[str, str]:
+    """Return the grade of the check of sites, and what it found."""
+    found = json.loads(told(suite, "check", "sites", "--json").stdout)
+    return found["status"], "\n".join(one["text"] for one in found["findings"])
+
+
+def test_a_site_that_was_never_heard_of_is_unknown_and_not_0_behind(
+    processes: Processes, tmp_path: Path
+) -> None:
+    centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
+    door = f"127.0.0.1:{free_port()}"
+    branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{door}")
+
+    assert "connected to 0 of 1 other sites" in told(branch, "status").output
+    assert checked(branch)[0] == "WARNING"
+    centre.start_broker(
+        "--site", "centre", "--source", "branch", "--source", "nowhere", "--site-listen", door
+    )
+    assert behind(centre)["nowhere"] is None
+    assert "nowhere: unknown, no contact since this broker started" in shown(centre)
+    grade, text = checked(centre)
+    assert grade == "WARNING"
+    assert "LOGS from site nowhere is unknown" in text
+    wait_until("the branch is connected", lambda: is_connected(branch), 60)
+    assert checked(branch)[0] == "OK"
+
+
+@pytest.mark.long  # nothing is heard for 15 s, and nats-server takes its time to ask again
+@pytest.mark.timeout(540)
+def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_is_heard_again(
+    processes: Processes, tmp_path: Path
+) -> None:
+    names = ("centre", "branch", "other")
+    centre, branch, other = (site(processes, tmp_path / name) for name in names)
+    door = f"127.0.0.1:{free_port()}"
+    centre.start_broker("--site", "centre", "--site-listen", door)
+    for suite, name in ((branch, "branch"), (other, "other")):
+        words = ("--site", name, "--server-name", name, "--site-remote", f"nats-leaf://{door}")
+        suite.start_broker(*words)
+    centre.administer("apply", "--site", "centre", "--source", "branch", "--source", "other")
+    branch.publish("logs.p0.away01", b"a line\n")
+    all_come = lambda: behind(centre) == {"branch": 0, "other": 0}  # noqa: E731
+    wait_until("all is copied", all_come, 90, every=1)
+    assert checked(centre)[0] == "OK"
+    server = json.loads((branch.folder / "store/broker.json").read_text())["nats_server_pid"]
+
+    os.kill(server, signal.SIGSTOP)  # as a line that is cut without a word
+    try:
+        is_unknown = lambda: behind(centre) == {"branch": None, "other": 0}  # noqa: E731
+        wait_until("it is unknown", is_unknown, 40, every=1)
+        said, (grade, text) = shown(centre), checked(centre)
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+    assert sum(one.startswith("branch: unknown since 20") for one in said) == 1
+    assert any(one.endswith(", was 0 behind") for one in said)
+    assert "other: 0 behind" in said
+    assert grade == "WARNING"
+    assert "LOGS from site branch is unknown since 20" in text
+    wait_until("it is heard again", all_come, 150, every=1)
+    assert checked(centre)[0] == "OK"
 
 
 @pytest.mark.long  # nats-server takes its time to ask another site again

@@ -1,4 +1,4 @@
-"""What the five checks find, and how a monitoring system is told: by `logbroker check`, and by the pages of `logbroker run --metrics`."""
+"""What the six checks find, and how monitoring is told: by `logbroker check` and by metrics."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
-from broker.inspect.status import StreamPeer
+from broker.inspect.status import SiteStatus, StreamPeer
 from tests.broker.conftest import Call, StartBroker, ask, logbroker
 from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
 from tests.pages import page
@@ -20,7 +20,7 @@ _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
 def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
     found = judge(CHECKS, None, "no broker at nats://b:4222")
 
-    assert [one.grade for one in found] == [*[Grade.CRITICAL] * 2, *[Grade.UNKNOWN] * 3]
+    assert [one.grade for one in found] == [*[Grade.CRITICAL] * 2, *[Grade.UNKNOWN] * 4]
     assert {one.text for one in found} == {"no broker at nats://b:4222"}
     assert overall(found) is Grade.CRITICAL
     assert overall(found[2:]) is Grade.UNKNOWN
@@ -56,6 +56,14 @@ def _ends(time: str) -> dict[str, Any]:
     return {"nodes": (a_node(certificates=[{"path": "/tls/broker.pem", "not_after": time}]),)}
 
 
+def _copies(*sites: SiteStatus, **more: Any) -> dict[str, Any]:
+    return {"streams": (a_stream(sites=sites), a_stream(sites=sites, name="LOGS_1")), **more}
+
+
+_NEAR = SiteStatus(name="near", lag=3, contact_seconds=0.4)
+_AWAY = SiteStatus(name="away", lag=0, contact_seconds=90.0)
+_NEVER = SiteStatus(name="never", error="no answer")
+_UNLINKED = {"nodes": (a_node(site_remotes=2, site_links=1),)}
 _UNREAD = {"partitions": tuple(altered(one, behind=None) for one in a_status().partitions)}
 _LAGS = altered(_FOLLOWER, current=False, lag=20)
 
@@ -100,6 +108,23 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
         ("certificates", _ends("2026-12-11T16:00:00+00:00"), Grade.WARNING, "ends in"),
         ("certificates", _ends("2026-11-25T16:00:00+00:00"), Grade.CRITICAL, "ends in"),
         ("certificates", _ends("2026-11-20T16:00:00+00:00"), Grade.CRITICAL, "ended on"),
+        ("sites", {}, Grade.OK, "no lines of other sites are copied here"),
+        ("sites", _copies(_NEAR), Grade.OK, "site near: 6 behind"),
+        ("sites", _copies(_AWAY, _NEAR), Grade.WARNING, "site near: 6 behind"),
+        (
+            *("sites", _copies(_NEAR, _AWAY), Grade.WARNING),
+            "LOGS, LOGS_1 from site away is unknown since 2026-11-21T15:58:30Z, was 0 behind",
+        ),
+        (
+            *("sites", _copies(_NEVER), Grade.WARNING),
+            "no contact since this broker started (no answer)",
+        ),
+        ("sites", _UNLINKED, Grade.WARNING, "n1 is connected to 1 of 2 other sites"),
+        (
+            *("sites", {"nodes": (a_node(site_remotes=1, site_links=None),)}, Grade.WARNING),
+            "unknown how many of 1",
+        ),
+        ("sites", {"nodes": (a_node(site_remotes=1, site_links=1),)}, Grade.OK, ""),
     ],
 )
 def test_each_check_grades_what_it_sees_and_says_why(

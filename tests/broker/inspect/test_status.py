@@ -12,7 +12,14 @@ from broker.client.answer import Rejected
 from broker.client.connection import Connection, Message
 from broker.inspect.ask import ask_hosts, full_status, node_reports
 from broker.inspect.message import StoredMessage
-from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, facts, partition_row
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    SiteStatus,
+    StreamStatus,
+    facts,
+    partition_row,
+)
 from broker.inspect.top import TopView
 from broker.report import SUBJECT, NodeReport
 from broker.wire.delivery import RawMessage
@@ -252,3 +259,28 @@ async def test_a_host_that_sends_without_a_pause_is_there(
         sending.cancel()
 
     assert {tuple(host.host for host in hosts) for hosts in found} == {("web01", "web02")}
+
+
+@pytest.mark.parametrize(
+    ("site", "text", "behind"),
+    [
+        (SiteStatus(name="away", lag=7, contact_seconds=14.9), "site: away: 7 behind", 7),
+        (
+            SiteStatus(name="away", lag=7, contact_seconds=15.0),
+            "site: away: unknown since 2026-11-21T15:59:45Z, was 7 behind",
+            None,
+        ),
+        (
+            SiteStatus(name="away"),
+            "site: away: unknown, no contact since this broker started",
+            None,
+        ),
+    ],
+)
+def test_how_far_a_copy_is_behind_is_known_only_while_its_site_is_heard(
+    site: SiteStatus, text: str, behind: int | None
+) -> None:
+    status = a_status(streams=(a_stream(sites=(site,)),))
+
+    assert text in _text(status).splitlines()
+    assert status.document()["streams"][0]["sites"][0]["behind"] == behind

@@ -1,11 +1,13 @@
 """A request for a consumer is passed on only where the consumer cannot push, and a line that one pushes is no request."""
 
 import asyncio
+import json
+from typing import Any
 
 import pytest
 
 from broker.client.connection import Connection, Message
-from broker.server.requests import listen, pulled_only
+from broker.server.requests import copying_only, listen, pulled_only
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,75 @@ def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
 
     assert pulled_only(twice) == b'{"config": {"name": "a"}}'
     assert str(pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')).isprintable()
+
+
+COPY = {
+    "name": "JS_MIRROR_abc123",
+    "deliver_subject": "SITE.centre.M.x1",
+    "deliver_policy": "by_start_sequence",
+    "opt_start_seq": 7,
+    "ack_policy": "none",
+    "ack_wait": 79_200_000_000_000,
+    "max_deliver": 1,
+    "idle_heartbeat": 1_000_000_000,
+    "flow_control": True,
+    "direct": True,
+    "sourcing": True,
+    "inactive_threshold": 10_000_000_000,
+    "metadata": {"_nats.mirror.stream": "LOGS"},
+    "replay_policy": "instant",
+    "num_replicas": 0,
+}
+"""What nats-server 2.15.1 asks for."""
+
+
+def test_the_request_of_a_server_that_copies_is_passed_on_as_it_is() -> None:
+    request = json.dumps({"stream_name": "LOGS", "config": COPY, "action": ""}).encode()
+
+    passed = copying_only(request, "centre")
+
+    assert isinstance(passed, bytes)
+    assert json.loads(passed) == {"stream_name": "LOGS", "config": COPY}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "receiver-p0"},
+        {"name": "JS_MIRROR_a.b"},
+        {"name": None},
+        {"durable_name": "receiver-p0"},
+        {"deliver_subject": "$KV.LOGS_CONFIG.pause"},
+        {"deliver_subject": "logs.p0.web01"},
+        {"deliver_subject": "$JS.S.abc"},
+        {"deliver_subject": "SITE.other.S.x"},
+        {"deliver_subject": "SITE.centre.API.x"},
+        {"deliver_subject": "SITE.centre.S.x.y"},
+        {"deliver_subject": "SITE.centre.S.x\n"},
+        {"deliver_subject": "SITE.centre.S.>"},
+        {"deliver_subject": ["SITE.centre.S.x"]},
+        {"Deliver_Subject": "$KV.LOGS_CONFIG.pause"},
+        {"deliver_group": "all"},
+        {"filter_subject": "logs.p0.web01"},
+        {"filter_subjects": ["logs.p0.web01"]},
+        {"direct": False},
+        {"sourcing": False},
+        {"ack_policy": "explicit"},
+        {"ack_policy": "flow_control"},
+        {"flow_control": False},
+        {"max_deliver": 2},
+        {"inactive_threshold": 0},
+        {"inactive_threshold": True},
+        {"inactive_threshold": 3600 * 10**9},
+        {"mem_storage": True},
+        {"pause_until": "2099-01-01T00:00:00Z"},
+    ],
+    ids=str,
+)
+def test_a_site_makes_no_other_consumer_than_one_for_its_copy(change: dict[str, Any]) -> None:
+    request = json.dumps({"stream_name": "LOGS", "config": COPY | change}).encode()
+
+    assert isinstance(copying_only(request, "centre"), str)
 
 
 @pytest.mark.nats

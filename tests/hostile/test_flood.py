@@ -1,0 +1,115 @@
+"""A host that floods the broker holds up no other host, and fills nobody's log."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.client.access import Access
+from broker.client.connection import Connection
+from broker.client.nkey import seed_of
+from broker.wire.subjects import Subject, inbox_of
+from tests.raw import Raw
+from tests.shipper.publish.agents import PublishingAgent, round_of
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite
+
+pytestmark = [pytest.mark.nats, pytest.mark.journey]
+
+BAD, HONEST = "evil", "web01"
+# seconds in which another host's message is acknowledged: 0.4 on a quiet machine, and 43 without a
+# limit of what waits; other tests may run beside this one
+SOON = 8.0
+
+
+class Broker(Suite):
+    """A broker with credentials for two hosts and an admin."""
+
+    def __init__(self, folder: Path, processes: Processes) -> None:
+        super().__init__(folder, processes)
+        for kind, name in (("admin", "ops"), ("host", BAD), ("host", HONEST)):
+            where = ("--store-dir", str(folder / "store"), "--output", str(self.key(name)))
+            self.administer("credentials", "add", kind, name, *where)
+        self.access = Access(nkey=self.key("ops"))
+        self.process: Process = self.start_broker()
+
+    def key(self, name: str) -> Path:
+        return self.folder / f"{name}.toml"
+
+    def connect(self, name: str) -> Raw:
+        port = int(self.url.rpartition(":")[2])
+        return Raw(port, seed=seed_of(self.key(name).read_text()))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("flood")
+    with Processes(folder) as processes:
+        yield Broker(folder, processes)
+
+
+@pytest.fixture
+async def agent(broker: Broker) -> AsyncIterator[PublishingAgent]:
+    connection = Connection([broker.url], "honest", Access(nkey=broker.key(HONEST)))
+    yield await PublishingAgent(connection).open()
+    await connection.close()
+
+
+def last_sequence(admin: Raw) -> int:
+    return int(admin.ask("$JS.API.STREAM.INFO.LOGS")["state"]["last_seq"])
+
+
+@contextmanager
+def flooding(broker: Broker, words: bytes) -> Iterator[None]:
+    """Have the bad host say it in one write, and go on when the first of it has come."""
+    with broker.connect(BAD) as client, broker.connect("ops") as admin:
+        last = last_sequence(admin)
+        thread = threading.Thread(target=client.shout, args=(words,))
+        thread.start()
+        wait_until("it comes", lambda: last_sequence(admin) > last, 30, [broker.process])
+        yield
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "reply", ["", f" {inbox_of(BAD)}.x"], ids=["unacknowledged", "acknowledged"]
+)
+async def test_fifty_thousand_messages_hold_up_no_other_host(
+    broker: Broker, agent: PublishingAgent, reply: str
+) -> None:
+    subject, clock = Subject.for_host(BAD, 2), asyncio.get_running_loop().time
+    took = list[float]()
+
+    with flooding(broker, f"PUB {subject}{reply} 1\r\nx\r\n".encode() * 50_000):
+        for number in range(5):
+            began = clock()
+            await agent.publish(round_of(agent, number))
+            took.append(clock() - began)
+
+    assert max(took) < SOON
+    assert agent.lost == 0
+
+
+def test_thousands_of_denials_are_some_lines_of_the_log_and_how_many_more_there_were(
+    processes: Processes, tmp_path: Path
+) -> None:
+    broker = Broker(tmp_path, processes)
+    with broker.connect(BAD) as client:
+        for _ in range(4):
+            denied = client.say(b"PUB logs.p0.web02 1\r\nx\r\n" * 5000)
+            assert len(denied.errors) == 5000
+        for number in range(200):  # connections that are not let in
+            with Raw(client.port, f"nobody{number}"):
+                pass
+
+    assert broker.process.stop() == 0
+
+    lines = broker.process.said().splitlines()
+    assert 0 < sum("Publish Violation" in line for line in lines) <= 10
+    assert 0 < sum("authentication error" in line for line in lines) <= 100
+    left_out = [line for line in lines if "more lines were left out" in line]
+    assert any("cid:" in line and "19990 more" in line for line in left_out)
+    assert len(left_out) == 2
