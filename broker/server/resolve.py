@@ -104,6 +104,11 @@ class ServerConf:
     http_path: str = field(repr=False)
     own: Access
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The holders of the credentials by their public keys."""
+        return {one.nkey: str(one.holder) for one in self.credentials.credentials}
+
 
 def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
     """Return what the server of a folder is to be; raises `ConfigurationError` for what does not go together."""

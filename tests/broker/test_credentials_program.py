@@ -160,6 +160,23 @@ async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secur
         await connection.close()
 
 
+async def test_the_log_names_who_tried_what_and_who_was_let_in_no_more(secured: Secured) -> None:
+    (access,) = secured.add("host", "named")
+    connection = secured.connection(access)
+    await connection.once()
+    await connection.publish("logs.p0.other", b"x")
+
+    def says(words: str) -> None:
+        wait_until(f"says {words}", lambda: words in secured.broker.said(), 30)
+
+    tried = ' - host named - Publish Violation - Subject "logs.p0.other"'
+    await asyncio.to_thread(says, tried)
+    await asyncio.to_thread(secured.call, "revoke", "host", "named")
+    await connection.close()
+    assert not await secured.gets_in(access)
+    await asyncio.to_thread(says, "authentication error - by its key it is host named")
+
+
 async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:
     (goes, stays, watch), (admin,) = (
         [*secured.add("host", "far1", "far2"), *secured.add("monitor", "far")],
