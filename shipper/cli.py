@@ -108,6 +108,7 @@ def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 def _settings(options: dict[str, Any]) -> ShipperSettings:
     """Return the settings of an agent, which has files to follow, or standard input."""
     settings = given(ShipperSettings, options)
+    settings.require_credential("host", "admin")
     if not any(settings.file):
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"

@@ -19,6 +19,7 @@ class AccessSettings(ProgramSettings):
     """Where the broker is, the settings of `Access`, and those of every program."""
 
     section: ClassVar[str] = "Connection"
+    secrets = ("creds", "nkey", "tls_key")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }

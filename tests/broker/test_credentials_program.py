@@ -53,6 +53,7 @@ class Secured:
     def add(self, kind: str, *names: str) -> list[Access]:
         """Add credentials and return how their bearers get in."""
         output = self.folder / "carried"
+        output.mkdir(exist_ok=True)
         said = self.call("add", kind, *names, "--output", f"{output}/", "--force")
         assert "the broker has taken the change\n" in said
         return [self.access(output / f"{kind}-{name}.toml") for name in names]
@@ -137,6 +138,7 @@ async def test_the_first_credential_lets_go_who_came_without_one_and_keeps_the_p
     assert not await broker.gets_in()
 
     staged, file = tmp_path / "staged", tmp_path / "later.toml"
+    staged.mkdir()
     words = ["credentials", "add", "admin", "later", "--store-dir", str(staged)]
     assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
     shutil.copy(staged / "credentials.json", broker.store)  # of another broker
@@ -276,6 +278,7 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     cluster.wait_until_ready()
     first, *others = cluster.nodes.values()
     output = tmp_path / "carried"
+    output.mkdir()
     for kind, names in [("admin", ["ops"]), ("host", ["web1", "web2"])]:
         call("add", kind, *names, "--store-dir", first.folder, "--output", f"{output}/")
     for node in others:
