@@ -26,6 +26,7 @@ _OF_SERVICE = re.compile(
     r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+_LIKE = 0.65  # of 1: so much alike are a word and what it may be meant to be
 _SEE_HELP = "; see --help for those there are"
 _SECRETS = {"nkey_seed", "password"}
 _URL = re.compile(r"(tcp|udp|sctp)://")
@@ -136,7 +137,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
     """Return the end of a message on a word that is not known: those that it is like, if any."""
-    shown = [form.format(one) for one in get_close_matches(word, [*known])]
+    shown = [form.format(one) for one in get_close_matches(word, [*known], cutoff=_LIKE)]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
