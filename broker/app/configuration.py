@@ -93,9 +93,7 @@ class ProgramSettings(BaseSettings):
     @property
     def from_files(self) -> Mapping[str, Any]:
         """The settings that files give: --config wins over the one of the service manager."""
-        return {
-            key: value for file in reversed(self._files.values()) for key, value in file.items()
-        }
+        return _merged(self._files)
 
     @property
     def secret_files(self) -> list[Path]:
@@ -124,7 +122,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     variables = _variables(model)
     paths = (config, _credential_file(model.program))
     files = {path: _read(path, model) for path in paths if path is not None}
-    content = {key: value for file in reversed(files.values()) for key, value in file.items()}
+    content = _merged(files)
     try:
         settings = model(**{**content, **variables, **named})
     except ValidationError as error:
@@ -173,6 +171,11 @@ def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+
+
+def _merged(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of files, of which the first wins."""
+    return {key: value for file in reversed([*files.values()]) for key, value in file.items()}
 
 
 def _variables(model: type[ProgramSettings]) -> dict[str, Any]:

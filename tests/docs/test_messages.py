@@ -26,7 +26,7 @@ def test_a_page_shows_the_messages_of_the_programs(
     monkeypatch.chdir(tmp_path)
     Path("store").mkdir()
     Path("app.log").write_text("a line\n")
-    Path("shipper.toml").write_text('flie = "app.log"\n')
+    Path("shipper.toml").write_text('fiel = "app.log"\n')
     port = free_port()
     address = ("--server", f"nats://127.0.0.1:{port}")
     says("logbroker", "credentials", "add", "host", "web01", "--store-dir", "store", *address)

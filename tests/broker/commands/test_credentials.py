@@ -114,9 +114,9 @@ def test_a_mistyped_store_is_no_new_one(call: Call, tmp_path: Path, command: str
     done(call("add", "host", "known"))
     words = () if command == "list" else ("host", "known")
 
-    ended = logbroker("credentials", command, *words, "--store-dir", "stroe")
+    ended = logbroker("credentials", command, *words, "--store-dir", "stores")
 
-    assert f"there is no directory {tmp_path / 'stroe'}; check --store-dir" in refused(ended)
+    assert f"there is no directory {tmp_path / 'stores'}; check --store-dir" in refused(ended)
     assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
 
 
