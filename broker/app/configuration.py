@@ -98,7 +98,7 @@ class ProgramSettings(BaseSettings):
     @property
     def secret_files(self) -> list[Path]:
         """The files that hold secrets, those of settings among them."""
-        own = [path for path, content in self._files.items() if _SECRETS & content.keys()]
+        own = [path for path, content in self._files.items() if _has_secret(content)]
         return own + [path for name in self.secrets if (path := getattr(self, name))]
 
     def require_credential(self, *kinds: str) -> None:
@@ -171,6 +171,11 @@ def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+
+
+def _has_secret(content: Mapping[str, Any]) -> bool:
+    # an address may hold a password
+    return not _SECRETS.isdisjoint(content) or "@" in str(content.get("server", ""))
 
 
 def _merged(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:

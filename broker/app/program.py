@@ -4,8 +4,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -117,6 +118,11 @@ def log_to_stderr(settings: ProgramSettings) -> None:
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     # it warns at each connection with TLS that a server ends, since nats-py hands it a protocol that is made for none
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    for path in readable_by_others(settings.secret_files):
+    warn_of_readable(settings.secret_files)
+
+
+def warn_of_readable(secrets: Iterable[Path]) -> None:
+    """Log those of the files that every user of this machine may read."""
+    for path in readable_by_others(secrets):
         words = "%s holds a secret and can be read by everybody on this machine; chmod 600 it"
         logger.warning(words, path)

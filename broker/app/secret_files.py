@@ -37,10 +37,17 @@ def _a(noun: str) -> str:
 
 
 def readable_by_others(paths: Iterable[Path]) -> list[Path]:
-    """Return those files that every user of this machine may read."""
+    """Return those files that every user of this machine may read.
+
+    A certificate without its key is no secret.
+    """
     found = []
     for path in paths:
         with suppress(OSError):  # whoever needs the file says so
-            if path.stat().st_mode & stat.S_IROTH:
+            if path.stat().st_mode & stat.S_IROTH and not _is_public(path.read_bytes()):
                 found.append(path)
     return found
+
+
+def _is_public(content: bytes) -> bool:
+    return b"BEGIN CERTIFICATE" in content and b"PRIVATE KEY" not in content

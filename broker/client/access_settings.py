@@ -19,7 +19,7 @@ class AccessSettings(ProgramSettings):
     """Where the broker is, the settings of `Access`, and those of every program."""
 
     section: ClassVar[str] = "Connection"
-    secrets: ClassVar[Sequence[str]] = ("creds", "nkey", "tls_key")
+    secrets: ClassVar[Sequence[str]] = ("creds", "nkey", "tls_cert", "tls_key")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }

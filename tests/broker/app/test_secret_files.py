@@ -103,6 +103,42 @@ def test_a_secret_that_everybody_can_read_is_warned_of_at_each_start(
     assert [warning in one for one in said] == [False, False, True]
 
 
+def test_a_password_in_an_address_is_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "logshipper.toml"
+    path.write_text('server = ["nats://web01:s3cret@127.0.0.1:1"]\n')
+    path.chmod(0o644)
+
+    said = run("--file", "x", "--once", "--patience", "0s", "--config", path).stderr
+
+    assert f"{path} holds a secret" in said
+    assert "s3cret" not in said
+
+
+def test_a_certificate_is_a_secret_only_with_its_key(tmp_path: Path, tls: Path) -> None:
+    both, words = tmp_path / "both.pem", ("--file", "x", "--once", "--patience", "0s")
+    certificate = (tls / "client.pem").read_bytes()
+    both.write_bytes(certificate + (tls / "client.key").read_bytes())
+    alone = tmp_path / "alone.pem"
+    alone.write_bytes(certificate)
+    for path in (both, alone):
+        path.chmod(0o644)
+
+    said = [run(*words, "--tls-cert", path).stderr for path in (both, alone)]
+
+    assert ["holds a secret" in one for one in said] == [True, False]
+
+
+def test_the_console_warns_of_its_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    token.chmod(0o644)
+    broker = ("--server", "nats://127.0.0.1:1", "--listen", "nowhere:1")
+
+    said = forks.run("logbroker", "console", *broker, "--token-file", token).stderr
+
+    assert f"{token} holds a secret" in said
+
+
 def test_settings_without_a_secret_may_be_read_by_everybody(tmp_path: Path) -> None:
     path = tmp_path / "logshipper.toml"
     path.write_text('server = "nats://127.0.0.1:1"\n')
