@@ -59,6 +59,11 @@ class BrokerSettings(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
+    credential_kinds = ("admin", "monitor")
+    secrets = (
+        *AccessSettings.secrets,
+        *("encryption_key_file", "server_cert", "server_key", "site_nkey"),
+    )
     section: ClassVar[str] = "Server"
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Security": (

@@ -51,6 +51,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         return
     hold_signals()
     settings = given(ReceiverSettings, options)
+    settings.require_credential("receiver", "admin")
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
     log_to_stderr(settings)

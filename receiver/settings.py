@@ -126,6 +126,7 @@ class ReceiverSettings(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
+    credential_kinds = ("receiver", "admin", "monitor")
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Receiving": (

@@ -6,6 +6,7 @@ Imports what talks to the broker only when it is needed: `logshipper --help` is 
 import fcntl
 import gc
 import json
+import logging
 import os
 import socket
 import sys
@@ -20,8 +21,10 @@ from broker.app.program import log_to_stderr, run
 from broker.app.service import Notifier, hold_signals
 from broker.app.untrusted import printable
 from broker.client.access_settings import ACCESS
-from broker.wire.subjects import InvalidHost, validate_host
+from broker.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
 from shipper.settings import ShipperSettings
+
+logger = logging.getLogger(__name__)
 
 
 @click.group(
@@ -44,6 +47,8 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     settings = _settings(options)
     host = _host(settings)
     log_to_stderr(settings)
+    if is_shared_name(host):
+        logger.warning("%s", SHARED_NAME.format(host))
     # nats-py imports aiohttp where it is installed, for web sockets: a fifth of the CPU of a start, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
@@ -109,6 +114,7 @@ def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 def _settings(options: dict[str, Any]) -> ShipperSettings:
     """Return the settings of an agent, which has files to follow, or standard input."""
     settings = given(ShipperSettings, options)
+    settings.require_credential("host", "admin")
     if not any(settings.file):
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"

@@ -47,6 +47,7 @@ class ShipperSettings(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
+    credential_kinds = ("host", "admin", "monitor")
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Files": (
@@ -151,7 +152,7 @@ class ShipperSettings(AccessSettings):
     @property
     def credential_host(self) -> str:
         """The host that the file with the credential names, if it names one."""
-        return str(self._from_files.get("host", ""))
+        return str(self.from_files.get("host", ""))
 
     @property
     def spool_dir(self) -> Path:

@@ -7,7 +7,7 @@ can never disagree.
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,12 +20,15 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from broker.app.exits import ConfigurationError
+from broker.app.secret_files import check_kind
 
 _OF_SERVICE = re.compile(
     r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+_LIKE = 0.65  # of 1: so much alike are a word and what it may be meant to be
 _SEE_HELP = "; see --help for those there are"
+_SECRETS = {"nkey_seed", "password"}
 _URL = re.compile(r"(tcp|udp|sctp)://")
 
 
@@ -74,7 +77,11 @@ class ProgramSettings(BaseSettings):
     section: ClassVar[str] = "Logging"
     sections: ClassVar[Mapping[str, Collection[str]]] = {}
     """Titles under which the help shows the fields named, rather than under the `section` of their class."""
-    _from_files: Mapping[str, Any] = PrivateAttr({})
+    credential_kinds: ClassVar[Sequence[str]] = ()
+    """The kinds of credentials that the program takes, first the one that it needs; empty for all."""
+    secrets: ClassVar[Sequence[str]] = ()
+    """The settings that name files with secrets."""
+    _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
@@ -82,6 +89,24 @@ class ProgramSettings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of what it says: text, or json, an object a line."
     )
+
+    @property
+    def from_files(self) -> Mapping[str, Any]:
+        """The settings that files give: --config wins over the one of the service manager."""
+        return _merged(self._files)
+
+    @property
+    def secret_files(self) -> list[Path]:
+        """The files that hold secrets, those of settings among them."""
+        own = [path for path, content in self._files.items() if _has_secret(content)]
+        return own + [path for name in self.secrets if (path := getattr(self, name))]
+
+    def require_credential(self, *kinds: str) -> None:
+        """Raise `ConfigurationError` where a file is a credential of another kind than these."""
+        for path in filter(None, (*self._files, getattr(self, "nkey", None))):
+            with suppress(OSError):  # whoever needs the file says so
+                text = path.read_bytes().decode("utf-8", "replace")
+                check_kind(path, text, self.program, kinds)
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
@@ -96,19 +121,21 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     named = {name_of(field): value for field, value in options.items()}
     variables = _variables(model)
     paths = (config, _credential_file(model.program))
-    files = {path: _read(path) for path in paths if path is not None}
-    content = {key: value for file in reversed(files.values()) for key, value in file.items()}
+    files = {path: _read(path, model) for path in paths if path is not None}
+    content = _merged(files)
     try:
         settings = model(**{**content, **variables, **named})
     except ValidationError as error:
         raise _translate(error.errors()[0], model, named, variables, files) from None
-    settings._from_files = content
+    settings._files = files
+    if model.credential_kinds:
+        settings.require_credential(*model.credential_kinds)
     return settings
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
     """Return the end of a message on a word that is not known: those that it is like, if any."""
-    shown = [form.format(one) for one in get_close_matches(word, [*known])]
+    shown = [form.format(one) for one in get_close_matches(word, [*known], cutoff=_LIKE)]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
@@ -131,16 +158,29 @@ def _credential_file(program: str) -> Path | None:
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a file; raises `ConfigurationError` when it cannot be read or is no TOML."""
+def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
+    """Read a file; raises `ConfigurationError` for what cannot be read, is no TOML, or another's credential."""
     import tomllib  # most programs are started without a file
 
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        text = path.read_bytes().decode("utf-8")
+        if model.credential_kinds:
+            check_kind(path, text, model.program, model.credential_kinds)
+        return tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+
+
+def _has_secret(content: Mapping[str, Any]) -> bool:
+    # an address may hold a password
+    return not _SECRETS.isdisjoint(content) or "@" in str(content.get("server", ""))
+
+
+def _merged(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of files, of which the first wins."""
+    return {key: value for file in reversed([*files.values()]) for key, value in file.items()}
 
 
 def _variables(model: type[ProgramSettings]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,10 @@ import click
 from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
 from broker.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
+from broker.app.secret_files import readable_by_others
 from broker.app.untrusted import printable
+
+logger = logging.getLogger(__name__)
 
 
 def run(
@@ -103,7 +107,10 @@ def _say(program: str, message: str) -> None:
 
 
 def log_to_stderr(settings: ProgramSettings) -> None:
-    """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
+    """Send this program's log to stderr, as much of it and in the form that the settings say.
+
+    Warns of secrets that everybody may read. May be called again.
+    """
     handler = LogHandler(sys.stderr, os.environ)
     handler.setFormatter(FORMATS[settings.log_format]())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
@@ -111,3 +118,11 @@ def log_to_stderr(settings: ProgramSettings) -> None:
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     # it warns at each connection with TLS that a server ends, since nats-py hands it a protocol that is made for none
     logging.getLogger("asyncio").setLevel(logging.ERROR)
+    warn_of_readable(settings.secret_files)
+
+
+def warn_of_readable(secrets: Iterable[Path]) -> None:
+    """Log those of the files that every user of this machine may read."""
+    for path in readable_by_others(secrets):
+        words = "%s holds a secret and can be read by everybody on this machine; chmod 600 it"
+        logger.warning(words, path)

@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, open_folder, reporting, write_for_owner
+from broker.app.secret_files import head_of
 from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.wire.subjects import inbox_of
@@ -80,7 +81,7 @@ class CredentialFile:
             "nkey_seed": self.seed,
         }
         lines = [
-            f"# {self.credential.holder}: whoever has this file gets in as that, so nobody else may read it",
+            head_of(self.credential.holder),
             f"# the program takes it by {self.option} {file}",
             *(f"{key} = {_toml(value)}" for key, value in settings.items()),
         ]

@@ -1,6 +1,6 @@
 """The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -19,6 +19,7 @@ class AccessSettings(ProgramSettings):
     """Where the broker is, the settings of `Access`, and those of every program."""
 
     section: ClassVar[str] = "Connection"
+    secrets: ClassVar[Sequence[str]] = ("creds", "nkey", "tls_cert", "tls_key")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }

@@ -3,10 +3,8 @@
 Blocks on the disk, and says what is wrong with a file in one line; never shows what is in it.
 """
 
-import logging
 import re
 import ssl
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from broker.client.nkey import InvalidSeed, UserKey, seed_of, user_key
 
 _SETTING = re.compile(r"""^\s*(inbox_prefix|api_prefix)\s*=\s*["'](\S+)["']""", re.MULTILINE)
 _TOKEN = re.compile(r"BEGIN NATS USER JWT-+\s+(\S+)\s")
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +28,6 @@ class ClientCredentials:
     tls: ssl.SSLContext | None = None
     inbox_prefix: str = ""
     api_prefix: str = ""
-
-
-def verify(access: Access) -> None:
-    """Check before anything is sent that the files can be used, and warn of open ones; raises `ConfigurationError`."""
-    read_credentials(access)
-    for path in filter(None, (access.creds, access.nkey, access.tls_key)):
-        if path.stat().st_mode & stat.S_IROTH:
-            logger.warning("%s can be read by everybody on this machine; chmod 600 it", path)
 
 
 def read_credentials(access: Access) -> ClientCredentials:

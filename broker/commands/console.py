@@ -9,6 +9,7 @@ import click
 from broker.app.address import parse_address
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
+from broker.app.program import warn_of_readable
 from broker.client.connection import Connection
 from broker.commands.shared import option, with_settings
 from broker.settings import BrokerSettings
@@ -49,6 +50,7 @@ def console(
         address = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
+    warn_of_readable(filter(None, (token_file, listen_cert, listen_key)))
     token = secret_in(token_file, "--token-file") if token_file else ""
     listener = Listener(address, token, _tls(listen_cert, listen_key, listen_ca))
 

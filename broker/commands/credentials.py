@@ -16,7 +16,7 @@ import click
 
 from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.files import make_folder, reporting, write_atomic
+from broker.app.files import reporting, write_atomic
 from broker.app.units import few
 from broker.app.untrusted import printable
 from broker.auth.certificates import Pki, ends_of
@@ -38,7 +38,7 @@ from broker.commands.shared import (
 from broker.inspect.ask import credentials_at
 from broker.report import CredentialsReport
 from broker.server.requests import report_of
-from broker.server.store import await_credentials, read_state
+from broker.server.store import await_credentials, has_run, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 
 _STDOUT = "-"
@@ -153,9 +153,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         found = _merged(asking(settings, "credentials list", credentials_at))
     else:
         folder = store_of(settings)
-        if not folder.is_dir():
-            raise OperatorError(f"there is no directory {folder}; check --store-dir")
-        found = report_of(folder)
+        found = report_of(_existing(folder, "--store-dir"))
     lines = []
     for row in found.credentials:
         own = ", ".join(map(str, row["partitions"])) or "all"
@@ -212,22 +210,36 @@ def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...
 def _change(
     settings: BrokerSettings, decide: Callable[[CredentialStore], CredentialStore], *, err: bool
 ) -> CredentialStore:
-    """Change the store, have a running broker take it, say so, and return it; raises `OperatorError`.
+    """Change the store of a directory that is there, have a running broker take it, and return it.
+
+    Raises `OperatorError`.
 
     Credential files are written before the store: if we die or fail in between, files are there that let nobody in, and the
     same command with --force makes them good.
     """
+    folder = _existing(store_of(settings), "--store-dir, or make it where a broker is to begin")
     try:
-        before, after = change_credentials(store_of(settings), decide)
+        before, after = change_credentials(folder, decide)
     except InvalidStore as error:
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-    click.echo(await_credentials(store_of(settings), after.revision), err=err)
+    click.echo(await_credentials(folder, after.revision), err=err)
+    if not before.secured and not has_run(folder):
+        click.echo(f"no broker has run in {folder} so far; check --store-dir", err=True)
     if not before.secured:
         click.echo(
             "from now on nobody gets in without a credential; clients that came without one are disconnected",
             err=err,
         )
     return after
+
+
+def _existing(folder: Path, place: str) -> Path:
+    """Return a directory that is there; raises `OperatorError`, with the place to check."""
+    with reporting(folder, "open the directory"):
+        is_there = folder.is_dir()
+    if not is_there:
+        raise OperatorError(f"there is no directory {folder}; check {place}")
+    return folder
 
 
 def _files(
@@ -257,8 +269,7 @@ def _write(
     is_file = output and len(files) == 1 and not output.endswith("/")
     if is_file and not folder.is_dir():
         folder, name = folder.parent, folder.name
-    with reporting(folder, "make the directory"):
-        make_folder(folder, 0o700).close()
+    _existing(folder, "--output, or make it")
     found = {folder / (name or one.name): one for one in files}
     if not force and (there := [path for path in found if os.path.lexists(path)]):
         raise OperatorError(

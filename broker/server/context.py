@@ -139,6 +139,7 @@ class ServerContext:
                 started(self._binary, path, memory, lock, self._environment) as self._server,
                 asyncio.TaskGroup() as group,
             ):
+                self._server.names |= self.conf.names
                 tasks = [group.create_task(self._server.attend())]
                 self._ports = await self._server.ports()
                 # consumers are made on a connection of their own, which may be closed under a flood of requests
@@ -291,6 +292,7 @@ class ServerContext:
             return
         if self._server:
             write_atomic(self.folder / _CONF, conf.text, _CONF_MODE)
+            self._server.names |= conf.names  # before somebody new gets in
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
             taken = counted(len(conf.credentials.credentials), "credential")

@@ -37,6 +37,14 @@ _LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
 _CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
+# `127.0.0.1:1234 - cid:5 - "v2:python3:a name" - "SHIP/nkey:U…" - …`, of which the client chose the
+# text in the first quotes, where the server has put a backslash before each quote
+_OF_USER = re.compile(
+    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - "(?:[^"\\]|\\.)*") - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
+)
+_REFUSED = re.compile(
+    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - authentication error) - Nkey "(?P<nkey>U[A-Z2-7]{55})"$'
+)
 _NOT_LISTENING = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
 _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
@@ -67,6 +75,19 @@ def read_line(line: str) -> LogLine:
     if found is None:
         return LogLine(ERROR if _TROUBLE.match(line) else DEBUG, line)
     return LogLine(_LEVELS.get(found["level"], INFO), found["text"])
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Return a log line with the names of credentials in place of nkeys (public keys).
+
+    Only where the server itself says whose connection it is; what a client chose stays as it is. A
+    client that was not let in has shown no more than that it knows a public key.
+    """
+    if (found := _OF_USER.match(text)) and (name := names.get(found["nkey"])):
+        return f"{found['client']} - {name} - {text[found.end() :]}"
+    if (found := _REFUSED.match(text)) and (name := names.get(found["nkey"])):
+        return f"{found['client']} - by its key it is {name}"
+    return text
 
 
 class ServerNotice(Enum):
@@ -106,6 +127,8 @@ class NatsServer:
     def __init__(self, process: Process) -> None:
         """Take over a child."""
         self.pid = process.pid
+        self.names: dict[str, str] = {}
+        """Whose credential a public key is, or was, for the log."""
         self._process = process
         self._last_lines: deque[LogLine] = deque(maxlen=_REMEMBERED_LINES)
         self._said: dict[ServerNotice, str] = {}  # the line, when it was first said
@@ -153,7 +176,7 @@ class NatsServer:
         # a fatal line becomes the reason of the end; for debugging there are lines where an
         # operator asks for them
         if line.level < INFO or (line.level < FATAL and self._limit.takes(*line)):
-            logger.log(line.level, "%s", line.text)
+            logger.log(line.level, "%s", with_names(line.text, self.names))
         if OF_CONNECTION.match(line.text):
             return  # a client or another server may have chosen the words
         self._last_lines.append(line)

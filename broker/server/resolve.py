@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
+from broker.app.secret_files import check_kind
 from broker.app.units import format_size
 from broker.auth.certificates import Pki, names_in
 from broker.auth.files import load_credentials
@@ -113,6 +114,11 @@ class ServerConf:
     tls: TlsConf | None
     http_path: str = field(repr=False)
     own: Access
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The holders of the credentials by their public keys."""
+        return {one.nkey: str(one.holder) for one in self.credentials.credentials}
 
 
 def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
@@ -237,7 +243,9 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
     seed = None
     if settings.site_nkey is not None:
         try:
-            seed = seed_of(_text_in(settings.site_nkey, "--site-nkey"))
+            text = _text_in(settings.site_nkey, "--site-nkey")
+            check_kind(settings.site_nkey, text, "--site-nkey", ("site",))
+            seed = seed_of(text)
         except InvalidSeed as error:
             raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
     if settings.site_listen is None and not settings.site_remote:

@@ -94,6 +94,11 @@ def streams_in(folder: Path) -> frozenset[str]:
     return frozenset(path.parent.name for path in found)
 
 
+def has_run(folder: Path) -> bool:
+    """Whether a broker has run in a directory, however it ended."""
+    return (folder / _DATA).is_dir()
+
+
 def clear_half_made(folder: Path) -> None:
     """Have those streams made again that nats-server was making when it was killed.
 

@@ -11,6 +11,14 @@ _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
+_LOOPBACK = re.compile(
+    r"(ip6-)?(localhost|loopback)[46]?(\.localdomain[46]?)?|127(\.[0-9]+){3}", re.IGNORECASE
+)
+SHARED_NAME = (
+    "the host is called {}, as any other machine without a name is, and the agents of both would "
+    "end each other; give --host"
+)
+"""What is said of a name that is no machine's own."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _WAKES = 8
@@ -42,6 +50,11 @@ def validate_host(host: str) -> str:
     else:
         return host
     raise InvalidHost(f"host name {host!r} {reason}")
+
+
+def is_shared_name(host: str) -> bool:
+    """Whether a host's name is one that every machine has of itself, such as `localhost`."""
+    return _LOOPBACK.fullmatch(host) is not None
 
 
 def partition_of(host: str, partitions: int) -> int:

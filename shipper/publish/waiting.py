@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.connection import Connection
-from broker.client.credentials import verify
+from broker.client.credentials import read_credentials
 from shipper.settings import ShipperSettings
 
 _CAUSES = ("lost", "busy", "full", "missing", "refused")
@@ -48,7 +48,7 @@ def explained(error: ConnectionLost | Rejected, host: str = "", owner: str = "")
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
     """Return the connection of a host's shipper; raises `ConfigurationError` when the means of getting in cannot be used."""
-    verify(settings.access)
+    read_credentials(settings.access)
     return Connection(settings.server, f"logshipper {host}", settings.access)
 
 

@@ -19,7 +19,7 @@ from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE, NEVER
 from broker.wire.positions import Cursor, Positions
 from broker.wire.streams import stream_names
-from broker.wire.subjects import Subject
+from broker.wire.subjects import SHARED_NAME, Subject, is_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explained
 from shipper.settings import ShipperSettings
@@ -115,7 +115,9 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 async def check(settings: ShipperSettings, host: str) -> list[Finding]:
     """Check files and broker; nothing is stored."""
-    files = [] if settings.is_input else check_files(settings.selection)
+    files = [] if settings.is_input else [*check_files(settings.selection)]
+    if is_shared_name(host):
+        files.insert(0, (LEFT_OUT, SHARED_NAME.format(host)))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:

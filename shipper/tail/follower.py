@@ -31,7 +31,7 @@ _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
 _MOST_FILES = 32  # that share what is gathered at a time
 _CLOSING = 1.0  # seconds
-_INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED}
+_INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED, NoticeKind.GONE}
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 _ENOUGH = 200  # blocks: about what a round's headers have room for
@@ -386,5 +386,6 @@ class Follower:
 def announce(notices: Iterable[Notice]) -> None:
     """Log each of these."""
     for notice in notices:
-        level = logging.INFO if notice.kind in _INFORMED else logging.WARNING
+        is_ordinary = notice.kind in _INFORMED and not notice.lost
+        level = logging.INFO if is_ordinary else logging.WARNING
         logger.log(level, "%s: %s", notice.path, notice.text)

@@ -53,6 +53,7 @@ class Secured:
     def add(self, kind: str, *names: str) -> list[Access]:
         """Add credentials and return how their bearers get in."""
         output = self.folder / "carried"
+        output.mkdir(exist_ok=True)
         said = self.call("add", kind, *names, "--output", f"{output}/", "--force")
         assert "the broker has taken the change\n" in said
         return [self.access(output / f"{kind}-{name}.toml") for name in names]
@@ -137,6 +138,7 @@ async def test_the_first_credential_lets_go_who_came_without_one_and_keeps_the_p
     assert not await broker.gets_in()
 
     staged, file = tmp_path / "staged", tmp_path / "later.toml"
+    staged.mkdir()
     words = ["credentials", "add", "admin", "later", "--store-dir", str(staged)]
     assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
     shutil.copy(staged / "credentials.json", broker.store)  # of another broker
@@ -158,6 +160,23 @@ async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secur
         assert await connection.once() is client
         await client.flush()
         await connection.close()
+
+
+async def test_the_log_names_who_tried_what_and_who_was_let_in_no_more(secured: Secured) -> None:
+    (access,) = secured.add("host", "named")
+    connection = secured.connection(access)
+    await connection.once()
+    await connection.publish("logs.p0.other", b"x")
+
+    def says(words: str) -> None:
+        wait_until(f"says {words}", lambda: words in secured.broker.said(), 30)
+
+    tried = ' - host named - Publish Violation - Subject "logs.p0.other"'
+    await asyncio.to_thread(says, tried)
+    await asyncio.to_thread(secured.call, "revoke", "host", "named")
+    await connection.close()
+    assert not await secured.gets_in(access)
+    await asyncio.to_thread(says, "authentication error - by its key it is host named")
 
 
 async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:
@@ -259,6 +278,7 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     cluster.wait_until_ready()
     first, *others = cluster.nodes.values()
     output = tmp_path / "carried"
+    output.mkdir()
     for kind, names in [("admin", ["ops"]), ("host", ["web1", "web2"])]:
         call("add", kind, *names, "--store-dir", first.folder, "--output", f"{output}/")
     for node in others:

@@ -57,6 +57,7 @@ class Site(Suite):
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)
+        (folder / "store").mkdir()
         self.credentials("admin", "ops")
         self.access = Access(nkey=folder / "admin-ops.toml")
         self.start_broker()

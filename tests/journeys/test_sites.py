@@ -28,7 +28,7 @@ PARTITIONS = 2
 
 
 def site(processes: Processes, folder: Path) -> Suite:
-    folder.mkdir()
+    (folder / "store").mkdir(parents=True)
     return Suite(folder, processes, PARTITIONS)
 
 

@@ -258,7 +258,7 @@ WAYS = (
     _logrotate("extension-compress", "create\n  extension .log\n  compress", "gzip"),
     _logrotate("extension-dateext", f"{_DATEEXT}\n  extension .log"),
     _logrotate("olddir", "create\n  olddir old\n  createolddir", follow=("app.log", "old/*")),
-    _logrotate("start-0-rotate-5", "create\n  start 0\n  rotate 5"),
+    _logrotate("start-0-rotate-7", "create\n  start 0\n  rotate 7"),
     _logrotate("renamecopy", "create\n  renamecopy"),
     _copying("copytruncate", "copytruncate"),
     _copying("copytruncate-compress", "copytruncate\n  compress", "gzip"),

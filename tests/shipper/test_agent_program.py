@@ -12,10 +12,12 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
+from shipper.tail.follower import announce
+from shipper.tail.scan import Notice, NoticeKind
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
 from tests.shipper.conftest import arrives, read_lines, read_stream, received
-from tests.shipper.logs import Ship, append, lines, rotate
+from tests.shipper.logs import Ship, append, lines, rotate, says
 from tests.shipper.saved import put, saved
 from tests.support.processes import Process, wait_until
 from tests.support.suite import ask
@@ -89,6 +91,20 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     assert ("anon_inode:inotify" in held_by(process.pid)) == ("--no-watch" not in more)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
+
+
+def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
+    logs_url: str, ship: Ship, log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ("--grace", "100ms", "--poll-every", "50ms")
+    process = ship(logs_url, "--file", log.with_name("*.log"), *options)
+    arrives(logs_url, b"one\n", process)
+
+    log.unlink()
+
+    says(process, f"INFO tail: {log}: is gone, read to its end")
+    announce([Notice(NoticeKind.GONE, "a.log", "is gone, bytes 1 to 5 were not read", lost=4)])
+    assert caplog.records[-1].levelname == "WARNING"
 
 
 async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(

@@ -81,6 +81,20 @@ def test_errors_are_one_line_each(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("host", ["localhost", "localhost.localdomain"])
+def test_a_host_that_is_called_as_every_machine_is_warned_of(tmp_path: Path, host: str) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+    words = ("--host", host, "--file", tmp_path / "a.log", "--server", "nats://127.0.0.1:1")
+
+    checked, ran = run("check", *words), run(*words, "--once", "--patience", "0s")
+    other = run("check", "--host", "web01", *words[2:])
+
+    warning = f"the host is called {host}, as any other machine without a name is"
+    assert f"--  {warning}" in checked.stdout
+    assert f"WARNING cli: {warning}" in ran.stderr
+    assert "is called" not in other.stdout
+
+
 # `logshipper check`: what the agent would run into, said before it does
 
 

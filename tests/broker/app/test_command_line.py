@@ -61,10 +61,10 @@ def test_the_help_says_what_an_option_takes_by_the_type_of_its_setting() -> None
         (logbroker, ["statsu"], "status"),
         (logbroker, ["credentials", "ad"], "add"),
         (logbroker, ["status", "--sever", "x"], "--server"),
-        (logreceiver, ["ofsets"], "offsets"),
-        (offsets, ["shwo"], "show"),
-        (logshipper, ["chek"], "check"),
-        (logshipper, ["--flie", "x"], "--file"),
+        (logreceiver, ["offset"], "offsets"),
+        (offsets, ["sho"], "show"),
+        (logshipper, ["statsu"], "status"),
+        (logshipper, ["--fiel", "x"], "--file"),
     ],
 )
 def test_a_mistyped_command_or_option_is_answered_with_the_one_that_it_is_like(
@@ -84,7 +84,7 @@ def test_a_word_that_is_like_no_command_is_answered_with_none() -> None:
     assert "did you mean" not in done.output
 
 
-@pytest.mark.parametrize("key", ["flie", "Include-Lines", "poll_evry"])
+@pytest.mark.parametrize("key", ["fiel", "Include-Lines", "poll_evry"])
 def test_a_mistyped_key_of_a_file_is_answered_with_the_one_that_it_is_like(
     tmp_path: Path, key: str
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_mistyped_key_of_a_file_is_answered_with_the_one_that_it_is_like(
 
     done = CliRunner().invoke(logshipper, ["--config", str(path)])
 
-    meant = {"flie": "file", "Include-Lines": "include_lines", "poll_evry": "poll_every"}[key]
+    meant = {"fiel": "file", "Include-Lines": "include_lines", "poll_evry": "poll_every"}[key]
     assert isinstance(done.exception, Exception)
     assert f"{key}: not a setting of logshipper; did you mean {meant}" in str(done.exception)
 
@@ -101,8 +101,8 @@ def test_a_mistyped_key_of_a_file_is_answered_with_the_one_that_it_is_like(
 def test_a_mistyped_variable_is_answered_with_the_one_that_it_is_like(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LOGSHIPPER_FLIE", "/var/log/app.log")
+    monkeypatch.setenv("LOGSHIPPER_FIEL", "/var/log/app.log")
 
     done = CliRunner().invoke(logshipper, [])
 
-    assert "LOGSHIPPER_FLIE is not a setting; did you mean LOGSHIPPER_FILE" in str(done.exception)
+    assert "LOGSHIPPER_FIEL is not a setting; did you mean LOGSHIPPER_FILE" in str(done.exception)

@@ -4,7 +4,6 @@ What cannot be used is said before anything is sent. No message holds a secret.
 """
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.client.credentials import verify
+from broker.client.credentials import read_credentials
 from broker.client.nkey import new_seed, user_key
 from tests.support.ports import free_port
 from tests.support.processes import Processes
@@ -271,26 +270,8 @@ def test_what_cannot_get_in_is_refused_in_one_line_without_a_secret(
     )
 
     with pytest.raises(ConfigurationError, match=words) as raised:
-        verify(given)
+        read_credentials(given)
 
     shown = f"{raised.value} {given} {given!r}"
     assert "\n" not in shown
     assert not any(secret in shown for secret in ("s3cret", "S3CRET", SEED[:20]))
-
-
-def test_a_secret_that_everybody_can_read_is_warned_about(
-    tls: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    key = tmp_path / "client.key"
-    key.write_bytes((tls / "client.key").read_bytes())
-    access = Access(tls_cert=tls / "client.pem", tls_key=key)
-
-    with caplog.at_level(logging.WARNING):
-        key.chmod(0o600)
-        verify(access)
-        quiet = list(caplog.messages)
-        key.chmod(0o644)
-        verify(access)
-
-    assert quiet == []
-    assert caplog.messages == [f"{key} can be read by everybody on this machine; chmod 600 it"]

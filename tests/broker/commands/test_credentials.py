@@ -17,6 +17,7 @@ HOST = 'wéb"01\\example'
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
+    Path("store").mkdir(0o750)
     return lambda *words: logbroker("credentials", *words, "--store-dir", "store")
 
 
@@ -89,6 +90,11 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
         pytest.param(["add", "receiver", "central"], "say which partitions", id="partitions"),
         pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
         pytest.param(["add", "host", "a", "b", "--output", "-"], "takes one", id="printed"),
+        *(
+            pytest.param(["add", "host", *words], "there is no directory nosuch; ", id=words[-1])
+            for words in (["a", "--output", "nosuch/"], ["a", "b", "--output", "nosuch"])
+        ),
+        pytest.param(["add", "host", "a", "--output", "no/a.toml"], "directory no;", id="parent"),
         pytest.param(["revoke", "host", "known", "x"], "no credential of host x", id="one unknown"),
     ],
 )
@@ -101,6 +107,24 @@ def test_what_cannot_be_done_changes_nothing(call: Call, arguments: list[str], w
     assert words in said
     assert Path("store/credentials.json").read_bytes() == before
     assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
+
+
+@pytest.mark.parametrize("command", ["add", "revoke", "list"])
+def test_a_mistyped_store_is_no_new_one(call: Call, tmp_path: Path, command: str) -> None:
+    done(call("add", "host", "known"))
+    words = () if command == "list" else ("host", "known")
+
+    ended = logbroker("credentials", command, *words, "--store-dir", "stores")
+
+    assert f"there is no directory {tmp_path / 'stores'}; check --store-dir" in refused(ended)
+    assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
+
+
+def test_a_store_where_no_broker_has_run_is_named(call: Call, tmp_path: Path) -> None:
+    warning = f"no broker has run in {tmp_path / 'store'} so far; check --store-dir"
+
+    assert warning in done(call("add", "host", "a"))
+    assert warning not in done(call("add", "host", "b"))
 
 
 def test_programs_are_told_what_was_given_and_revoked(call: Call) -> None:

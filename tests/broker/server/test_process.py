@@ -14,7 +14,8 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.server.health import failed_write
-from broker.server.process import NatsServer, explain, find, read_line, started
+from broker.server.process import NatsServer, explain, find, read_line, started, with_names
+from tests.secured import key_of
 
 PHRASES = (
     "Reloaded server configuration",
@@ -141,6 +142,38 @@ def test_the_last_error_is_the_reason_of_an_end_and_is_shown_on_one_line() -> No
         ("[7] [FTL] a\x1b[2Kb\r\u202ec", r"a\x1b[2Kb\r\u202ec"),
     ):
         assert explain(map(read_line, ["[7] [ERR] first", last, *lines])) == reason
+
+
+KNOWN = {key_of("web01"): "host web01"}
+OF_WEB01 = f'"SHIP/nkey:{key_of("web01")}" - '
+TRIED = 'Publish Violation - Subject "logs.p0.other"'
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (f'1:2 - cid:5 - "v2:go:me" - {OF_WEB01}{TRIED}', f'"v2:go:me" - host web01 - {TRIED}'),
+        (f'1:2 - lid:5 - "" - {OF_WEB01}x', '1:2 - lid:5 - "" - host web01 - x'),
+        (
+            f'1:2 - cid:5 - authentication error - Nkey "{key_of("web01")}"',
+            "1:2 - cid:5 - authentication error - by its key it is host web01",
+        ),
+        # what a client has chosen
+        (f'1:2 - cid:5 - "a\\" - \\{OF_WEB01[:-4]}\\" - x" - "SHIP/nkey:{key_of("x")}" - y', None),
+        (f'1:2 - cid:5 - "a" - "A/user:u" - Publish Violation - Subject "b" - {OF_WEB01}x', None),
+        (f'1:2 - cid:5 - authentication error - User "Nkey {key_of("web01")}"', None),
+        (f'Client parser error: "1:2 - cid:5 - a - {OF_WEB01}x', None),
+        # a key that is no credential's
+        (f'1:2 - cid:5 - "a" - "SHIP/nkey:{key_of("x")}" - {TRIED}', None),
+    ],
+)
+def test_the_log_names_a_credential_where_the_server_says_whose_connection_it_is(
+    line: str, shown: str | None
+) -> None:
+    found = with_names(line, KNOWN)
+
+    assert found.endswith(shown or line)
+    assert ("host web01" in found) == (shown is not None)
 
 
 FULL = "JetStream stream 'LOGS > LOGS' write error: write /s/4.blk: no space left on device"

@@ -9,6 +9,7 @@ from broker.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
+    is_shared_name,
     registry_consumer,
     validate_host,
 )
@@ -84,3 +85,18 @@ def test_a_reply_subject_of_either_form_says_where_a_message_stands(
 @given(st.text(max_size=60))
 def test_any_subject_is_a_delivery_or_not(text: str) -> None:
     assert isinstance(parse(f"$JS.ACK.{text}"), Delivery | None)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_shared"),
+    [
+        *(
+            (name, True)
+            for name in ("localhost", "localhost.localdomain", "LOCALHOST", "127.0.0.1")
+        ),
+        *((name, True) for name in ("localhost6.localdomain6", "ip6-localhost", "127.0.1.1")),
+        *((name, False) for name in ("web01", "localhost.example.net", "mylocalhost", "10.0.0.1")),
+    ],
+)
+def test_a_name_that_every_machine_has_of_itself_is_known(host: str, is_shared: bool) -> None:
+    assert is_shared_name(host) is is_shared
