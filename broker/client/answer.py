@@ -11,6 +11,7 @@ from typing import Any
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
+_TOO_LARGE = 10054
 _SERVER_ERROR = 500
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
     10028,  # more than the memory that streams may take
@@ -44,6 +45,8 @@ class Rejected(Exception):
         """Whether a write expected a sequence that is not the last one of its subject."""
         self.is_write_under_way = error == _WRITE_UNDER_WAY
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
+        self.is_too_large = error == _TOO_LARGE
+        """Whether a message is larger than its stream takes."""
         self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
 
 

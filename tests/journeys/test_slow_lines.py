@@ -89,3 +89,18 @@ def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_
 
         assert receiver.wait(120) == 0, receiver.last_words()
     assert (suite.output / f"{HOST}.log").read_bytes() == written
+
+
+def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    limited = {**suite.stream()["config"], "max_msg_size": 80_000}
+    suite.ask(lambda connection: connection.api("STREAM.UPDATE.LOGS", limited))
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(700_000) + noise(400_000, longest=300_000))
+    words = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
+    shipper = suite.start_program("logshipper", "shipper", words)
+
+    assert shipper.wait(60) == 0, shipper.last_words()
+    assert read_lines(suite.url) == written
