@@ -24,7 +24,7 @@ from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.store import Space, check_encryption, streams_in
 from broker.settings import BrokerSettings
 from broker.topology import Topology
-from broker.wire.streams import MAX_PAYLOAD, streams_among
+from broker.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
@@ -38,8 +38,8 @@ _SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
 """Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
 the copy of the stream."""
 _DEFAULTS: Section = {
-    # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
-    "write_deadline": "60s",
+    # until a message has left, also over the slowest line; under TLS there is no second try
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
     "write_timeout": "retry",
     "ping_interval": "20s",
     "ping_max": 2,
@@ -222,7 +222,11 @@ def _cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
 
 
 def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> Section | None:
-    """Return the section of leaf nodes, over which nothing goes but copies of streams; None where there are no other sites."""
+    """Return the section of leaf nodes, over which copies of streams go; None where there are none.
+
+    What goes over them is not compressed: rounds are, and nothing comes out of nats-server's
+    compression before a whole block of 1 MiB is there, which a slow line takes too long for.
+    """
     seed = None
     if settings.site_nkey is not None:
         try:
@@ -235,6 +239,7 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
     listening = {
         "listen": _bindable(settings.site_listen),
         "authorization": None if secured else {"account": LOGS},
+        "compression": "off",
         "tls": line,
     }
     remotes = [
@@ -245,6 +250,7 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
             "deny_imports": _SITE_SUBJECTS,
             "deny_exports": _SITE_SUBJECTS,
             "tls": line,
+            "compression": "off",
         }
         for remote in settings.site_remote
     ]

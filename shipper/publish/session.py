@@ -42,7 +42,7 @@ from shipper.publish.waiting import Waiting
 _MILLISECOND = 1_000_000  # nanoseconds
 _PATIENCE = 10.0  # seconds: another server may have to be asked
 _LEAST_SPLIT = 4096  # bytes of a round that is split for a stream
-_LONGEST = 45.0  # seconds: the server takes a connection for dead on which its pings wait for 60
+_LONGEST = 30.0  # seconds: the server takes a connection for dead where its pings wait for 40
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from broker.wire.streams import SLOWEST_LINE
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
-from tests.support.processes import Process, wait_until
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 from tests.support.slow_line import SlowLine, slow_line
 from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 
 HOST = f"far-{os.getpid()}"  # whose agent nobody else on this machine asks
-SLOWEST = 8_000  # bytes a second: 64 kbit/s
 
 
 def noise(size: int, longest: int = 300) -> bytes:
@@ -104,3 +105,45 @@ def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
 
     assert shipper.wait(60) == 0, shipper.last_words()
     assert read_lines(suite.url) == written
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(900_000, longest=1_000_000))
+
+    with slow_line(suite.url, SLOWEST_LINE) as line:
+        seen = steps(ship(suite, line, log), 300)
+
+    assert read_lines(suite.url) == written
+    assert len(seen - {0, len(written)}) >= 2, "progress is shown"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
+    processes: Processes, tmp_path: Path
+) -> None:
+    centre, branch = (Suite(tmp_path / name, processes, 2) for name in ("centre", "branch"))
+    door, rate = f"127.0.0.1:{free_port()}", 32_000
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(2_000_000))
+    sources = tmp_path / "centre.toml"
+    sources.write_text('source = ["branch"]\n', "utf-8")
+    centre.start_broker(
+        *("--config", str(sources), "--site", "centre", "--site-listen", door),
+    )
+    with slow_line(f"nats://{door}", rate) as line:
+        branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
+        words = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
+        shipper = branch.start_program("logshipper", "shipper", [*words, "--round-size", "7MiB"])
+        assert shipper.wait(60) == 0, shipper.last_words()
+        # nats-server asks another site for the first time after 40 s
+        is_copied = lambda: len(read_lines(centre.url)) >= len(written)  # noqa: E731
+        wait_until("all is copied", is_copied, 45 + 1.5 * len(written) / rate, every=2)
+
+    assert read_lines(centre.url) == written
