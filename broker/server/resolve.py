@@ -37,11 +37,14 @@ _CLUSTER_USER = "logbroker"
 _SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
 """Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
 the copy of the stream."""
+_PING_EVERY = 20  # seconds
+_COPYING = 32 * 1024**2
+"""Bytes of a copy that nats-server (2.15.1) has under way at a time; pings of sites wait behind."""
 _DEFAULTS: Section = {
     # until a message has left, also over the slowest line; under TLS there is no second try
     "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
     "write_timeout": "retry",
-    "ping_interval": "20s",
+    "ping_interval": f"{_PING_EVERY}s",
     "ping_max": 2,
     "reconnect_error_reports": 60,  # attempts to reach other servers, one a second
     "lame_duck_duration": "30s",
@@ -140,7 +143,8 @@ def _rendered(settings: BrokerSettings, decided: Section) -> str:
         )
     # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
-    text = quoted({**_DEFAULTS, **grace, **settings.nats, **decided})
+    most = {"ping_max": _COPYING // SLOWEST_LINE // _PING_EVERY} if decided["leafnodes"] else {}
+    text = quoted({**_DEFAULTS, **grace, **most, **settings.nats, **decided})
     # a variable is no string; as a piece of configuration it may be one (`quoted`)
     text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
     return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
