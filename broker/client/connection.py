@@ -229,7 +229,8 @@ class Connection:
     ) -> Message:
         """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
 
-        It may take `patience` seconds, and what all that is under way takes on a slow line. One of the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
+        It may take `patience` seconds, and what all that is under way takes on a slow line. One of
+        the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
         """
         client = await self.client()  # its credential file says where the API is
         if subject.startswith(_API):

@@ -114,7 +114,8 @@ class Sessions:
         except TimeoutError:
             reason = self.obstacle or "no answer from the broker"
             raise BrokerAway(
-                f"gave up after {most:.0f} s: {reason}; what is not acknowledged will be shipped the next time"
+                f"gave up after {most:.0f} s: {reason}; "
+                "what is not acknowledged will be shipped the next time"
             ) from None
 
     async def save(self, positions: Positions) -> None:
