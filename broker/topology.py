@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from broker.wire.streams import (
     CONFIG_BUCKET,
+    COPIED_MESSAGE,
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
@@ -92,8 +93,16 @@ class Topology:
                 max_bytes=self._part(self.max_bytes),
                 sources=sources,
                 num_replicas=self.replicas,
+                max_msg_size=self._largest,
             ),
         }
+
+    @property
+    def _largest(self) -> int | None:
+        """The largest message of a stream; of one that is itself a copy what others have stored."""
+        if self.sources is None:
+            return None
+        return _UNBOUNDED if self.sources or self.mirror else COPIED_MESSAGE
 
     def _part(self, limit: int | None) -> int | None:
         """Return what of a limit of all streams is that of each."""

@@ -109,7 +109,7 @@ class Agent:
         return _LANDING if is_landing else _READING
 
     async def _end_early(self) -> None:
-        """Say what is left; raises `OperatorError` where the next start does not find it by itself."""
+        """Say what is left; raises `OperatorError` for what the next start does not find."""
         spool = self._view.spool
         unread = await asyncio.to_thread(spool.stop) if spool else 0
         if self._settings.once:

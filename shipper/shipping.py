@@ -20,7 +20,7 @@ from broker.wire.positions import Positions
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
-from shipper.publish.session import RoundTooSlow, SessionLost, Sessions
+from shipper.publish.session import RoundTooLarge, SessionLost, Sessions
 from shipper.settings import ShipperSettings
 from shipper.status.report import AgentMeter
 from shipper.tail.catalogue import forgettable
@@ -373,14 +373,14 @@ class Shipping:
                 return await sessions.publish_unacknowledged(round_)
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
-                is_too_slow = isinstance(lost, RoundTooSlow)
+                is_too_large = isinstance(lost, RoundTooLarge)
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
             known = self.positions
             await sessions.prepare()
             found = await sessions.claim(known) if self._settings.ack else known
-            if is_too_slow:
+            if is_too_large:
                 self._size, self._is_slow = LEAST_SIZE, True
-            is_other = found.files != known.files or is_too_slow
+            is_other = found.files != known.files or is_too_large
             if is_other or len(round_.payload) > sessions.max_payload:
                 self.positions = found
                 raise SessionLost("the files are read again from other positions")

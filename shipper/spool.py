@@ -70,7 +70,7 @@ class _Input:
         os.eventfd_write(self._wake, 1)
 
     def move(self, target: int, place: int, most: int) -> int | None:
-        """Move bytes to a place in a file, and return how many: 0 at the end, None if none are there.
+        """Move bytes to a place in a file, and return how many: 0 at the end, None if none come.
 
         Raises OSError for the file, `OperatorError` for the input.
         """
@@ -198,7 +198,7 @@ class Spool:
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
     async def run(self, shipping: Shipping) -> None:
-        """Have what is kept followed, in one session, until the end of the input is acknowledged."""
+        """Have what is kept followed, in one session, until all of it is acknowledged."""
         loop, followed = asyncio.get_running_loop(), None
         self._notify = lambda: loop.call_soon_threadsafe(shipping.moved.set)
         while (left := self._left(shipping)) or not self._has_ended:

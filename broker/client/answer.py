@@ -12,6 +12,7 @@ _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
 _TOO_MANY_REQUESTS = 10167
+_TOO_LARGE = 10054
 _SERVER_ERROR = 500
 _STREAM_NOT_FOUND = 10059
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
@@ -52,6 +53,8 @@ class Rejected(Exception):
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
         self.is_absent = error == _STREAM_NOT_FOUND
         """Whether there is no such stream, or bucket."""
+        self.is_too_large = error == _TOO_LARGE
+        """Whether a message is larger than its stream takes."""
         self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
 
     @property

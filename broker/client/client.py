@@ -146,7 +146,7 @@ class BrokerClient(Client):
         return bool(self.is_connected) and not self.lost.done()
 
     def abandon(self) -> None:
-        """Leave, and drop what is still to be sent, in the kernel as well: a slow line has better to do."""
+        """Leave, and drop what is still to be sent, in the kernel as well."""
         self.leave()
         line = self._transport._bare_io_writer
         line.get_extra_info("socket").setsockopt(

@@ -246,9 +246,10 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
     ) -> Message:
-        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
+        """Send a request and return its answer; raises `ConnectionLost`, `Rejected` if nobody listens.
 
-        It may take `patience` seconds, and what all that is under way takes on a slow line. One of the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
+        It may take `patience` seconds, and what all that is under way takes on a slow line. One of
+        the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
         """
         client = await self.client()  # its credential file says where the API is
         if subject.startswith(_API):
@@ -370,7 +371,7 @@ class Connection:
 
     @property
     def incoming(self) -> int:
-        """How many bytes the present client has read where the rest of a message is to come, else 0.
+        """How many bytes the client has read while the rest of a message is to come, else 0.
 
         What comes behind a large message on a slow line is not overdue while this grows.
         """

@@ -119,7 +119,7 @@ class _Pull:
                     self._ended.set_result(status)
 
     async def end(self, silence: float, client: BrokerClient) -> str:
-        """Return the status that ends the pull, however slow the line is, as long as something comes.
+        """Return the status that ends the pull, however slow the line, while something comes.
 
         That is a message of the pull, a sign of life, or more of a large message before that.
         """

@@ -25,7 +25,7 @@ from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.store import Space, check_encryption, streams_in
 from broker.settings import BrokerSettings
 from broker.topology import Topology
-from broker.wire.streams import MAX_PAYLOAD, streams_among
+from broker.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
@@ -48,11 +48,14 @@ _SITE_SUBJECTS = [
 nats-server knows no list of what may. Lines would be stored twice otherwise, by their publisher
 and by the copy; with the API of JetStream the other site could delete our streams.
 """
+_PING_EVERY = 20  # seconds
+_COPYING = 32 * 1024**2
+"""Bytes of a copy that nats-server (2.15.1) has under way at a time; pings of sites wait behind."""
 _DEFAULTS: Section = {
-    # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
-    "write_deadline": "60s",
+    # until a message has left, also over the slowest line; under TLS there is no second try
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
     "write_timeout": "retry",
-    "ping_interval": "20s",
+    "ping_interval": f"{_PING_EVERY}s",
     "ping_max": 2,
     "reconnect_error_reports": 60,  # attempts to reach other servers, one a second
     "lame_duck_duration": "30s",
@@ -156,7 +159,8 @@ def _rendered(settings: BrokerSettings, decided: Section) -> str:
         )
     # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
-    text = quoted({**_DEFAULTS, **grace, **settings.nats, **decided})
+    most = {"ping_max": _COPYING // SLOWEST_LINE // _PING_EVERY} if decided["leafnodes"] else {}
+    text = quoted({**_DEFAULTS, **grace, **most, **settings.nats, **decided})
     # a variable is no string; as a piece of configuration it may be one (`quoted`)
     text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
     return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
@@ -239,7 +243,11 @@ def _cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
 
 
 def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> Section | None:
-    """Return the section of leaf nodes, over which nothing goes but copies of streams; None where there are no other sites."""
+    """Return the section of leaf nodes, over which copies of streams go; None where there are none.
+
+    What goes over them is not compressed: rounds are, and nothing comes out of nats-server's
+    compression before a whole block of 1 MiB is there, which a slow line takes too long for.
+    """
     seed = None
     if settings.site_nkey is not None:
         try:
@@ -254,6 +262,7 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
     listening = {
         "listen": _bindable(settings.site_listen),
         "authorization": None if secured else {"account": LOGS},  # and on loopback alone
+        "compression": "off",
         "tls": line,
     }
     remotes = [
@@ -264,6 +273,7 @@ def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> S
             "deny_imports": _SITE_SUBJECTS,
             "deny_exports": _SITE_SUBJECTS,
             "tls": line,
+            "compression": "off",
         }
         for remote in settings.site_remote
     ]

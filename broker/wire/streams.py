@@ -25,6 +25,12 @@ SLOWEST_LINE = 8_000
 How long something may take that is under way follows from its size and this: nothing is a sign of a
 dead line before so much time has passed. A dead line is noticed sooner by TCP itself.
 """
+COPIED_MESSAGE = 10 * SLOWEST_LINE
+"""The largest message of a site whose lines others copy, in bytes, headers included.
+
+nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
+what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
+"""
 PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
 

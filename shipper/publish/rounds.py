@@ -24,7 +24,7 @@ LEAST_SIZE = 32 * 1024
 """Bytes of lines in the first round, and on the slowest line, which takes four seconds for them."""
 
 NEARBY_SIZE = 2 * 1024 * 1024
-"""Bytes of lines in a round where the broker is nearby: a larger one takes memory and is no faster."""
+"""Bytes of lines in a round to a broker nearby: a larger one takes memory, and is no faster."""
 
 _NEAR, _QUICK, _SLOW = 0.06, 1.0, 5.0  # seconds
 

@@ -13,6 +13,7 @@ import itertools
 import logging
 import math
 import secrets
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
@@ -41,7 +42,8 @@ from shipper.publish.waiting import Waiting
 
 _MILLISECOND = 1_000_000  # nanoseconds
 _PATIENCE = 10.0  # seconds: another server may have to be asked
-_LONGEST = 45.0  # seconds: the server takes a connection for dead on which its pings wait for 60
+_LEAST_SPLIT = 4096  # bytes of a round that is split for a stream
+_LONGEST = 30.0  # seconds: the server takes a connection for dead where its pings wait for 40
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
@@ -50,8 +52,8 @@ class SessionLost(Exception):
     """The claim does not hold any more: claim again, rebuild the positions, and go back to them."""
 
 
-class RoundTooSlow(SessionLost):
-    """The line is too slow for the round: read the files again in smaller ones."""
+class RoundTooLarge(SessionLost):
+    """The line, or the stream, does not take the round: read the files again in smaller ones."""
 
 
 class Sessions:
@@ -76,6 +78,7 @@ class Sessions:
         now = clock() // _MILLISECOND
         self.agent = self._run = agent_id(now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
+        self._refused = sys.maxsize  # bytes of the last round that was too large for the stream
         self.patience: float | None = None  # seconds that a person waits for the broker
         self._clock = clock
         self._numbers = itertools.count(1)
@@ -91,7 +94,7 @@ class Sessions:
 
     def most_bytes(self, wanted: int) -> int:
         """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
-        return min(wanted, self.max_payload - 1)
+        return min(wanted, self.max_payload - 1, self._refused // 2)
 
     @property
     def obstacle(self) -> str:
@@ -112,7 +115,8 @@ class Sessions:
         except TimeoutError:
             reason = self.obstacle or "no answer from the broker"
             raise BrokerAway(
-                f"gave up after {most:.0f} s: {reason}; what is not acknowledged will be shipped the next time"
+                f"gave up after {most:.0f} s: {reason}; "
+                "what is not acknowledged will be shipped the next time"
             ) from None
 
     async def save(self, positions: Positions) -> None:
@@ -297,6 +301,9 @@ class Sessions:
             if error.is_wrong_sequence:
                 last = f"{subject} does not end at sequence {self._last} any more"
                 raise SessionLost(f"{last} ({error.description})") from None
+            if error.is_too_large and len(payload) > _LEAST_SPLIT:
+                self._refused = len(payload)
+                raise RoundTooLarge(f"{error.description}: {format_size(len(payload))}") from None
             if error.is_write_under_way:  # this round's, sent before: the next try is refused
                 raise ConnectionLost(str(error)) from None
             raise
@@ -306,7 +313,7 @@ class Sessions:
     async def _unless_too_slow(self, round_: Round, sending: Awaitable[Answer]) -> Answer:
         """Return what becomes of a round; what was sent on to a leader that died is never answered.
 
-        Raises `RoundTooSlow` for a large round of which nothing has come when the line, or the
+        Raises `RoundTooLarge` for a large round of which nothing has come when the line, or the
         time, is over, and then drops what is still on its way.
         """
         clock, most = asyncio.get_running_loop().time, self._most_seconds(round_)
@@ -324,7 +331,7 @@ class Sessions:
             raise lost
         self.connection.abandon()
         self.waiting.retries["lost"] += 1
-        raise RoundTooSlow(f"{lost} for a round of {format_size(size)}")
+        raise RoundTooLarge(f"{lost} for a round of {format_size(size)}")
 
     def _most_seconds(self, round_: Round) -> float:
         """Return the seconds that a round may take, which is as large as the line was quick."""

@@ -3,29 +3,32 @@
 import json
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
+from broker.wire.streams import SLOWEST_LINE
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
-from tests.support.processes import Process, wait_until
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 from tests.support.slow_line import SlowLine, slow_line
 from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 
 HOST = f"far-{os.getpid()}"  # whose agent nobody else on this machine asks
-SLOWEST = 8_000  # bytes a second: 64 kbit/s
 
 
 def noise(size: int, longest: int = 300) -> bytes:
     """Return lines of bytes that cannot be compressed."""
-    chance, found = random.Random(1), b""
-    while len(found) < size:
-        line = chance.randbytes(chance.randrange(longest // 2, longest))
-        found += line.replace(b"\n", b" ") + b"\n"
-    return found
+    chance, lines, left = random.Random(1), list[bytes](), size
+    while left > 0:
+        line = chance.randbytes(chance.randrange(longest // 2, longest)).replace(b"\n", b" ")
+        lines.append(line + b"\n")
+        left -= len(lines[-1])
+    return b"".join(lines)
 
 
 def impatient(folder: Path, every: int) -> Path:
@@ -59,13 +62,13 @@ def steps(shipper: Process, seconds: float) -> set[int]:
     return seen
 
 
-@pytest.mark.parametrize("ack", ["--ack", "--no-ack"])
+@pytest.mark.parametrize("ack", ["--ack", pytest.param("--no-ack", marks=pytest.mark.long)])
 def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_steps(
     suite: Suite, tmp_path: Path, ack: str
 ) -> None:
     suite.start_broker("--config", str(impatient(tmp_path, 2)))
     log = tmp_path / "a.log"
-    log.write_bytes(written := noise(1_000_000))
+    log.write_bytes(written := noise(800_000))
 
     with slow_line(suite.url, 100_000) as line:
         seen = steps(ship(suite, line, log, ack), 60)
@@ -74,6 +77,7 @@ def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_ste
     assert len(seen - {0, len(written)}) >= 2, "progress is shown"
 
 
+@pytest.mark.long
 def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_each(
     suite: Suite, tmp_path: Path
 ) -> None:
@@ -89,3 +93,65 @@ def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_
 
         assert receiver.wait(120) == 0, receiver.last_words()
     assert (suite.output / f"{HOST}.log").read_bytes() == written
+
+
+def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    limited = {**suite.stream()["config"], "max_msg_size": 80_000}
+    suite.ask(lambda connection: connection.api("STREAM.UPDATE.LOGS", limited))
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(700_000) + noise(400_000, longest=300_000))
+    words = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
+    shipper = suite.start_program("logshipper", "shipper", words)
+
+    assert shipper.wait(60) == 0, shipper.last_words()
+    assert read_lines(suite.url) == written
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
+    suite: Suite, tmp_path: Path
+) -> None:
+    suite.start_broker()
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(900_000, longest=1_000_000))
+
+    with slow_line(suite.url, SLOWEST_LINE) as line:
+        seen = steps(ship(suite, line, log), 300)
+
+    assert read_lines(suite.url) == written
+    assert len(seen - {0, len(written)}) >= 2, "progress is shown"
+
+
+def held(suite: Suite) -> int:
+    return int(suite.stream()["state"]["messages"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
+    processes: Processes, tmp_path: Path
+) -> None:
+    centre, branch = (Suite(tmp_path / name, processes, 2) for name in ("centre", "branch"))
+    door, rate = f"127.0.0.1:{free_port()}", 64_000
+    log = tmp_path / "a.log"
+    log.write_bytes(written := noise(8_000_000))  # longer than a ping of a client may take
+    sources = tmp_path / "centre.toml"
+    sources.write_text('source = ["branch"]\n', "utf-8")
+    centre.start_broker(
+        *("--config", str(sources), "--site", "centre", "--site-listen", door),
+    )
+    with slow_line(f"nats://{door}", rate) as line:
+        branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
+        words = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
+        shipper = branch.start_program("logshipper", "shipper", [*words, "--round-size", "7MiB"])
+        assert shipper.wait(60) == 0, shipper.last_words()
+        # nats-server asks another site for the first time after 40 s
+        began, is_due = time.monotonic(), lambda: held(centre) >= held(branch)
+        wait_until("all is copied", is_due, 60 + 3 * len(written) / rate, every=2)
+
+    assert read_lines(centre.url) == written
+    assert time.monotonic() - began > 0.9 * len(written) / rate, "it has come over another line"

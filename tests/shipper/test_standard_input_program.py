@@ -34,6 +34,10 @@ def spooled(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "state/web01").glob("stdin-*"))
 
 
+def has_spooled(folder: Path, size: int) -> bool:
+    return spooled(folder) == size
+
+
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with_its_input(
     logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, kind: str
@@ -168,7 +172,7 @@ def test_lines_are_kept_before_a_first_session_whatever_it_waits_for_and_also_if
             process = ship_input(own_server.url, f"< {pipe}")
             kept.write(more := lines(10 * number, 10 * number + 10))
             written += more
-            wait_until("kept", lambda: spooled(tmp_path) == len(written), 40, [process])  # noqa: B023
+            wait_until("kept", partial(has_spooled, tmp_path, len(written)), 40, [process])
             process.kill()
     apply_topology(own_server.url)
     last = ship_input(own_server.url, "< /dev/null")

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.app.address import Address, parse_address
 
@@ -18,6 +18,7 @@ class SlowLine:
     target: Address
     rate: float
     address: Address | None = None
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -32,6 +33,7 @@ class SlowLine:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):  # the broker is away
             answers, broker = await asyncio.open_connection(self.target.host, self.target.port)
+            self._writers += [writer, broker]
             ways = (self._pump(reader, broker, 0), self._pump(answers, writer, 1))
             await asyncio.gather(*ways)
 
@@ -46,6 +48,16 @@ class SlowLine:
                 await writer.drain()
         writer.close()
 
+    async def close(self, server: asyncio.Server) -> None:
+        """End the server and every connection."""
+        server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
 
 @contextmanager
 def slow_line(url: str, rate: float) -> Iterator[SlowLine]:
@@ -58,10 +70,7 @@ def slow_line(url: str, rate: float) -> Iterator[SlowLine]:
     try:
         yield line
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(line.close(server), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
         loop.close()

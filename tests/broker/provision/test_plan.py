@@ -18,6 +18,7 @@ from broker.provision.plan import (
     shown,
 )
 from broker.topology import Topology
+from broker.wire.streams import COPIED_MESSAGE
 
 NOTHING = Actual({}, {})
 STATE = {"bytes": 0, "first_ts": "2026-11-23T10:00:00Z"}
@@ -208,3 +209,18 @@ def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool
     (step,) = compare(stream(max_age=2 * 10**9), there)
 
     assert bool(step.deletes) == is_lost
+
+
+@pytest.mark.parametrize(
+    ("topology", "largest"),
+    [
+        pytest.param(Topology(), None, id="a broker alone"),
+        pytest.param(Topology(sources=()), COPIED_MESSAGE, id="a site that others copy"),
+        pytest.param(Topology(sources=("branch",)), -1, id="one that copies another"),
+        pytest.param(Topology(sources=(), mirror="first"), -1, id="one that is a copy"),
+    ],
+)
+def test_only_a_site_that_is_no_copy_takes_no_more_at_a_time_than_a_slow_line_brings_over(
+    topology: Topology, largest: int | None
+) -> None:
+    assert topology.streams()[0].get("max_msg_size") == largest

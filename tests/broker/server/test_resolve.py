@@ -74,6 +74,17 @@ def test_an_operators_settings_win_over_defaults(tmp_path: Path) -> None:
     assert '"http":' not in resolved(tmp_path, http=None).text
 
 
+def test_pings_of_other_sites_may_wait_behind_what_is_copied_over_a_slow_line(
+    tmp_path: Path,
+) -> None:
+    text = resolved(tmp_path, **SITES).text
+
+    assert '"ping_max": 2,' in resolved(tmp_path).text
+    assert '"ping_max": 209,' in text
+    assert '"compression": "off"' in text
+    assert '"ping_max": 3,' in resolved(tmp_path, **SITES, nats={"ping_max": 3}).text
+
+
 def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhere(
     tmp_path: Path,
 ) -> None:
