@@ -74,7 +74,7 @@ class SessionLimits:
     gather: float = 0.0
     telling: float = inf
     lock: float = 20.0
-    still: float = 300.0
+    still: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

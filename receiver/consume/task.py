@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 from broker.app.faults import fault
@@ -226,7 +227,7 @@ class _Session:
         for host, received in moves.received.items():
             claimed = next(one.delivery.sequence for one in claims if one.host == host)
             before = sum(delivery.sequence < claimed for delivery, _ in first)
-            with blaming(lambda before=before: before):
+            with blaming(partial(int, before)):
                 partition.take_over(host, received.values())
         news = tuple(one for one in moves.notices if one not in self.done.notices)
         self.done = replace(self.done, notices=(*self.done.notices, *news))
