@@ -53,7 +53,7 @@ class Catalogue:
     ) -> None:
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: Mapping[str, list[Tailer]] = {}
-        self.lives: set[str] = set()
+        self.lives: dict[str, None] = {}
         self.notices: list[Notice] = []
         self.ended: set[str] = set()
         self._new_id = new_id
@@ -75,7 +75,8 @@ class Catalogue:
             scan.entries, key=lambda one: (not one.is_live, not one.wanted, one.path)
         ):
             self._files.setdefault(shown.key, shown)
-        self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
+        wanted = (entry.path for entry in self._files.values() if entry.wanted)
+        self.lives |= dict.fromkeys(wanted)
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path
             home = self._home(tailer.label, entry)
@@ -104,7 +105,9 @@ class Catalogue:
         for tailer in moved:
             folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
             found[f"{folder}/{name}"] = tailer.home
-        return found | {path: path for path in self.lives}
+        return {path: path for path in self.lives} | {
+            path: home for path, home in found.items() if path not in self.lives
+        }
 
     def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
@@ -222,8 +225,8 @@ class Catalogue:
         self._left = {key: seen for key, seen in self._left.items() if seen.copy_of}
         self.scanned_at = None
         self._selection = selection
-        paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
-        self.lives = {path for path in paths if selection.shows(path)}
+        paths = [*self.lives, *(cursor.path for cursor in self._remembered.values())]
+        self.lives = dict.fromkeys(path for path in paths if selection.shows(path))
         self._order()
 
     def rewind(self, cursors: Mapping[str, Cursor], now: int) -> bool:
@@ -471,4 +474,5 @@ class Catalogue:
         self.ended &= remembered.keys() | {tailer.file for tailer in self.tailers.values()}
         there = {entry.path for entry in self._files.values() if entry.wanted}
         homes = {path for one in self.tailers.values() for path in (one.home, one.entry.group)}
-        self.lives &= there | homes | {known.path for known in remembered.values()}
+        kept = there | homes | {known.path for known in remembered.values()}
+        self.lives = {path: None for path in self.lives if path in kept}

@@ -199,7 +199,7 @@ class Follower:
         try:
             places = self._catalogue.places()
             self._look_at(self._clock(), time.monotonic())
-            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives:
+            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives.keys():
                 # a file was found in another folder, where its siblings may be as well
                 self._look_at(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone

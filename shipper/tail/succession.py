@@ -37,11 +37,9 @@ def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
 
 
 def is_newer(one: FileEntry, other: FileEntry) -> bool:
-    """Whether a file was written after another one, by its time or by the order of their names.
-
-    Either is enough: times are set by whoever copies a file, and clocks go back.
-    """
-    return bool(is_newer_by_name(one, other)) or one.modified > other.modified
+    """Whether a file was written after another one: by their names, else by their times."""
+    by_name = is_newer_by_name(one, other)
+    return one.modified > other.modified if by_name is None else by_name
 
 
 def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
@@ -57,20 +55,23 @@ def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
     # what was known before first: it says where the others belong
     new = sorted(new, key=lambda file: (file.is_fresh, file.entry.age))
     for file in (file for file in new if file.is_rotated):
-        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other))
+        older = (
+            at
+            for at, other in enumerate(rotated, 1)
+            if _follows(file, other, is_known=id(other) in turns or not other.is_fresh)
+        )
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]
 
 
-def _follows(file: Ordered, other: Ordered) -> bool:
+def _follows(file: Ordered, other: Ordered, *, is_known: bool) -> bool:
     # what is deleted has no name any more
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
     by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
-    if by_name is None:
-        return by_time
     # a file that is read although it was never seen before comes after those that we know
-    return by_name or (by_time and file.is_fresh and not other.is_fresh)
+    comes_after = file.is_fresh and is_known
+    return by_time or comes_after if by_name is None else by_name or (by_time and comes_after)
 
 
 def chains_of(groups: Iterable[Collection[str]]) -> Mapping[str, str]:
