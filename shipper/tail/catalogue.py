@@ -14,7 +14,13 @@ from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify
 from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.scan import Archive, FileEntry, FileKey, Notice, NoticeKind, Scan
-from shipper.tail.succession import arrange, chains_of, is_newer, is_newer_by_name
+from shipper.tail.succession import (
+    arrange,
+    chains_of,
+    is_newer,
+    is_newer_by_name,
+    oldest_first,
+)
 from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
@@ -329,9 +335,10 @@ class Catalogue:
         self, name: str, candidates: list[Sample], truncated: Container[str], now: int
     ) -> None:
         # the live one first, then the oldest
-        candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
+        live = [seen for seen in candidates if seen.entry.is_live]
         rest = []
-        for seen in candidates:
+        rotated = oldest_first(seen for seen in candidates if not seen.entry.is_live)
+        for seen in (*live, *rotated):
             if cursor := self._recognise(seen, truncated):
                 self._go_on(seen, cursor, now)
             else:

@@ -13,10 +13,17 @@ from shipper.tail.paths import place_in_names
 from shipper.tail.scan import FileEntry
 
 
-class Ordered(Protocol):
+class Seen(Protocol):
+    """A file as it was seen last."""
+
+    @property
+    def entry(self) -> FileEntry:
+        """Where it was, and how large it was."""
+
+
+class Ordered(Seen, Protocol):
     """What is put in order; `is_fresh` says that nothing was known of the file before it was found."""
 
-    entry: FileEntry
     is_fresh: bool
     unseen_since: int | None
 
@@ -26,6 +33,7 @@ class Ordered(Protocol):
 
 
 File = TypeVar("File", bound=Ordered)
+Sighting = TypeVar("Sighting", bound=Seen)
 
 
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
@@ -40,6 +48,15 @@ def is_newer(one: FileEntry, other: FileEntry) -> bool:
     """Whether a file was written after another one: by their names, else by their times."""
     by_name = is_newer_by_name(one, other)
     return one.modified > other.modified if by_name is None else by_name
+
+
+def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
+    """Return files of a group of which nothing else is known in the order of their names, or else of their times."""
+    placed: list[Sighting] = []
+    for file in sorted(files, key=lambda file: file.entry.age):
+        older = (at for at, other in enumerate(placed, 1) if is_newer(file.entry, other.entry))
+        placed.insert(max(older, default=0), file)
+    return placed
 
 
 def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
