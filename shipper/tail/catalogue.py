@@ -65,6 +65,7 @@ class Catalogue:
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._left: dict[FileKey, Sample] = {}
+        self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         self._files: dict[FileKey, FileEntry] = {}
         self._archives: Sequence[Archive] = ()
         self.scanned_at: int | None = None
@@ -92,8 +93,14 @@ class Catalogue:
                 self.leave(tailer)
                 continue
             tailer.scanned(entry, home, now)
+            self._note_folder(tailer)
             if entry.path != before:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
+
+    def _note_folder(self, tailer: Tailer) -> None:
+        if not tailer.entry.wanted:
+            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
+            self._moved[f"{folder}/{name}"] = tailer.home
 
     def _home(self, label: str, entry: FileEntry) -> str:
         """Return the live path that a file of this label was rotated from, wherever it is now."""
@@ -106,14 +113,8 @@ class Catalogue:
         Those are the live paths, and what they would be called in the folders that files of theirs
         were moved to.
         """
-        moved = (tailer for tailer in self._seen() if not tailer.entry.wanted)
-        found = {}
-        for tailer in moved:
-            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
-            found[f"{folder}/{name}"] = tailer.home
-        return {path: path for path in self.lives} | {
-            path: home for path, home in found.items() if path not in self.lives
-        }
+        own = {path: path for path in self.lives}
+        return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
 
     def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
@@ -442,6 +443,7 @@ class Catalogue:
 
     def _follow(self, seen: Sample, cursor: Cursor, now: int) -> None:
         tailer = Tailer(cursor, seen, self._home(cursor.path, seen.entry), now)
+        self._note_folder(tailer)
         self.tailers[seen.entry.key] = tailer
         self._followed_in[seen.entry.group].append(tailer)
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
@@ -483,3 +485,4 @@ class Catalogue:
         homes = {path for one in self.tailers.values() for path in (one.home, one.entry.group)}
         kept = there | homes | {known.path for known in remembered.values()}
         self.lives = {path: None for path in self.lives if path in kept}
+        self._moved = {path: home for path, home in self._moved.items() if home in self.lives}
