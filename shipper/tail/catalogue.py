@@ -259,6 +259,8 @@ class Catalogue:
             tailer.chain = chains[tailer.home]
             found[tailer.chain].append(tailer)
         self.chains = {name: arrange(chain, before) for name, chain in found.items()}
+        for tailer in self.tailers.values():
+            tailer.is_placed = bool(tailer.beginning)
 
     # what is known
 

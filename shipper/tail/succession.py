@@ -22,9 +22,14 @@ class Seen(Protocol):
 
 
 class Ordered(Seen, Protocol):
-    """What is put in order; `is_fresh` says that nothing was known of the file before it was found."""
+    """What is put in order.
+
+    `is_fresh` says that nothing was known of the file before it was found, `is_placed` that it was
+    put in order before and had content then: it may have been empty, written, copied and truncated.
+    """
 
     is_fresh: bool
+    is_placed: bool
     unseen_since: int | None
 
     @property
@@ -62,9 +67,9 @@ def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
 def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
     """Return the files of a chain, oldest first, and those that are written to at their live path last.
 
-    Files that are in `before` keep the order they had there.
+    Files that are in `before` keep the order they had there if they had content then.
     """
-    turns = {id(file): number for number, file in enumerate(before)}
+    turns = {id(file): number for number, file in enumerate(before) if file.is_placed}
     placed = sorted((file for file in files if id(file) in turns), key=lambda file: turns[id(file)])
     new = [file for file in files if id(file) not in turns]
     live = [file for file in (*placed, *new) if not file.is_rotated]
@@ -75,7 +80,7 @@ def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
         older = (
             at
             for at, other in enumerate(rotated, 1)
-            if _follows(file, other, is_known=id(other) in turns or not other.is_fresh)
+            if _follows(file, other, is_known=other.is_placed or not other.is_fresh)
         )
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]

@@ -111,7 +111,7 @@ class Program:
         self.blocks: list[Block] = []
         self.next = 1
         self.probes = itertools.count(1)
-        self.saved = False
+        self.saved = self.lost = False
 
     def clock(self) -> int:
         return time.time_ns() + self.later
@@ -178,6 +178,7 @@ class Program:
         if self.task is None:
             await self._read()
             self.model.restarted(self.blocks, saved=self.saved)
+            self.lost = False
             self.task = asyncio.create_task(self._ship())
 
     async def stop(self, _: int) -> None:
@@ -187,7 +188,8 @@ class Program:
             assert ended, "the agent goes on although it was cancelled"
             with suppress(asyncio.CancelledError):
                 self.task.result()
-            self.task, self.saved = None, True
+            # an agent that has written all that it knows does not write it again
+            self.task, self.saved = None, not self.lost
 
     async def kill(self, amount: int = 0) -> None:
         if self.task is not None:
@@ -199,7 +201,7 @@ class Program:
 
     async def lose_positions(self, _: int) -> None:
         await self._put(None)
-        self.saved = False
+        self.saved, self.lost = False, True
 
     async def restart_broker(self, amount: int) -> None:
         if amount == 0:
