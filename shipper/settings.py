@@ -87,7 +87,8 @@ class ShipperSettings(AccessSettings):
     hold_deleted: Duration = option(
         timedelta(hours=6),
         "DURATION",
-        "How long a deleted file that is not read to its end is kept open, and its space taken.",
+        "How long a file is kept open that was deleted and is not read to its end, which takes its "
+        "space, or that was moved where it is not found.",
     )
     watch: bool = option(True, "TEXT", "Notice changes sooner by inotify; without, only poll.")
     poll_every: Annotated[Duration, Field(gt=timedelta(0))] = option(
@@ -134,7 +135,8 @@ class ShipperSettings(AccessSettings):
     grace: Duration = option(
         timedelta(seconds=5),
         "TEXT",
-        "How long a rotated file's last line may stay unfinished before it is shipped.",
+        "How long a rotated file's last line may stay unfinished before it is shipped; the next "
+        "file waits twice as long at most.",
     )
     include_lines: Lines = option(
         (),

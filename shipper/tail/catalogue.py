@@ -253,14 +253,14 @@ class Catalogue:
     def _order(self) -> None:
         """Put the followed files into chains: what moves from one live path to another one joins those of both."""
         chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
-        before = [tailer for chain in self.chains.values() for tailer in chain]
         found = defaultdict(list)
         for tailer in self.tailers.values():
             tailer.chain = chains[tailer.home]
             found[tailer.chain].append(tailer)
-        self.chains = {name: arrange(chain, before) for name, chain in found.items()}
-        for tailer in self.tailers.values():
-            tailer.is_placed = bool(tailer.beginning)
+        self.chains = {name: arrange(chain) for name, chain in found.items()}
+        for number, tailer in enumerate(one for chain in self.chains.values() for one in chain):
+            # it may have been empty, written, copied and truncated before it is seen again
+            tailer.turn = number if tailer.beginning else None
 
     # what is known
 

@@ -109,6 +109,10 @@ class Follower:
         """Return every followed file as it was last seen."""
         return list(self._catalogue.tailers.values())
 
+    def is_waited_for(self, state: Tailer) -> bool:
+        """Whether files wait for the end of this one's last line."""
+        return state.is_waited_for(self._clock(), self._grace)
+
     @property
     def open_files(self) -> int:
         """How many files are open now."""

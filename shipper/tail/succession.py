@@ -6,7 +6,7 @@ Pure rules on files that were seen. An order that was given once stays: the file
 later follows the one that was there before. Names and times decide only about files that are new.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from shipper.tail.paths import place_in_names
@@ -24,12 +24,12 @@ class Seen(Protocol):
 class Ordered(Seen, Protocol):
     """What is put in order.
 
-    `is_fresh` says that nothing was known of the file before it was found, `is_placed` that it was
-    put in order before and had content then: it may have been empty, written, copied and truncated.
+    `is_fresh` says that nothing was known of the file before it was found, `turn` is the place that
+    it got when it was put in order before, None where it was not.
     """
 
     is_fresh: bool
-    is_placed: bool
+    turn: int | None
     unseen_since: int | None
 
     @property
@@ -64,35 +64,30 @@ def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
     return placed
 
 
-def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
+def arrange(files: Collection[File]) -> list[File]:
     """Return the files of a chain, oldest first, and those that are written to at their live path last.
 
-    Files that are in `before` keep the order they had there if they had content then.
+    Those that have a turn keep their order.
     """
-    turns = {id(file): number for number, file in enumerate(before) if file.is_placed}
-    placed = sorted((file for file in files if id(file) in turns), key=lambda file: turns[id(file)])
-    new = [file for file in files if id(file) not in turns]
+    placed = sorted((one for one in files if one.turn is not None), key=lambda one: one.turn or 0)
+    new = [file for file in files if file.turn is None]
     live = [file for file in (*placed, *new) if not file.is_rotated]
     rotated = [file for file in placed if file.is_rotated]
     # what was known before first: it says where the others belong
     new = sorted(new, key=lambda file: (file.is_fresh, file.entry.age))
     for file in (file for file in new if file.is_rotated):
-        older = (
-            at
-            for at, other in enumerate(rotated, 1)
-            if _follows(file, other, is_known=other.is_placed or not other.is_fresh)
-        )
+        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other))
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]
 
 
-def _follows(file: Ordered, other: Ordered, *, is_known: bool) -> bool:
+def _follows(file: Ordered, other: Ordered) -> bool:
     # what is deleted has no name any more
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
     by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
     # a file that is read although it was never seen before comes after those that we know
-    comes_after = file.is_fresh and is_known
+    comes_after = file.is_fresh and not (other.is_fresh and other.turn is None)
     return by_time or comes_after if by_name is None else by_name or (by_time and comes_after)
 
 
