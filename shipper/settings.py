@@ -79,8 +79,8 @@ class ShipperSettings(AccessSettings):
     )
     hold_deleted: Duration = Field(
         timedelta(hours=6),
-        description="How long a deleted file that is not read to its end is kept open, and "
-        "its space taken.",
+        description="How long a file is kept open that was deleted and is not read to its end, which takes its "
+        "space, or that was moved where it is not found.",
     )
     watch: bool = Field(True, description="Notice changes sooner by inotify; without, only poll.")
     poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
@@ -126,7 +126,8 @@ class ShipperSettings(AccessSettings):
     )
     grace: Duration = Field(
         timedelta(seconds=5),
-        description="How long a rotated file's last line may stay unfinished before it is shipped.",
+        description="How long a rotated file's last line may stay unfinished before it is shipped; the next "
+        "file waits twice as long at most.",
     )
     include_lines: Lines = option(
         (),

@@ -78,11 +78,11 @@ class Goals:
             for state in states
         )
 
-    def are_waited_for(self, states: Iterable[Tailer]) -> bool:
+    def are_waited_for(self, follower: Follower) -> bool:
         """Whether the last line of a rotated file may yet be finished, for which what was written behind it waits."""
         return any(
-            state.held and state.is_rotated and state.offset < self._sizes.get(state.file, 0)
-            for state in states
+            state.offset < self._sizes.get(state.file, 0) and follower.is_waited_for(state)
+            for state in follower.states()
         )
 
     def conclude(self, follower: Follower) -> None:
@@ -223,7 +223,7 @@ class Shipping:
             return True
         if self._once:
             states, goals = self.follower.states(), self.goals
-            if goals.are_met(states) if blocks else not goals.are_waited_for(states):
+            if goals.are_met(states) if blocks else not goals.are_waited_for(self.follower):
                 return await self._scan_again()
         if not blocks:
             await self.follower.wait(min(self._until_scan(), self.follower.patience))

@@ -15,7 +15,13 @@ from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify
 from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.scan import Archive, FileEntry, FileKey, Notice, NoticeKind, Scan
-from shipper.tail.succession import arrange, chains_of, is_newer, is_newer_by_name
+from shipper.tail.succession import (
+    arrange,
+    chains_of,
+    is_newer,
+    is_newer_by_name,
+    oldest_first,
+)
 from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
@@ -54,12 +60,13 @@ class Catalogue:
     ) -> None:
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: Mapping[str, list[Tailer]] = {}
-        self.lives: set[str] = set()
+        self.lives: dict[str, None] = {}
         self.notices: list[Notice] = []
         self.ended: set[str] = set()
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._left: dict[FileKey, Sample] = {}
+        self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         self._files: dict[FileKey, FileEntry] = {}
         self._archives: Sequence[Archive] = ()
         self.scanned_at: int | None = None
@@ -76,7 +83,8 @@ class Catalogue:
             scan.entries, key=lambda one: (not one.is_live, not one.wanted, one.path)
         ):
             self._files.setdefault(shown.key, shown)
-        self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
+        wanted = (entry.path for entry in self._files.values() if entry.wanted)
+        self.lives |= dict.fromkeys(wanted)
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path
             home = self._home(tailer.label, entry)
@@ -86,8 +94,14 @@ class Catalogue:
                 self.leave(tailer)
                 continue
             tailer.scanned(entry, home, now)
+            self._note_folder(tailer)
             if entry.path != before:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
+
+    def _note_folder(self, tailer: Tailer) -> None:
+        if not tailer.entry.wanted:
+            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
+            self._moved[f"{folder}/{name}"] = tailer.home
 
     def _home(self, label: str, entry: FileEntry) -> str:
         """Return the live path that a file of this label was rotated from, wherever it is now."""
@@ -100,12 +114,8 @@ class Catalogue:
         Those are the live paths, and what they would be called in the folders that files of theirs
         were moved to.
         """
-        moved = (tailer for tailer in self._seen() if not tailer.entry.wanted)
-        found = {}
-        for tailer in moved:
-            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
-            found[f"{folder}/{name}"] = tailer.home
-        return found | {path: path for path in self.lives}
+        own = {path: path for path in self.lives}
+        return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
 
     def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
@@ -223,8 +233,8 @@ class Catalogue:
         self._left = {key: seen for key, seen in self._left.items() if seen.copy_of}
         self.scanned_at = None
         self._selection = selection
-        paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
-        self.lives = {path for path in paths if selection.shows(path)}
+        paths = [*self.lives, *(cursor.path for cursor in self._remembered.values())]
+        self.lives = dict.fromkeys(path for path in paths if selection.shows(path))
         self._order()
 
     def rewind(self, cursors: Mapping[str, Cursor], now: int) -> bool:
@@ -244,12 +254,14 @@ class Catalogue:
     def _order(self) -> None:
         """Put the followed files into chains: what moves from one live path to another one joins those of both."""
         chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
-        before = [tailer for chain in self.chains.values() for tailer in chain]
         found = defaultdict(list)
         for tailer in self.tailers.values():
             tailer.chain = chains[tailer.home]
             found[tailer.chain].append(tailer)
-        self.chains = {name: arrange(chain, before) for name, chain in found.items()}
+        self.chains = {name: arrange(chain) for name, chain in found.items()}
+        for number, tailer in enumerate(one for chain in self.chains.values() for one in chain):
+            # it may have been empty, written, copied and truncated before it is seen again
+            tailer.turn = number if tailer.beginning else None
 
     # what is known
 
@@ -327,9 +339,10 @@ class Catalogue:
         self, name: str, candidates: list[Sample], truncated: Container[str], now: int
     ) -> None:
         # the live one first, then the oldest
-        candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
+        live = [seen for seen in candidates if seen.entry.is_live]
         rest = []
-        for seen in candidates:
+        rotated = oldest_first(seen for seen in candidates if not seen.entry.is_live)
+        for seen in (*live, *rotated):
             if cursor := self._recognise(seen, truncated):
                 self._go_on(seen, cursor, now)
             else:
@@ -433,6 +446,7 @@ class Catalogue:
 
     def _follow(self, seen: Sample, cursor: Cursor, now: int) -> None:
         tailer = Tailer(cursor, seen, self._home(cursor.path, seen.entry), now)
+        self._note_folder(tailer)
         self.tailers[seen.entry.key] = tailer
         self._followed_in[seen.entry.group].append(tailer)
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
@@ -472,4 +486,6 @@ class Catalogue:
         self.ended &= remembered.keys() | {tailer.file for tailer in self.tailers.values()}
         there = {entry.path for entry in self._files.values() if entry.wanted}
         homes = {path for one in self.tailers.values() for path in (one.home, one.entry.group)}
-        self.lives &= there | homes | {known.path for known in remembered.values()}
+        kept = there | homes | {known.path for known in remembered.values()}
+        self.lives = {path: None for path in self.lives if path in kept}
+        self._moved = {path: home for path, home in self._moved.items() if home in self.lives}

@@ -109,6 +109,10 @@ class Follower:
         """Return every followed file as it was last seen."""
         return list(self._catalogue.tailers.values())
 
+    def is_waited_for(self, state: Tailer) -> bool:
+        """Whether files wait for the end of this one's last line."""
+        return state.is_waited_for(self._clock(), self._grace)
+
     @property
     def open_files(self) -> int:
         """How many files are open now."""
@@ -199,7 +203,7 @@ class Follower:
         try:
             places = self._catalogue.places()
             self._look_at(self._clock(), time.monotonic())
-            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives:
+            if self._catalogue.places().keys() - places.keys() - self._catalogue.lives.keys():
                 # a file was found in another folder, where its siblings may be as well
                 self._look_at(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone

@@ -205,11 +205,17 @@ class _Lister:
 
     def homes(self, lives: Mapping[str, str]) -> Mapping[str, str]:
         """Return the live paths, and the files behind those that are links, each with its group."""
+        folders = dict.fromkeys(map(os.path.dirname, lives))
+        links = {
+            f"{folder}/{entry.name}"
+            for folder in folders
+            for entry in self._list(folder)
+            if entry.is_symlink()
+        }
         found: dict[str, str] = {}
-        for folder in {os.path.dirname(path): None for path in lives}:  # noqa: PTH120 - 10,000 of them
-            for entry in self._list(folder):
-                if entry.is_symlink() and (path := f"{folder}/{entry.name}") in lives:
-                    found.setdefault(os.path.realpath(path), lives[path])
+        for path, group in lives.items():
+            if path in links:  # of several links to one file the first counts
+                found.setdefault(os.path.realpath(path), group)
         return {**found, **lives}
 
     def siblings(self, folders: Iterable[str], homes: Collection[str]) -> list[str]:
@@ -224,7 +230,10 @@ class _Lister:
         ]
 
     def search(self, sought: Mapping[int, str], known: Container[str]) -> list[FileEntry]:
-        """Return the files nearby that have a sought inode, or a name that rotation gives, each with its group."""
+        """Return the files nearby that have a sought inode, or a name that rotation gives, each with its group.
+
+        A folder that has rotated files of a group and no live one is where they are moved to.
+        """
         names = defaultdict[str, dict[str, str]](dict)
         for group in dict.fromkeys(sought.values()):
             folder, _, name = group.rpartition("/")
@@ -232,15 +241,18 @@ class _Lister:
                 names[place][name] = group
         found: list[FileEntry] = []
         for folder, groups in names.items():
-            for entry in self._list_quietly(folder):
-                lives = (groups[one] for one in paths.live_names(entry.name) if one in groups)
-                group = sought.get(entry.inode(), "") or next(lives, "")
+            listed = self._list_quietly(folder)
+            there = {entry.name for entry in listed}
+            for entry in listed:
+                before = [one for one in paths.live_names(entry.name) if one in groups]
+                group = sought.get(entry.inode(), "") or (groups[before[0]] if before else "")
                 path = f"{folder}/{entry.name}"
                 if not group or path in known or self._selection.excludes_file(path):
                     continue
                 seen = _inspect(path, group, False)
                 if isinstance(seen, FileEntry) and seen.real == path:
-                    found.append(replace(seen, is_sought=True))
+                    is_sibling = bool(before) and before[0] not in there
+                    found.append(replace(seen, is_sought=not is_sibling))
         return found
 
     def _places(self, *homes: str) -> Sequence[str]:

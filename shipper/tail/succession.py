@@ -6,18 +6,30 @@ Pure rules on files that were seen. An order that was given once stays: the file
 later follows the one that was there before. Names and times decide only about files that are new.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from shipper.tail.paths import place_in_names
 from shipper.tail.scan import FileEntry
 
 
-class Ordered(Protocol):
-    """What is put in order; `is_fresh` says that nothing was known of the file before it was found."""
+class Seen(Protocol):
+    """A file as it was seen last."""
 
-    entry: FileEntry
+    @property
+    def entry(self) -> FileEntry:
+        """Where it was, and how large it was."""
+
+
+class Ordered(Seen, Protocol):
+    """What is put in order.
+
+    `is_fresh` says that nothing was known of the file before it was found, `turn` is the place that
+    it got when it was put in order before, None where it was not.
+    """
+
     is_fresh: bool
+    turn: int | None
     unseen_since: int | None
 
     @property
@@ -26,6 +38,7 @@ class Ordered(Protocol):
 
 
 File = TypeVar("File", bound=Ordered)
+Sighting = TypeVar("Sighting", bound=Seen)
 
 
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
@@ -37,21 +50,27 @@ def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
 
 
 def is_newer(one: FileEntry, other: FileEntry) -> bool:
-    """Whether a file was written after another one, by its time or by the order of their names.
-
-    Either is enough: times are set by whoever copies a file, and clocks go back.
-    """
-    return bool(is_newer_by_name(one, other)) or one.modified > other.modified
+    """Whether a file was written after another one: by their names, else by their times."""
+    by_name = is_newer_by_name(one, other)
+    return one.modified > other.modified if by_name is None else by_name
 
 
-def arrange(files: Collection[File], before: Sequence[File]) -> list[File]:
+def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
+    """Return files of a group of which nothing else is known in the order of their names, or else of their times."""
+    placed: list[Sighting] = []
+    for file in sorted(files, key=lambda file: file.entry.age):
+        older = (at for at, other in enumerate(placed, 1) if is_newer(file.entry, other.entry))
+        placed.insert(max(older, default=0), file)
+    return placed
+
+
+def arrange(files: Collection[File]) -> list[File]:
     """Return the files of a chain, oldest first, and those that are written to at their live path last.
 
-    Files that are in `before` keep the order they had there.
+    Those that have a turn keep their order.
     """
-    turns = {id(file): number for number, file in enumerate(before)}
-    placed = sorted((file for file in files if id(file) in turns), key=lambda file: turns[id(file)])
-    new = [file for file in files if id(file) not in turns]
+    placed = sorted((one for one in files if one.turn is not None), key=lambda one: one.turn or 0)
+    new = [file for file in files if file.turn is None]
     live = [file for file in (*placed, *new) if not file.is_rotated]
     rotated = [file for file in placed if file.is_rotated]
     # what was known before first: it says where the others belong
@@ -67,10 +86,9 @@ def _follows(file: Ordered, other: Ordered) -> bool:
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
     by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
-    if by_name is None:
-        return by_time
     # a file that is read although it was never seen before comes after those that we know
-    return by_name or (by_time and file.is_fresh and not other.is_fresh)
+    comes_after = file.is_fresh and not (other.is_fresh and other.turn is None)
+    return by_time or comes_after if by_name is None else by_name or (by_time and comes_after)
 
 
 def chains_of(groups: Iterable[Collection[str]]) -> Mapping[str, str]:

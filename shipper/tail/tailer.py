@@ -22,6 +22,7 @@ class Tailer:
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     `is_fresh` says that the file was never seen before, and that nothing was read of it.
+    `turn` is its place in the order of its chain, None while that is not known.
     `is_linked` is False once the file has no name at all: nobody can find it again.
     """
 
@@ -32,6 +33,7 @@ class Tailer:
         self.file, self.label = cursor.file, cursor.path
         self.offset, self.seen = cursor.offset, cursor.seen
         self.is_fresh = False
+        self.turn: int | None = None
         self.is_linked = True
         self.entry = entry
         self.descriptor = -1

@@ -2,31 +2,72 @@
 
 A generation is what a writer wrote to one file from its creation, or truncation, to the next. Each must be shipped under
 one file id, from 0 on without a hole, after all older ones, and whole - unless it is excused: the model knows why it could
-not be. Excuses are given here and nowhere else. Knows nothing of agents but when they looked and when they restarted.
+not be. Excuses are given here and nowhere else. What the agent knew of an excused generation must be reported where it is
+not shipped. Knows nothing of agents but when they looked and when they restarted, and what they reported.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.tail.paths import Packing
 from shipper.tail.reader import Block
-from tests.shipper.host import pack, packed
+from tests.shipper.host import SECOND, pack, packed
 from tests.shipper.shipped import contents, shown
 
-LIVE = "app.log"
 CURRENT = "current.log"
-PATTERNS = (LIVE, CURRENT)
 KEPT = 4
 FORMS = tuple(Packing)
 ENDINGS = ("", *(form.value for form in FORMS))
 MODES = (0o600, 0o640, 0o644, 0o660, 0o664)  # with each of which its owner writes on, root or not
 LENGTHS = (0, 3, 40, 230, 600)
 
+
+@dataclass(frozen=True)
+class Layout:
+    """How a log is laid out: `live` is the path that is followed, `file` the one that is written to.
+
+    `rotated` names a rotated file by its number, the newest is 1, and by how many were rotated
+    before it. `shifts` says that the number is in the name, `copies` that files are copied and
+    truncated as well.
+    """
+
+    rotated: Callable[[int, int], str]
+    live: str = "app.log"
+    file: str = "app.log"
+    pattern: str = "app.log"
+    shifts: bool = True
+    copies: bool = True
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What the agent is told to follow."""
+        return self.pattern, CURRENT
+
+
+LAYOUTS = {
+    "numbers": Layout(lambda number, _: f"app.log.{number}"),
+    "extension": Layout(lambda number, _: f"app.{number}.log"),
+    "extension, shown": Layout(lambda number, _: f"app.{number}.log", pattern="app*.log"),
+    "olddir": Layout(lambda number, _: f"old/app.log.{number}", copies=False),
+    "dates": Layout(lambda _, turn: f"app.log-2026{turn:04}", shifts=False),
+    "svlogd": Layout(
+        lambda _, turn: f"@4000000065a1b2c3{turn:08x}.s",
+        *("current", "current", "current"),
+        shifts=False,
+    ),
+    "pod": Layout(
+        lambda _, turn: f"pods/0.log.20260109-{turn:06}", file="pods/0.log", shifts=False
+    ),
+}
+
 FILE_ACTIONS = {
     "write": 12,
     "write_part": 4,
+    "write_late": 2,
+    "backdate": 1,
     "rename": 4,
     "copy_truncate": 2,
     "truncate": 1,
@@ -45,7 +86,9 @@ class Generation:
 
     `excused`: need not be shipped whole. `opened`: the running agent has seen it, and holds it open. `unlinked`: it has no
     name any more. `found`: the agent's saved positions remember it.
-    `begun`: the stream has its first line.
+    `begun`: the stream has its first line. `is_gone`: the file that had it has not any more.
+    `is_missed`: that happened when the agent knew it and did not hold it open. `is_doubtful`: its
+    file has a time from before the agent knew of it. `renamed`: it was rotated by renaming.
     """
 
     content: bytes = b""
@@ -54,20 +97,42 @@ class Generation:
     unlinked: bool = False
     found: bool = False
     begun: bool = False
+    is_gone: bool = False
+    is_missed: bool = False
+    is_doubtful: bool = False
+    renamed: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether an agent that starts now has a position of it."""
+        return self.found or self.begun
+
+    def lose(self) -> None:
+        """Take note that its file has gone, or has other content."""
+        self.is_gone = True
+        self.is_missed |= self.known and not self.opened
 
 
 class Model:
-    """The log `app.log` of a folder, rotated to `app.log.1` and on, with names beside it that show the same file."""
+    """A log of a folder, rotated as its layout says, with names beside it that show the same file."""
 
-    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], int], layout: Layout) -> None:
         """`clock` gives nanoseconds since the epoch; files are stamped with it."""
         self.folder = folder
+        self.layout = layout
+        for one in (layout.file, layout.rotated(1, 1)):
+            (folder / one).parent.mkdir(exist_ok=True)
+        if layout.live != layout.file:
+            (folder / layout.live).symlink_to(layout.file)
+        self.names: list[str] = []
+        self.turn = 0
         self.generations: list[Generation] = [Generation()]
         self.siblings: list[Generation] = []
         self.family_known = False
         self._clock = clock
         self._number = 0
         self._fresh = True
+        self._is_clock_back = False
 
     @property
     def now(self) -> Generation:
@@ -83,10 +148,24 @@ class Model:
     def write_part(self, amount: int) -> None:
         self._append(self._text(amount))
 
+    def write_late(self, amount: int) -> None:
+        """Write to the file that was rotated last, as a process that has not opened the new one yet."""
+        last = self.siblings[0] if self.siblings else None
+        if last and last.renamed and last.known and not last.excused and self._path(1).exists():
+            self._append(self._text(amount) + b"\n", 1)
+
+    def backdate(self, amount: int) -> None:
+        """Give a rotated file the time of some hours ago."""
+        if (path := self._plain_sibling(amount)) is not None:
+            hours = path.stat().st_mtime_ns - (amount + 1) * 3600 * SECOND
+            os.utime(path, ns=(hours, hours))
+            self.siblings[self.names.index(str(path.relative_to(self.folder)))].is_doubtful = True
+
     def rename(self, _: int) -> None:
         if self._exists():
             self._shift()
             self._path().rename(self._path(1))
+            self.now.renamed = True
             self._rotated()
 
     def copy_truncate(self, amount: int) -> None:
@@ -100,27 +179,31 @@ class Model:
 
     def begin_to_copy(self, amount: int) -> None:
         """Write a part of a copy; `finish_copying` and `truncate_copied` must follow before anything else."""
-        if self._exists():
+        if not self.layout.copies:
+            self.rename(amount)
+        elif self._exists():
             self._shift()
             whole = self._path().read_bytes()
             self._path(1).write_bytes(whole[: len(whole) * amount // 4])
             self._stamp(self._path(1))
 
     def finish_copying(self, _: int) -> None:
-        if self._exists():
+        if self._exists() and self.layout.copies:
             with self._path(1).open("r+b") as file:
                 file.write(self._path().read_bytes())
             self._stamp(self._path(1))
 
     def truncate_copied(self, _: int) -> None:
-        if self._exists():
+        if self._exists() and self.layout.copies:
             self._empty()
+            self.now.is_gone = True
             self.now.opened = False
             self._rotated()
 
     def truncate(self, _: int) -> None:
         if self._exists():
             self._empty()
+            self.now.lose()
             self.now.excused = True
             self._begin()
 
@@ -128,6 +211,7 @@ class Model:
         if self._exists():
             self._path().unlink()
             self.now.unlinked = True
+            self.now.lose()
             self.now.excused = not self.now.opened
             self._begin()
 
@@ -137,7 +221,7 @@ class Model:
 
     def link_symbolically(self, _: int) -> None:
         if not (self.folder / CURRENT).is_symlink():
-            (self.folder / CURRENT).symlink_to(LIVE)
+            (self.folder / CURRENT).symlink_to(self.layout.file)
 
     def change_mode(self, amount: int) -> None:
         if self._exists():
@@ -147,6 +231,7 @@ class Model:
         """Compress a rotated sibling to any of the forms, at once."""
         if (original := self._plain_sibling(amount)) is not None:
             pack(original, _form(amount))
+            self.siblings[self.names.index(str(original.relative_to(self.folder)))].is_gone = True
 
     def begin_to_compress(self, amount: int) -> None:
         """Write a part of what a sibling is compressed to; `compress` must follow before it is rotated again."""
@@ -155,13 +240,21 @@ class Model:
             path = original.with_name(original.name + _form(amount).value)
             path.write_bytes(data[: len(data) * amount // 4])
 
+    def set_clock_back(self) -> None:
+        """Take note that from now on files get times from before the last ones."""
+        self._is_clock_back = True
+
     # what the agent does
 
     def may_have_looked(self) -> None:
         """Excuse what the agent, if this was its first look, has passed over for good."""
-        for sibling in self.siblings:
+        for number, sibling in enumerate(self.siblings, 1):
             # on a first start whatever was rotated is older than we are
             sibling.excused |= not self.family_known
+            is_unknown = not (sibling.known or sibling.opened)
+            # its time says that it is old, and there is no file that its name is newer than
+            older = any(s.known and s.renamed and not s.is_gone for s in self.siblings[number:])
+            sibling.excused |= sibling.is_doubtful and is_unknown and not older
         if self._fresh and not any(s.begun for s in self.siblings):
             # nothing is left of what we knew, so there is only time to tell old files from new ones
             for sibling in self.siblings:
@@ -173,7 +266,7 @@ class Model:
         self.family_known |= self._exists()
         self._fresh = False
         for generation in (*self.siblings, self.now):
-            generation.found |= bool(generation.content)
+            generation.found |= bool(generation.content) and not generation.excused
             generation.opened = bool(generation.content) or generation is not self.now
         self.now.opened &= self._exists()
 
@@ -187,20 +280,39 @@ class Model:
             generation.begun = any(_begins(block, generation) for block in stored)
             generation.opened = False
             generation.excused |= generation.unlinked
+            if self._fresh:  # nobody has looked, and by now nobody may know of it
+                generation.is_missed &= generation.known
+            if generation.unlinked:
+                generation.lose()
         self.family_known = any(g.found or g.begun for g in self.generations)
         self._fresh = True
 
     # what must have been shipped
 
-    def judge(self, blocks: Iterable[Block]) -> list[str]:
-        """Return what is wrong with all blocks that were stored, once the agent had time to ship all that there is."""
+    def judge(self, blocks: Iterable[Block], reports: Sequence[str]) -> list[str]:
+        """Return what is wrong with all blocks that were stored, once the agent had time to ship all that there is.
+
+        `reports` are what the agent warned of.
+        """
         faults: list[str] = []
         shipped = self._owners(contents(blocks, faults), faults)
-        if list(shipped) != sorted(shipped):
-            faults.append(f"generations came in the order {list(shipped)}")
+        # where the clock was set back, a file from before our time may seem to be new, and what a
+        # glob shows is shipped although nobody knows what it was rotated from
+        is_loose = self._is_clock_back or self.layout.pattern != self.layout.live
+        excused = {
+            number
+            for number, one in enumerate(self.generations)
+            if one.excused and (is_loose or one.is_doubtful)
+        }
+        due = [number for number in shipped if number not in excused]
+        if due != sorted(due):
+            faults.append(f"generations came in the order {due}")
         for number, generation in enumerate(self.generations):
-            self._judge_generation(number, generation, shipped.get(number, b""), faults)
-        return faults
+            content = shipped.get(number, b"")
+            self._judge_generation(number, generation, content, reports, faults)
+        told = [(lost, report) for report in reports if (lost := _BEHIND.search(report))]
+        wrong = [report for lost, report in told if not self._has_lost(int(lost[1]))]
+        return [*faults, *(f"nothing was lost: {report}" for report in wrong)]
 
     def _owners(self, contents: Mapping[str, bytes], faults: list[str]) -> dict[int, bytes]:
         shipped: dict[int, bytes] = {}
@@ -214,25 +326,37 @@ class Model:
                 shipped[found[0]] = content
         return shipped
 
+    def _has_lost(self, offset: int) -> bool:
+        gone = (generation for generation in self.generations if generation.is_gone)
+        return any(offset <= len(generation.content) for generation in gone)
+
     def _judge_generation(
-        self, number: int, generation: Generation, content: bytes, faults: list[str]
+        self,
+        number: int,
+        generation: Generation,
+        content: bytes,
+        reports: Sequence[str],
+        faults: list[str],
     ) -> None:
         whole = generation.content
-        if generation.excused and generation is not self.now:
-            return
         # of a very long unfinished line of a live file some pieces may have been shipped
         live = generation is self.now
         due = whole.rfind(b"\n") + 1 if live else len(whole)
-        if len(content) < due:
-            faults.append(
-                f"generation {number} lacks {shown(whole[len(content) : due])} at byte {len(content)}"
-            )
+        lack = (
+            f"generation {number} lacks {shown(whole[len(content) : due])} at byte {len(content)}"
+        )
+        if len(content) >= due:
+            return
+        if not generation.excused:
+            faults.append(lack)
+        elif generation.is_missed and not any(_tells(one, len(content)) for one in reports):
+            faults.append(f"{lack}, and nothing was said")
 
     def _exists(self) -> bool:
         return self._path().exists()
 
     def _path(self, number: int = 0) -> Path:
-        return self.folder / (f"{LIVE}.{number}" if number else LIVE)
+        return self.folder / (self.names[number - 1] if number else self.layout.file)
 
     def _text(self, amount: int) -> bytes:
         self._number += 1
@@ -240,11 +364,11 @@ class Model:
         least = 0 if self.now.content else 70
         return b"%d %s" % (self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
 
-    def _append(self, data: bytes) -> None:
-        with self._path().open("ab") as file:
+    def _append(self, data: bytes, number: int = 0) -> None:
+        with self._path(number).open("ab") as file:
             file.write(data)
-        self._stamp(self._path())
-        self.now.content += data
+        self._stamp(self._path(number))
+        (self.siblings[number - 1] if number else self.now).content += data
 
     def _empty(self) -> None:
         os.truncate(self._path(), 0)
@@ -254,18 +378,26 @@ class Model:
         os.utime(path, ns=(self._clock(), self._clock()))
 
     def _plain_sibling(self, amount: int) -> Path | None:
-        there = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
+        there = [path for name in self.names if (path := self.folder / name).exists()]
         return there[amount % len(there)] if there else None
 
     def _shift(self) -> None:
-        for number in range(KEPT, 0, -1):
+        self.turn += 1
+        before = self.names
+        self.names = [self.layout.rotated(1, self.turn), *before]
+        if self.layout.shifts:
+            count = len(self.names)
+            self.names = [self.layout.rotated(number, 0) for number in range(1, count + 1)]
+            for name, to in reversed(list(zip(before, self.names[1:], strict=True))):
+                for ending in ENDINGS:
+                    if (path := self.folder / f"{name}{ending}").exists():
+                        path.rename(self.folder / f"{to}{ending}")
+        if len(self.names) > KEPT:
+            dropped, generation = self.names.pop(), self.siblings.pop()
             for ending in ENDINGS:
-                if (path := self.folder / f"{LIVE}.{number}{ending}").exists():
-                    path.rename(self.folder / f"{LIVE}.{number + 1}{ending}")
-        for dropped in self.folder.glob(f"{LIVE}.{KEPT + 1}*"):
-            dropped.unlink()
-            generation = self.siblings.pop()
+                (self.folder / f"{dropped}{ending}").unlink(missing_ok=True)
             generation.unlinked = True
+            generation.lose()
             generation.excused |= not generation.opened
 
     def _rotated(self) -> None:
@@ -273,7 +405,17 @@ class Model:
         self._begin()
 
     def _begin(self) -> None:
-        self.generations.append(Generation())
+        self.generations.append(Generation(is_doubtful=self._is_clock_back))
+
+
+_BEHIND = re.compile("behind byte ([0-9]+) ")
+
+
+def _tells(report: str, offset: int) -> bool:
+    """Whether a report is of a file of which so many bytes were read."""
+    if lost := _BEHIND.search(report):
+        return int(lost[1]) == offset
+    return "not read" in report or "left unread" in report
 
 
 def _form(amount: int) -> Packing:

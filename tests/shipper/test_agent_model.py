@@ -7,6 +7,7 @@ snapshot of the positions as it was at that moment.
 
 import asyncio
 import itertools
+import logging
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,7 +31,7 @@ from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.conftest import Line, Read, open_line, read_stream
 from tests.shipper.host import SECOND
-from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
+from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.saved import put, saved
 from tests.support.processes import Processes
@@ -43,6 +44,7 @@ ACTIONS = {
     "wait": 8,
     "settle": 5,
     "pass_time": 1,
+    "set_clock_back": 1,
     "kill": 3,
     "stop": 1,
     "start": 2,
@@ -95,24 +97,28 @@ class Broker:
 class Program:
     """An agent and the model of its folder; time is real time plus what the program adds."""
 
-    def __init__(self, folder: Path, broker: Broker, line: Line) -> None:
+    def __init__(self, folder: Path, broker: Broker, line: Line, layout: str) -> None:
         self.broker, self.line = broker, line
         self.host = f"host{next(broker.numbers)}"
         self.subject = Subject.for_host(self.host, 2)
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
         self.later = 0
-        self.model = Model(self.logs, self.clock)
+        self.layout = LAYOUTS[layout]
+        self.model = Model(self.logs, self.clock, self.layout)
+        self.reports: list[str] = []
         self.task: asyncio.Task[None] | None = None
         self.blocks: list[Block] = []
         self.next = 1
         self.probes = itertools.count(1)
-        self.saved = False
+        self.saved = self.lost = False
 
     def clock(self) -> int:
         return time.time_ns() + self.later
 
     async def run(self, steps: list[Step]) -> None:
+        logger, handler = logging.getLogger("shipper.tail.follower"), Reports(self)
+        logger.addHandler(handler)
         try:
             for action, amount in steps:
                 self.later += STEP
@@ -127,11 +133,13 @@ class Program:
                 await self.settle()
         finally:
             await self.kill()
+            logger.removeHandler(handler)
         probes = str(self.logs / "probe-")
         messages = await self.broker.read(self.subject, 1)
         blocks = (block for message in messages for block in message.blocks)
-        faults = self.model.judge(b for b in blocks if not b.section.path.startswith(probes))
-        assert not faults, f"{faults}\n  after {steps}"
+        blocks = [block for block in blocks if not block.section.path.startswith(probes)]
+        faults = self.model.judge(blocks, self.reports)
+        assert not faults, f"{faults}\n  after {steps}\n  with {self.layout}"
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
         self.model.begin_to_copy(amount)
@@ -145,6 +153,10 @@ class Program:
 
     async def pass_time(self, _: int = 0) -> None:
         self.later += 3 * SECOND
+
+    async def set_clock_back(self, amount: int) -> None:
+        self.later -= amount * SECOND
+        self.model.set_clock_back()
 
     async def settle(self, _: int = 0) -> None:
         """Wait until the agent has looked and shipped what it then found.
@@ -166,6 +178,7 @@ class Program:
         if self.task is None:
             await self._read()
             self.model.restarted(self.blocks, saved=self.saved)
+            self.lost = False
             self.task = asyncio.create_task(self._ship())
 
     async def stop(self, _: int) -> None:
@@ -175,7 +188,8 @@ class Program:
             assert ended, "the agent goes on although it was cancelled"
             with suppress(asyncio.CancelledError):
                 self.task.result()
-            self.task, self.saved = None, True
+            # an agent that has written all that it knows does not write it again
+            self.task, self.saved = None, not self.lost
 
     async def kill(self, amount: int = 0) -> None:
         if self.task is not None:
@@ -187,7 +201,7 @@ class Program:
 
     async def lose_positions(self, _: int) -> None:
         await self._put(None)
-        self.saved = False
+        self.saved, self.lost = False, True
 
     async def restart_broker(self, amount: int) -> None:
         if amount == 0:
@@ -202,7 +216,7 @@ class Program:
 
     async def _ship(self) -> None:
         settings = ShipperSettings(
-            file=[str(self.logs / name) for name in (PROBES, *PATTERNS)],
+            file=[str(self.logs / name) for name in (PROBES, *self.layout.patterns)],
             server=[self.line.url],
             host=self.host,
             compression="none",
@@ -230,6 +244,22 @@ class Program:
             self.next = message.sequence + 1
 
 
+class Reports(logging.Handler):
+    """Keeps what an agent warned of in the folder of a program."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(logging.WARNING)
+        self.program = program
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the record if it is about this program's logs."""
+        text = record.getMessage()
+        if text.startswith(f"{self.program.logs}/") and not text.startswith(
+            f"{self.program.logs}/probe-"
+        ):
+            self.program.reports.append(text)
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("model-server")
@@ -252,19 +282,21 @@ LOST = [
 
 
 @as_many_as(48, together=TOGETHER)
-@example(hosts=(COMPRESSED, LOST) * 4)
-@given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
+@example(hosts=(("numbers", COMPRESSED), ("numbers", LOST)) * 4)
+@given(
+    hosts=st.tuples(*[st.tuples(st.sampled_from(sorted(LAYOUTS)), programs(ACTIONS))] * TOGETHER)
+)
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
-    broker: Broker, hosts: tuple[list[Step], ...]
+    broker: Broker, hosts: tuple[tuple[str, list[Step]], ...]
 ) -> None:
-    async def ship(folder: Path, steps: list[Step]) -> None:
+    async def ship(folder: Path, layout: str, steps: list[Step]) -> None:
         async with open_line(broker.server.url) as line:
-            await Program(folder, broker, line).run(steps)
+            await Program(folder, broker, line, layout).run(steps)
 
     async def run(folder: Path) -> None:
         async with asyncio.TaskGroup() as group:
-            for number, steps in enumerate(hosts):
-                group.create_task(ship(folder / str(number), steps))
+            for number, (layout, steps) in enumerate(hosts):
+                group.create_task(ship(folder / str(number), layout, steps))
 
     with tempfile.TemporaryDirectory() as folder:
         broker.runner.run(run(Path(folder)))

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 from broker.wire.positions import Positions
+from shipper.tail.scan import NoticeKind
 from tests.shipper.host import SECOND, Host
-from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
+from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.seams import amid
 from tests.shipper.shipped import origins
@@ -30,11 +32,13 @@ ACTIONS = {
     "gather_some": 5,
     "gather_all": 4,
     "pass_time": 1,
+    "set_clock_back": 1,
     "restart": 3,
     "restart_without_positions": 2,
     "store": 3,
     "rewind": 3,
 }
+REPORTED = {NoticeKind.UNREAD, NoticeKind.GONE, NoticeKind.TRUNCATED}
 BUDGETS = (1, 300, 1000, 1, 300)
 SEAMS = 80
 """System calls of a look or a gathering between which files may change."""
@@ -51,9 +55,10 @@ PARTS = {
 class Program:
     """A follower and the model of its folder."""
 
-    def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
-        self.host = Host(folder, *PATTERNS, grace=2.0, block_size=200, max_line=500)
-        self.model = Model(folder, self.host.clock)
+    def __init__(self, folder: Path, layout: str, steps: Sequence[Step]) -> None:
+        patterns = LAYOUTS[layout].patterns
+        self.host = Host(folder, *patterns, grace=2.0, block_size=200, max_line=500)
+        self.model = Model(folder, self.host.clock, LAYOUTS[layout])
         self.steps = deque(steps)
         self.stored = 0
         self.host.follower.stored = self.position
@@ -71,7 +76,8 @@ class Program:
             await self.look()
             await self.gather_all()
         await self.host.follower.close()
-        assert self.model.judge(self.host.blocks) == []
+        reports = [f"{n.path}: {n.text}" for n in self.host.notices if n.kind in REPORTED]
+        assert self.model.judge(self.host.blocks, reports) == []
 
     def act(self, action: str, amount: int) -> None:
         getattr(self.model, action)(amount)
@@ -125,6 +131,10 @@ class Program:
     async def pass_time(self, _: int = 0) -> None:
         self.host.later += 3 * SECOND
 
+    async def set_clock_back(self, amount: int) -> None:
+        self.host.later -= amount * SECOND
+        self.model.set_clock_back()
+
     async def restart(self, _: int) -> None:
         await self.store()
         await self.host.restart_with_saved_positions()
@@ -177,17 +187,20 @@ def written(program: str) -> list[Step]:
     return [(name, int(amount or 0)) for name, _, amount in steps]
 
 
-@example(steps=written(REUSED_INODE))
-@example(steps=written(REUSED_BETWEEN))
-@example(steps=written(DELETED_UNSEEN))
-@example(steps=written(DELETED_WHEN_REWOUND))
-@example(steps=written(WRITTEN_ANEW_AND_DELETED))
-@example(steps=written(WRITTEN_ANEW_AND_COMPRESSED))
-@example(steps=written(HELD_UNTIL_STORED))
+@example(layout="numbers", steps=written(REUSED_INODE))
+@example(layout="numbers", steps=written(REUSED_BETWEEN))
+@example(layout="numbers", steps=written(DELETED_UNSEEN))
+@example(layout="numbers", steps=written(DELETED_WHEN_REWOUND))
+@example(layout="numbers", steps=written(WRITTEN_ANEW_AND_DELETED))
+@example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
+@example(layout="numbers", steps=written(HELD_UNTIL_STORED))
 @as_many_as(150)
-@given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
+@given(
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}),
+)
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
-    steps: list[Step],
+    layout: str, steps: list[Step]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(Program(Path(folder), steps).run())
+        asyncio.run(Program(Path(folder), layout, steps).run())
