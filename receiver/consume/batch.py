@@ -10,6 +10,7 @@ from secrets import token_hex
 
 from broker.app.faults import fault
 from broker.wire.delivery import Delivery, RawMessage
+from broker.wire.endings import Endings, OpenLine
 from broker.wire.message import (
     MAX_LINES_BYTES,
     Followed,
@@ -22,7 +23,7 @@ from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import follows, leaves_for
-from receiver.consume.judging import Endings, Judge, host_of
+from receiver.consume.judging import Judge, host_of
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.folders import Folders
@@ -107,10 +108,10 @@ class OpenPartition:
         """Make the files what the offset says they are; raises OSError, `Damaged`."""
         recover(self.store, self._folders, self._first_undone(), self._offset)
 
-    def unfinished(self) -> dict[str, tuple[str, str]]:
-        """Return whose line is not finished at the end of live files: host and id of the source file."""
+    def endings(self) -> Endings:
+        """Return which lines are unfinished at the end of live files."""
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
-        return {row.path: (row.host, str(row.unfinished)) for row in rows}
+        return Endings({row.path: OpenLine.parse(row.host, str(row.unfinished)) for row in rows})
 
     def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
@@ -161,7 +162,7 @@ class Batch:
         self._partition = partition
         self._output = output
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = Endings(partition.unfinished())
+        self._endings = partition.endings()
         self._judge = Judge(partition.spans)
         self._quarantine = Quarantine(
             partition.site.output, assignment.partition, partition.last.created
@@ -222,7 +223,7 @@ class Batch:
         for piece in found:
             is_own = piece.file_id != ""
             live = names.live_name(piece.host, piece.file or None, moment, is_own=is_own)
-            payload = self._endings.joined(live, piece)
+            payload = piece.joined(self._endings, live)
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
@@ -267,7 +268,7 @@ class Batch:
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
-            self._output.put(batch, {live: file for live, (_, file) in self._endings.torn.items()})
+            self._output.put(batch, dict(self._endings.as_texts()))
             for path in (path for host in self._left for path in partition.names.own(host)):
                 store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
             partition.spans.put(batch.number)

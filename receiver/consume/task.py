@@ -229,7 +229,7 @@ class _Session:
             rows = partition.store.files(f"{where} AND last_line < ?", since)
             output.close_files(row.path for row in rows)
             output.sync()
-            unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
+            unfinished = dict(partition.endings().as_texts())
             with partition.store.transaction():
                 output.put(partition.next_batch(self.done.until, self.done.until), unfinished)
             fault("turned")

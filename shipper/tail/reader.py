@@ -25,19 +25,23 @@ _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of one file, read at `read_at` (nanoseconds); `continues` an over-long line that the block before began."""
+    """Whole lines of one file, read at `read_at` (nanoseconds), or a piece of a line.
+
+    It `continues` a line that the block before began. `is_rest`: it is the unfinished last line of a file, or what was
+    not shipped of that before; nobody is expected to write more of it.
+    """
 
     section: Section
     lines: bytes
     read_at: int
     continues: bool = False
+    is_rest: bool = False
 
 
 def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
     """Return where the last whole line in `data[start:end]` ends, `most` bytes behind `start` at most; else `start`.
 
-    Of a line longer than `max_line` bytes it is a piece of so many bytes. A piece is never the last of its line, so that the
-    last one gets its newline, should the file end without.
+    Of a line longer than `max_line` bytes it is a piece of so many bytes.
     """
     if until := data.rfind(b"\n", start, min(end, start + most)) + 1:
         return until

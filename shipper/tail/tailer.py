@@ -41,6 +41,7 @@ class Tailer:
         self.note = ""
         self.lost: int | None = None
         self._settling = now  # since when it has not grown, nor lost its name
+        self._grew = False  # since it was found, at a path that shows it
 
     @property
     def is_open(self) -> bool:
@@ -49,8 +50,12 @@ class Tailer:
 
     @property
     def is_rotated(self) -> bool:
-        """Whether the file is not at its live path any more."""
-        return self.unseen_since is not None or not self.entry.is_live
+        """Whether the file is not at its live path any more.
+
+        A file that was found under the name of a rotated one, and grows there, is live: `job.1` beside `job`.
+        """
+        is_live = self.entry.is_live or (self._grew and self.entry.path == self.label)
+        return self.unseen_since is not None or not is_live
 
     @property
     def path(self) -> str:
@@ -153,7 +158,7 @@ class Tailer:
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
 
-        An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
+        An unfinished last line is taken only when the file is settled, as a block of its own.
         """
         self.note, self.held = reading.error, 0
         if reading.error or not reading.intact or self._is_unknown(reading):
@@ -182,7 +187,7 @@ class Tailer:
                 self.lost, self.size, self.held = known - self.offset, self.offset, 0
         elif settled and reading.rest:
             before = (reading.tail + reading.run)[-TAIL_BYTES:]
-            blocks.append(self._take(reading.rest, before, now, b"\n"))
+            blocks.append(replace(self._take(reading.rest, before, now), is_rest=True))
             self.held = 0
         return blocks
 
@@ -195,13 +200,13 @@ class Tailer:
     def _note_size(self, size: int, now: int) -> None:
         # its last line was waited for while older files were read, unless the file grew meanwhile
         if size > self.size:
-            self._settling = now
+            self._settling, self._grew = now, self.unseen_since is None
         self.size = size
 
-    def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
-        """Move behind bytes that were read; `before` are the bytes before them, `end` is added to the lines."""
-        start, lines = self.offset, run + end if end else run
-        self.in_line = not lines.endswith(b"\n")
+    def _take(self, run: bytes, before: bytes, now: int) -> Block:
+        """Move behind bytes that were read; `before` are the bytes before them."""
+        start = self.offset
+        self.in_line = not run.endswith(b"\n")
         self.offset += len(run)
         self.seen, self.is_fresh = now, False
         if start < HEAD_BYTES:
@@ -211,6 +216,6 @@ class Tailer:
         self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
         span = Span(self.file, start, self.offset)
         # a third of the time that `bytes.count` takes for lines of 100 bytes
-        count = len(lines) - len(lines.replace(b"\n", b""))
-        section = Section(self.label, span, len(lines), count, self.identity)
-        return Block(section, lines, now, is_inside_line(before))
+        count = len(run) - len(run.replace(b"\n", b""))
+        section = Section(self.label, span, len(run), count, self.identity)
+        return Block(section, run, now, is_inside_line(before))

@@ -281,4 +281,4 @@ def _form(amount: int) -> Packing:
 
 
 def _begins(block: Block, generation: Generation) -> bool:
-    return block.section.span.start == 0 and generation.content.startswith(block.lines[:-1])
+    return block.section.span.start == 0 and generation.content.startswith(block.lines)
