@@ -9,7 +9,7 @@ import logging
 import math
 import random
 from collections import ChainMap, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,7 @@ from shipper.tail.follower import Follower, announce
 from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 from shipper.tail.sampling import size_at
+from shipper.tail.scan import NoticeKind
 from shipper.tail.tailer import Tailer
 
 logger = logging.getLogger(__name__)
@@ -83,13 +84,18 @@ class Goals:
             for state in states
         )
 
-    def conclude(self, follower: Follower) -> None:
-        """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not."""
+    def conclude(self, follower: Follower, named: Collection[str]) -> None:
+        """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not.
+
+        What is refused is an error only if it was `named`, not if a glob shows it.
+        """
         states = follower.states()
         for state in states:
             if state.held:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
         for trouble in follower.troubles:
+            if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
+                continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
             is_told = state.note and packing_of(state.path)  # of the damage

@@ -212,7 +212,10 @@ class Follower:
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         self._tell_new([*shown.troubles, *refused])
         for tailer in catalogue.unseen(held):
-            self._let_go(tailer, now)
+            if shown.refuses(tailer.entry):
+                catalogue.leave(tailer)
+            else:
+                self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
         catalogue.settle(samples, held, now, self.stored)
         self._reader.trim()

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from shipper.tail import paths
 from shipper.tail.paths import Packing, Selection
+from shipper.tail.refusals import Refusals
 
 _NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
 
@@ -87,11 +88,20 @@ class FileEntry:
 
 
 class Scan(NamedTuple):
-    """All that one scan showed; `folders` are those that changes are to be watched in."""
+    """All that one scan showed; `folders` are those that changes are to be watched in, `refused` those left out."""
 
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
+    refused: Collection[str] = ()
+
+    def refuses(self, entry: FileEntry) -> bool:
+        """Whether a file that was followed before is in a folder that is left out now."""
+        return any(
+            path.startswith(f"{folder}/")
+            for folder in self.refused
+            for path in (entry.path, entry.real)
+        )
 
 
 def scan(selection: Selection, lives: Iterable[str]) -> Scan:
@@ -109,6 +119,8 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     siblings, closed = lister.siblings(folders, groups), {notice.path for notice in lister.troubles}
     for path in dict.fromkeys([*wanted, *siblings]):
         seen = _inspect(path, paths.group_of(path, groups), path in wanted)
+        if isinstance(seen, FileEntry) and lister.refuses(seen, found):
+            continue
         if isinstance(seen, FileEntry):
             # a link to a file that is shown itself is that file, also where its own name came behind the listing
             is_shown = selection.shows(seen.real) and os.path.dirname(seen.real) not in closed  # noqa: PTH120
@@ -118,10 +130,13 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
         elif isinstance(seen, Notice) and (path in found or seen.kind is not NoticeKind.MISSING):
             lister.troubles.append(seen)
     for pattern in (pattern for pattern, shown in found.items() if not shown):
+        if pattern in lister.refused:
+            continue
         lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
     links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
     there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
-    return Scan(there, lister.troubles, list(dict.fromkeys([*lister.folders, *folders, *links])))
+    watched = list(dict.fromkeys([*lister.folders, *folders, *links]))
+    return Scan(there, lister.troubles, watched, lister.refused)
 
 
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
@@ -130,6 +145,10 @@ def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
     return entry.packing is not None and original in entries and original != entry.group
 
 
+_WRITTEN_BY_US = (
+    "is written by a receiver, a broker or a shipper, so its files are left out; "
+    "to follow them, name the folder in --file, and ship to another broker"
+)
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """A folder that could not be listed for one of these is not empty: the scan is worth nothing."""
 
@@ -138,6 +157,7 @@ class _Lister:
     """Lists folders, each once, but for what is excluded.
 
     `folders` are those whose names were of interest and that are there, `troubles` those that may not be listed.
+    `refused` are the folders, and the patterns, that are left out though they are shown (`refusals`).
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -145,6 +165,9 @@ class _Lister:
         self.troubles: list[Notice] = []
         self._selection = selection
         self._listed: dict[str, list[os.DirEntry[str]]] = {}
+        self.refused: dict[str, None] = {}
+        self._refusals = Refusals()
+        self._meant: dict[str, frozenset[str]] = {}  # by pattern: marked folders that it begins in
 
     def expand(self, pattern: str) -> list[str]:
         """Return the paths that an absolute pattern shows, in order; a plain one always, be it there or not.
@@ -152,7 +175,14 @@ class _Lister:
         `**` enters no hidden folder, and none through a symbolic link, so that links cannot lead it in circles; a
         folder that `*` or its name leads to may be a link.
         """
-        shown = set(self._expand("", pattern.split("/")[1:]))
+        begin = paths.fixed_part(pattern)
+        if self._refusals.is_pseudo_path(begin):
+            self._refuse(pattern, "is in a pseudo file system of the kernel, which holds no logs")
+            return []
+        meant = self._meant[pattern] = frozenset(self._refusals.owners(begin))
+        folder = begin if paths.has_magic(pattern) else os.path.dirname(pattern)  # noqa: PTH120
+        rest = pattern.removeprefix(folder).removeprefix("/").split("/")
+        shown = set(self._expand(folder.removesuffix("/"), rest, meant))
         if not paths.has_magic(pattern):
             shown = {pattern}
         return sorted(path for path in shown if not self._selection.excludes_file(path))
@@ -162,31 +192,81 @@ class _Lister:
         return [
             path
             for folder in folders
+            if not (self.refused and self._is_left_out(folder))
             for entry in self._list(folder)
             if paths.live_names(entry.name)
             and paths.group_of(path := f"{folder}/{entry.name}", groups) != path
             and not self._selection.excludes_file(path)
         ]
 
-    def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
+    def refuses(self, entry: FileEntry, found: Mapping[str, Collection[str]]) -> bool:
+        """Whether a file is not followed that `found` has by pattern, for where it is behind a symbolic link."""
+        if self._refusals.is_pseudo(entry.key.device, entry.path):
+            self._refuse(entry.path, "is a file of the kernel, not a log")
+            return True
+        if entry.real == entry.path:
+            return False
+        owners = set(self._refusals.owners(entry.real))
+        shown_by = [meant for one, meant in self._meant.items() if entry.path in found[one]]
+        meant = frozenset[str]().union(*shown_by)
+        for owner in owners - meant:
+            self._refuse(owner, _WRITTEN_BY_US)
+        return not owners <= meant
+
+    def _may_enter(self, path: str, meant: Collection[str], *, is_listed: bool = False) -> bool:
+        """Whether a pattern enters a folder that it shows, and then lists it, or does not.
+
+        `meant` are the marked folders that the pattern begins in.
+        """
+        try:
+            status = os.lstat(path)
+            if is_link := stat.S_ISLNK(status.st_mode):
+                status = os.stat(path)  # noqa: PTH116 - a path of any bytes
+        except OSError:
+            return True
+        if self._refusals.is_pseudo(status.st_dev, path):
+            return False
+        if is_listed:
+            self._list(path)
+        if not (is_link or self._refusals.is_marked(path)):
+            return True
+        if is_refused := any(owner not in meant for owner in self._refusals.owners(path)):
+            self._refuse(path, _WRITTEN_BY_US)
+        return not is_refused
+
+    def _is_left_out(self, folder: str) -> bool:
+        left_out = self.refused.keys() - frozenset[str]().union(*self._meant.values())
+        return any(f"{folder}/".startswith(f"{one}/") for one in left_out)
+
+    def _refuse(self, path: str, text: str) -> None:
+        self.refused[path] = None
+        self.troubles.append(Notice(NoticeKind.REFUSED, path, text))
+
+    def _expand(self, folder: str, parts: Sequence[str], meant: Collection[str]) -> Iterator[str]:
         name, rest = parts[0], parts[1:]
         if rest and not paths.has_magic(name):
-            yield from self._expand(f"{folder}/{name}", rest)
+            path = f"{folder}/{name}"
+            if self._may_enter(path, meant):
+                yield from self._expand(path, rest, meant)
             return
         self.folders[folder or "/"] = None
         if not (rest or paths.has_magic(name)):
             yield from filter(os.path.lexists, [f"{folder}/{name}"])
             return
         if is_deep := name == "**":
-            yield from self._expand(folder, rest or ["*"])
+            yield from self._expand(folder, rest or ["*"], meant)
             name, rest = "*", parts
         matches = paths.pattern_of(name).fullmatch
         for entry in [entry for entry in self._list(folder) if matches(entry.name)]:
             path = f"{folder}/{entry.name}"
             if not rest:
                 yield path
-            elif _is_folder(entry, links=not is_deep) and not self._selection.excludes(path):
-                yield from self._expand(path, rest)
+            elif (
+                _is_folder(entry, links=not is_deep)
+                and not self._selection.excludes(path)
+                and self._may_enter(path, meant, is_listed=paths.has_magic(rest[0]))
+            ):
+                yield from self._expand(path, rest, meant)
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
         found = self._listed.get(folder)
@@ -195,6 +275,7 @@ class _Lister:
             try:
                 with os.scandir(folder or "/") as entries:
                     found += entries
+                self._refusals.note(folder, [entry.name for entry in found])
             except PermissionError:
                 text = "folder may not be listed"
                 self.troubles.append(Notice(NoticeKind.UNREADABLE, folder, text))

@@ -83,7 +83,7 @@ async def ship_once(follower: Follower) -> bytes:
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     try:
-        shipping.goals.conclude(follower)
+        shipping.goals.conclude(follower, ())
     finally:
         await follower.close()
     return broker.lines
