@@ -61,6 +61,12 @@ class LineFilter:
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
         before = self._left_out.pop(span.file, None)
+        if not block.lines:  # a hole, which covers what was left out before it
+            if before is None:
+                return block
+            self._in_line.update([span.file] * before.continues)
+            covering = replace(span, start=before.section.span.start)
+            return replace(block, section=replace(section, span=covering))
         is_left_out = before is not None or (block.continues and span.file in self._in_line)
         self._in_line.discard(span.file)
         start = before.section.span.start if before else span.start

@@ -72,7 +72,7 @@ class Goals:
     def are_met(self, states: Iterable[Tailer]) -> bool:
         """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
         return all(
-            state.offset >= self._sizes.get(state.file, 0)
+            state.offset + state.padding >= self._sizes.get(state.file, 0)
             and (state.since is None or packing_of(state.path) is None)
             for state in states
         )
@@ -99,7 +99,8 @@ class Goals:
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
             is_told = state.note and packing_of(state.path)  # of the damage
-            if state.offset + state.held < self._sizes.get(state.file, 0) and not is_told:
+            read = state.offset + state.held + state.padding
+            if read < self._sizes.get(state.file, 0) and not is_told:
                 why = state.note or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {why}; start it again to read the rest")
         if not follower.is_oriented:

@@ -70,7 +70,7 @@ class Catalogue:
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path
-            if entry.size and not (entry.is_live or tailer.beginning):
+            if entry.size and not (entry.is_live or tailer.is_known):
                 # nothing but its inode is known, which may be another file's
                 self.leave(tailer)
                 continue
@@ -89,7 +89,7 @@ class Catalogue:
             for key, entry in self._files.items()
             if key not in self.tailers and not self._is_left(entry, are_read)
         ]
-        asked += [t.entry for t in seen if t.suspect or (t.entry.size and not t.beginning)]
+        asked += [t.entry for t in seen if t.suspect or (t.entry.size and not t.is_known)]
         if not asked:
             return {}
         groups = {entry.group for entry in asked}
@@ -110,7 +110,7 @@ class Catalogue:
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
-        if tailer.beginning:
+        if tailer.is_known:
             self._remembered[tailer.file] = tailer.last
 
     def begin_anew(self, tailer: Tailer, seen: Sample, now: int) -> Tailer:
@@ -137,10 +137,13 @@ class Catalogue:
         """
         found = [self._candidate(seen) for seen in samples if seen.entry.group not in held]
         truncated = self._check_followed(found, now)
+        written_anew = {tailer.entry.key for tailer in truncated if tailer.is_another}
         groups = defaultdict(list)
         for seen in found:
             if seen.entry.key not in self.tailers:
-                groups[seen.entry.group].append(seen)
+                # it may look like any file that was on its inode before
+                is_another = seen.entry.key in written_anew
+                groups[seen.entry.group].append(replace(seen, held={}) if is_another else seen)
         if groups:
             self._index()
         for name, candidates in groups.items():
@@ -255,7 +258,8 @@ class Catalogue:
             tailer = self.tailers.get(seen.entry.key)
             if tailer is None:
                 continue
-            if seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning):
+            is_same = seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning)
+            if is_same and not tailer.is_another:
                 tailer.recognised(seen, now)
             else:
                 self.leave(tailer)
@@ -265,7 +269,7 @@ class Catalogue:
     def _tell_truncated(self, truncated: Iterable[Tailer]) -> None:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
-            lost = tailer.size - tailer.offset
+            lost = tailer.end - tailer.offset
             text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0

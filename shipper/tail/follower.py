@@ -203,6 +203,7 @@ class Follower:
         catalogue = self._catalogue
         shown = scan(self._selection, tuple(catalogue.lives))
         catalogue.scanned(shown.entries, now)
+        self._compare_written()
         asked = catalogue.to_sample()
         from_end = self._selection.from_end and catalogue.scanned_at is None
         found = sample(asked, from_end=from_end)
@@ -211,6 +212,9 @@ class Follower:
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         self._tell_new([*shown.troubles, *refused])
+        for tailer in catalogue.tailers.values():
+            for text in tailer.take_remarks():
+                catalogue.tell(NoticeKind.CONTENT, tailer.entry.path, text)
         for tailer in catalogue.unseen(held):
             if shown.refuses(tailer.entry):
                 catalogue.leave(tailer)
@@ -220,10 +224,19 @@ class Follower:
         catalogue.settle(samples, held, now, self.stored)
         self._reader.trim()
         self._reader.open_early(self.stored)
+        self._reader.learn_content(catalogue.tailers.values())
         self._queue.update(dict.fromkeys(catalogue.chains))
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
         catalogue.notices += self._changes.follow(shown.folders, seen, time.monotonic() - began)
         self._resume()
+
+    def _compare_written(self) -> None:
+        """Find out which files were written anew in place: they were written to, did not grow, and are at rest now."""
+        for tailer in self._catalogue.tailers.values():
+            if not (tailer.is_due and tailer.is_open):
+                continue
+            if (is_same := self._reader.has_its_content(tailer)) is not None:
+                tailer.note_comparison(is_same)
 
     def _resume(self) -> None:
         """Go on in the line that was read last, where the offset of a file is in a line."""
@@ -273,9 +286,9 @@ class Follower:
                 if tailer.entry.packing is None:
                     tailer.mark_changed(now)
                 return
-        lost, what = tailer.size - tailer.offset, "read to its end"
+        lost, what = tailer.end - tailer.offset, "read to its end"
         if lost:
-            what = f"bytes {tailer.offset} to {tailer.size} were not read"
+            what = f"bytes {tailer.offset} to {tailer.end} were not read"
         self._catalogue.leave(tailer)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 

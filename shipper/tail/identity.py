@@ -23,15 +23,51 @@ HEAD_BYTES = 1024
 TAIL_BYTES = 64
 """How many bytes before the offset are hashed."""
 
+MOST_IN_UNIT = 3
+"""NULs that a character of UTF-16 or UTF-32 may end in: so many at the end of a file are content."""
+
 
 def fingerprint(data: bytes | bytearray) -> str:
     """Return the hash of a few bytes, as 16 hex digits."""
     return blake2b(data, digest_size=8).hexdigest()
 
 
+def written_head(head: bytes) -> bytes:
+    """Return the first bytes of a file without NULs at their end, which may yet be written over."""
+    written = head.rstrip(b"\0")
+    return written if len(head) - len(written) > MOST_IN_UNIT else head
+
+
 def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     """Return the identity of a file whose first bytes are `head` and whose bytes before the offset are `tail`."""
+    head = written_head(head)
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
+
+
+class ContentHash:
+    """A hash of the first bytes of a file that were read, 1 MiB at most.
+
+    It tells a file that was written anew in place from one that was only written again, or touched. It is not kept in
+    the broker: after a restart it is taken of the file as it is then.
+    """
+
+    MOST = 1024 * 1024
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._hash = blake2b(digest_size=16)
+
+    def add(self, start: int, data: bytes) -> None:
+        """Take in bytes that were read from the position `start` on; nothing behind a hole."""
+        known = self.length - start
+        if known >= 0 and self.length < self.MOST:
+            added = data[known : self.MOST - start]
+            self._hash.update(added)
+            self.length += len(added)
+
+    def is_of(self, data: bytes) -> bool:
+        """Whether these are the bytes that were taken in."""
+        return blake2b(data, digest_size=16).digest() == self._hash.digest()
 
 
 def has_head(cursor: Cursor, head: bytes) -> bool:
@@ -41,8 +77,9 @@ def has_head(cursor: Cursor, head: bytes) -> bool:
 
 
 def is_inside_line(tail: bytes) -> bool:
-    """Whether a position behind these bytes is inside a line."""
-    return bool(tail) and not tail.endswith(b"\n")
+    """Whether a position behind these bytes is inside a line; not behind a hole, or the rest of a newline in UTF-16."""
+    written = tail.rstrip(b"\0")
+    return bool(written) and not written.endswith(b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +181,8 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
+    # a few bytes that can be decompressed do not tell whether it is a copy
+    begins_alike |= any(one.cursor.identity.head_length > len(seen.head) for one in group)
     is_in_the_making = not seen.size or (seen.is_partial and begins_alike)
     return Verdict.BEGIN if is_new and not is_in_the_making else Verdict.LEAVE
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from broker.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor
+from shipper.tail.holes import end_of_content
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -15,6 +16,7 @@ from shipper.tail.identity import (
     has_head,
     identify,
     is_inside_line,
+    written_head,
 )
 from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
 
@@ -109,10 +111,11 @@ def _plain(
 
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
-    ending, last = before(end), _last_line(before, end) if from_end else 0
+    ending = before(end)
+    last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
     behind = last, before(last)
     # head and size come last: a truncation before that shows in them
-    head = os.pread(descriptor, HEAD_BYTES, 0)
+    head = written_head(os.pread(descriptor, HEAD_BYTES, 0))
     now = os.fstat(descriptor).st_size
     held = _held(cursors, now, head, tails)
     return Sample(entry, now, head, held, _end(end, head, ending), last=behind)
@@ -145,7 +148,7 @@ def _held(
 def _compressed(
     content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
 ) -> Sample:
-    head = content.read(0, HEAD_BYTES)
+    head = written_head(content.read(0, HEAD_BYTES))
     # in order, since it can only go forward
     likely = sorted(
         (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)

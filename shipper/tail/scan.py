@@ -33,6 +33,7 @@ class NoticeKind(Enum):
     DAMAGED = "damaged"
     UNWATCHED = "unwatched"
     AGED = "aged"
+    CONTENT = "content"
 
 
 class Notice(NamedTuple):
