@@ -185,9 +185,13 @@ class Shipping:
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
         if self.follower.is_oriented:
             old = forgettable(self.positions.without(self._following()).files.values(), now)
-            sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in old})
+            there = {(one.entry.path, one.entry.key.inode) for one in self.follower.states()}
+            # what was written anew in place is another file by now
+            left = [one for one in old if (one.path, one.identity.inode) not in there]
+            sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
+            kept = {file for file, size in sizes.items() if size is not None}
             # one of them may have come back meanwhile
-            if gone := {file for file, size in sizes.items() if size is None} - self._following():
+            if gone := {one.file for one in old} - kept - self._following():
                 self.positions = self.positions.without(gone)
 
     def _following(self) -> set[str]:

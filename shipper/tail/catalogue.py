@@ -54,6 +54,8 @@ class Catalogue:
         self.notices: list[Notice] = []
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
+        # files that were written anew in place, and may look like what is there now
+        self._replaced: set[str] = set()
         self._left: dict[FileKey, Sample] = {}
         self._files: dict[FileKey, FileEntry] = {}
         self.scanned_at: int | None = None
@@ -110,7 +112,9 @@ class Catalogue:
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
-        if tailer.is_known:
+        if tailer.is_another:
+            self._replaced.add(tailer.file)
+        elif tailer.is_known:
             self._remembered[tailer.file] = tailer.last
 
     def begin_anew(self, tailer: Tailer, seen: Sample, now: int) -> Tailer:
@@ -137,13 +141,10 @@ class Catalogue:
         """
         found = [self._candidate(seen) for seen in samples if seen.entry.group not in held]
         truncated = self._check_followed(found, now)
-        written_anew = {tailer.entry.key for tailer in truncated if tailer.is_another}
         groups = defaultdict(list)
         for seen in found:
             if seen.entry.key not in self.tailers:
-                # it may look like any file that was on its inode before
-                is_another = seen.entry.key in written_anew
-                groups[seen.entry.group].append(replace(seen, held={}) if is_another else seen)
+                groups[seen.entry.group].append(seen)
         if groups:
             self._index()
         for name, candidates in groups.items():
@@ -187,12 +188,13 @@ class Catalogue:
         Returns False, and does nothing, where one is of a file that is not known.
         """
         followed = {tailer.file for tailer in self.tailers.values()}
-        known = followed | self._remembered.keys()
+        known = followed | self._remembered.keys() | self._replaced
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
-        self._remembered = {file: c for file, c in cursors.items() if file not in followed}
+        others = cursors.keys() - followed - self._replaced
+        self._remembered = {file: cursors[file] for file in others}
         return True
 
     def _order(self) -> None:
@@ -259,6 +261,7 @@ class Catalogue:
             if tailer is None:
                 continue
             is_same = seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning)
+            tailer.is_another &= is_same  # else a copy may have its rest
             if is_same and not tailer.is_another:
                 tailer.recognised(seen, now)
             else:
@@ -306,9 +309,11 @@ class Catalogue:
         ]
         best = max(same, key=lambda cursor: (cursor.offset, cursor.seen), default=None)
         for other in same:
-            # an agent found the same file and read nothing of it: a copy would be taken for its file
-            if best and other is not best and other.path == best.path and not other.offset:
+            # an agent found the same file and read nothing of it, or the file was written anew in place since: a
+            # copy would be taken for its file
+            if best and other is not best and other.path == best.path:
                 self._remembered.pop(other.file, None)
+                self._replaced.add(other.file)
         return best
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
@@ -379,6 +384,7 @@ class Catalogue:
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget what is long gone; what has a position may have to be gone back to."""
         remembered = self._remembered
+        self._replaced = {file for file in self._replaced if stored(file)}
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
         there = {entry.path for entry in self._files.values() if entry.wanted}
