@@ -32,15 +32,14 @@ def fingerprint(data: bytes | bytearray) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def written_head(head: bytes) -> bytes:
-    """Return the first bytes of a file without NULs at their end, which may yet be written over."""
-    written = head.rstrip(b"\0")
-    return written if len(head) - len(written) > MOST_IN_UNIT else head
+def written_head(head: bytes, offset: int = 0) -> bytes:
+    """Return the first bytes of a file without NULs at their end, and behind an offset, which may be written over."""
+    written = len(head.rstrip(b"\0"))
+    return head[: max(offset, written)] if len(head) - written > MOST_IN_UNIT else head
 
 
 def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     """Return the identity of a file whose first bytes are `head` and whose bytes before the offset are `tail`."""
-    head = written_head(head)
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
 
 
@@ -122,7 +121,8 @@ class Sample:
 
         So is a copy where lines were written, and read, between the copy and the truncation.
         """
-        begins_so = self.copy_of == cursor.file or has_head(cursor, self.head)
+        # sparse files begin alike, with NULs
+        begins_so = self.copy_of == cursor.file or (has_head(cursor, self.head) and any(self.head))
         return begins_so and not self.damage and self.size < cursor.offset
 
 

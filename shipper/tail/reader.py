@@ -20,7 +20,6 @@ from shipper.tail.identity import (
     ContentHash,
     fingerprint,
     is_inside_line,
-    written_head,
 )
 from shipper.tail.paths import Packing
 from shipper.tail.sampling import close, open_file
@@ -249,7 +248,7 @@ class Reader:
         if not (intact and head.startswith(tailer.beginning)):
             return Reading(False, size, modified, b"" if limit else head)
         if not limit:
-            return Reading(True, size, modified, written_head(head))
+            return Reading(True, size, modified, head)
         if end == start and status.st_size > tailer.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         run, rest, tail, held = self._split(start, nuls)

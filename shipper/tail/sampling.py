@@ -65,7 +65,7 @@ def sample(
         if isinstance(seen, Sample):
             if entry.is_live:
                 lives[entry.group] = seen
-            elif live and seen.head and live.head.startswith(seen.head):
+            elif live and seen.head and live.head.startswith(written_head(seen.head)):
                 seen = _compared(live, seen)
         if seen is not None:
             found[entry.key] = seen
@@ -115,14 +115,14 @@ def _plain(
     last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
     behind = last, before(last)
     # head and size come last: a truncation before that shows in them
-    head = written_head(os.pread(descriptor, HEAD_BYTES, 0))
+    head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
     held = _held(cursors, now, head, tails)
     return Sample(entry, now, head, held, _end(end, head, ending), last=behind)
 
 
 def _end(size: int, head: bytes, tail: bytes) -> Cursor:
-    return Cursor("", "", size, identify(0, head[:size], tail), 0)
+    return Cursor("", "", size, identify(0, written_head(head[:size]), tail), 0)
 
 
 def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
@@ -148,14 +148,14 @@ def _held(
 def _compressed(
     content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
 ) -> Sample:
-    head = written_head(content.read(0, HEAD_BYTES))
+    head = content.read(0, HEAD_BYTES)
     # in order, since it can only go forward
     likely = sorted(
         (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)
     )
     tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
     end = None
-    if head and live_head.startswith(head):
+    if head and live_head.startswith(written_head(head)):
         while not content.is_at_end():
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
         size = content.reached

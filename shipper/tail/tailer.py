@@ -41,7 +41,7 @@ class Tailer:
         self.is_fresh = False
         self.entry = entry
         self.descriptor = -1
-        self.beginning = seen.head
+        self.beginning = written_head(seen.head, cursor.offset)
         self.identity = replace(cursor.identity, inode=entry.key.inode)
         self.size = seen.size
         self.unseen_since: int | None = None
@@ -147,7 +147,8 @@ class Tailer:
         # truncated and then deleted: its rest may be in a copy
         self.suspect = not reading.intact
         if self.entry.packing is None and reading.intact:
-            self.beginning = max(self.beginning, reading.run, key=len)
+            head = written_head(reading.run, self.offset)
+            self.beginning = max(self.beginning, head, key=len)
             self._note_size(max(self.size, reading.size), now)
 
     def _note_name(self, now: int, was_rotated: bool) -> None:
@@ -164,7 +165,7 @@ class Tailer:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect, self.searched = False, 0
         self.mark_changed(now)
-        self.beginning = max(self.beginning, seen.head, key=len)
+        self.beginning = max(self.beginning, written_head(seen.head, self.offset), key=len)
         self.size = seen.size
         self.in_line |= seen.held[self.file]
 
@@ -271,6 +272,7 @@ class Tailer:
     def _leave_out(self, hole: int, now: int) -> Block:
         """Move behind a hole; an empty block covers it."""
         start = self.offset
+        self._note_beginning(start, bytes(min(hole, HEAD_BYTES)))
         self.offset += hole
         self.seen, self.is_fresh = now, False
         self._left_out, self._hole_end = self._left_out + hole, self.offset
@@ -280,6 +282,11 @@ class Tailer:
         section = Section(self.label, span, 0, 0, self.identity, filtered=True)
         return Block(section, b"", now)
 
+    def _note_beginning(self, start: int, read: bytes) -> None:
+        if start < HEAD_BYTES:
+            read = (self.beginning[:start] + read)[:HEAD_BYTES]
+            self.beginning = read + self.beginning[len(read) :]
+
     def _take(self, run: bytes, before: bytes, now: int) -> Block:
         """Move behind bytes that were read; `before` are the bytes before them."""
         start = self.offset
@@ -287,9 +294,7 @@ class Tailer:
         self.offset += len(run)
         self.content.add(start, run)
         self.seen, self.is_fresh = now, False
-        if len(self.beginning) >= start and start < HEAD_BYTES:
-            read = (self.beginning[:start] + run)[:HEAD_BYTES]
-            self.beginning = written_head(read + self.beginning[len(read) :])
+        self._note_beginning(start, run)
         tail = (before + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
         span = Span(self.file, start, self.offset)

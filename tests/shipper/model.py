@@ -23,6 +23,7 @@ FORMS = tuple(Packing)
 ENDINGS = ("", *(form.value for form in FORMS))
 MODES = (0o600, 0o640, 0o644, 0o660, 0o664)  # with each of which its owner writes on, root or not
 LENGTHS = (0, 3, 40, 230, 600)
+BLOCK = 4096  # of file systems: holes are as large
 
 FILE_ACTIONS = {
     "write": 12,
@@ -35,6 +36,8 @@ FILE_ACTIONS = {
     "link_symbolically": 1,
     "change_mode": 1,
     "compress": 4,
+    "leave_hole": 1,
+    "allocate": 1,
 }
 """How often what happens to files; each is a method of `Model` that takes an amount of 0 to 4."""
 
@@ -45,7 +48,7 @@ class Generation:
 
     `excused`: need not be shipped whole. `opened`: the running agent has seen it, and holds it open. `unlinked`: it has no
     name any more. `found`: the agent's saved positions remember it.
-    `begun`: the stream has its first line.
+    `begun`: the stream has its first line. `allocated`: its file is larger than what was written, and holds NULs behind it.
     """
 
     content: bytes = b""
@@ -54,6 +57,7 @@ class Generation:
     unlinked: bool = False
     found: bool = False
     begun: bool = False
+    allocated: bool = False
 
 
 class Model:
@@ -117,6 +121,37 @@ class Model:
             self._empty()
             self.now.opened = False
             self._rotated()
+
+    def leave_hole(self, amount: int) -> None:
+        """Write behind a hole, as a program does that does not append after its file was truncated."""
+        if self._exists() and not self.now.allocated:
+            size = BLOCK * (len(self.now.content) // BLOCK + 2)
+            self._append(bytes(size - len(self.now.content)) + self._text(amount) + b"\n", size)
+
+    def allocate(self, amount: int) -> None:
+        """Have space for what is to be written: the file is larger, and holds NULs."""
+        if self._exists():
+            with self._path().open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, len(self.now.content) + LENGTHS[amount] + 10)
+            self._stamp(self._path())
+            self.now.allocated = True
+
+    def write_anew(self, amount: int) -> bool:
+        """Write the file again in place, with another byte in its middle; return False where it has no line.
+
+        The agent must have read the file, and must look at it before more is written: it would count as grown.
+        """
+        content = self.now.content
+        if not (self._exists() and b"\n" in content[:-1]):
+            return False
+        self._number += 1
+        end = content.rfind(b"\n", 0, len(content) * (amount + 1) // 5)
+        end = end if end > 0 else content.find(b"\n")
+        self._path().write_bytes(b"")
+        self.now.excused = True
+        self._begin()
+        self._append(content[: end - 1] + b"%c" % (33 + self._number % 90) + content[end:])
+        return True
 
     def truncate(self, _: int) -> None:
         if self._exists():
@@ -240,9 +275,10 @@ class Model:
         least = 0 if self.now.content else 70
         return b"%d %s" % (self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
 
-    def _append(self, data: bytes) -> None:
-        with self._path().open("ab") as file:
-            file.write(data)
+    def _append(self, data: bytes, hole_until: int = 0) -> None:
+        with self._path().open("r+b" if self._exists() else "wb") as file:
+            file.seek(hole_until or len(self.now.content))
+            file.write(data[max(0, hole_until - len(self.now.content)) :])
         self._stamp(self._path())
         self.now.content += data
 
@@ -254,7 +290,13 @@ class Model:
         os.utime(path, ns=(self._clock(), self._clock()))
 
     def _plain_sibling(self, amount: int) -> Path | None:
-        there = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
+        # of NULs that are compressed nobody can tell whether they were allocated, where they are few
+        allocated = [generation.allocated for generation in self.siblings]
+        there = [
+            path
+            for n in range(1, KEPT + 1)
+            if (path := self._path(n)).exists() and not any(allocated[n - 1 : n])
+        ]
         return there[amount % len(there)] if there else None
 
     def _shift(self) -> None:

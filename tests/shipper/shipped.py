@@ -35,8 +35,10 @@ def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
             continue
         if span.start > known:
             faults.append(f"a hole before {span}: {known} bytes had come")
-        found[span.file] += block.lines
-        if len(block.lines) != span.end - span.start:
+        is_hole = block.section.filtered and not block.lines
+        lines = bytes(span.end - span.start) if is_hole else block.lines
+        found[span.file] += lines
+        if len(lines) != span.end - span.start:
             faults.append(f"{span} carries other bytes: {shown(block.lines)}")
     return found
 
