@@ -54,8 +54,8 @@ class Catalogue:
         self.notices: list[Notice] = []
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
-        # files that were written anew in place, and may look like what is there now
-        self._replaced: set[str] = set()
+        # when files were read last that were written anew in place since, and may look like what is there now
+        self._replaced: dict[str, int] = {}
         self._left: dict[FileKey, Sample] = {}
         self._files: dict[FileKey, FileEntry] = {}
         self.scanned_at: int | None = None
@@ -113,7 +113,7 @@ class Catalogue:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
         if tailer.is_another:
-            self._replaced.add(tailer.file)
+            self._replaced[tailer.file] = tailer.seen
         elif tailer.is_known:
             self._remembered[tailer.file] = tailer.last
 
@@ -188,12 +188,12 @@ class Catalogue:
         Returns False, and does nothing, where one is of a file that is not known.
         """
         followed = {tailer.file for tailer in self.tailers.values()}
-        known = followed | self._remembered.keys() | self._replaced
+        known = followed | self._remembered.keys() | self._replaced.keys()
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
-        others = cursors.keys() - followed - self._replaced
+        others = cursors.keys() - followed - self._replaced.keys()
         self._remembered = {file: cursors[file] for file in others}
         return True
 
@@ -313,7 +313,7 @@ class Catalogue:
             # copy would be taken for its file
             if best and other is not best and other.path == best.path:
                 self._remembered.pop(other.file, None)
-                self._replaced.add(other.file)
+                self._replaced[other.file] = other.seen
         return best
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
@@ -384,7 +384,10 @@ class Catalogue:
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget what is long gone; what has a position may have to be gone back to."""
         remembered = self._remembered
-        self._replaced = {file for file in self._replaced if stored(file)}
+        replaced = self._replaced.items()
+        self._replaced = {
+            file: seen for file, seen in replaced if now - seen <= _KEPT or stored(file)
+        }
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
         there = {entry.path for entry in self._files.values() if entry.wanted}

@@ -65,6 +65,14 @@ def measure_nuls(descriptor: int, position: int, size: int) -> Nuls:
     return Nuls(size, is_hole)
 
 
+def written_head(descriptor: int, head: bytes, size: int) -> bytes:
+    """Return the first bytes of a file without NULs that nothing follows, as they may be written over; raises OSError."""
+    written = head.rstrip(b"\0")
+    if len(head) - len(written) <= MOST_IN_UNIT:
+        return head
+    return written if measure_nuls(descriptor, len(written), size).end >= size else head
+
+
 def end_of_content(descriptor: int, size: int) -> int:
     """Return where the last byte of a file ends that is no NUL; raises OSError.
 

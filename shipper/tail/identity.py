@@ -32,12 +32,6 @@ def fingerprint(data: bytes | bytearray) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def written_head(head: bytes, offset: int = 0) -> bytes:
-    """Return the first bytes of a file without NULs at their end, and behind an offset, which may be written over."""
-    written = len(head.rstrip(b"\0"))
-    return head[: max(offset, written)] if len(head) - written > MOST_IN_UNIT else head
-
-
 def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     """Return the identity of a file whose first bytes are `head` and whose bytes before the offset are `tail`."""
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
@@ -57,7 +51,7 @@ class ContentHash:
         self._hash = blake2b(digest_size=16)
 
     def add(self, start: int, data: bytes) -> None:
-        """Take in bytes that were read from the position `start` on; nothing behind a hole."""
+        """Take in bytes that were read from the position `start` on."""
         known = self.length - start
         if known >= 0 and self.length < self.MOST:
             added = data[known : self.MOST - start]
@@ -87,7 +81,8 @@ class Sample:
 
     `end` is a cursor at its end; `is_in_live` says that a rotated file begins like the live file of its group, which holds its
     end, or that it has no end yet. `last` is the offset behind the last newline, with the bytes before it.
-    `copy_of` is the id of the file that it was seen to be a copy of before.
+    `copy_of` is the id of the file that it was seen to be a copy of before. `written` are the first bytes without NULs that
+    may be written over, None where there are none.
 
     Of a compressed file `size` is at least what it is known to be, `is_partial` says that its end is missing yet, `damage`
     why it cannot be decompressed any further.
@@ -103,6 +98,12 @@ class Sample:
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")
     copy_of: str | None = None
+    written: bytes | None = None
+
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes that stay as they are."""
+        return self.head if self.written is None else self.written
 
     def has_all(self, cursor: Cursor) -> bool:
         """Whether the file has all bytes that were read of the cursor's file."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.holes import LEAST_HOLE, find_nuls, measure_nuls
+from shipper.tail.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -246,9 +246,10 @@ class Reader:
         intact = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
         intact &= end >= start and min(size, status.st_size) >= max(tailer.size, begin + end)
         if not (intact and head.startswith(tailer.beginning)):
-            return Reading(False, size, modified, b"" if limit else head)
+            head = b"" if limit else written_head(descriptor, head, size)
+            return Reading(False, size, modified, head)
         if not limit:
-            return Reading(True, size, modified, head)
+            return Reading(True, size, modified, written_head(descriptor, head, size))
         if end == start and status.st_size > tailer.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         run, rest, tail, held = self._split(start, nuls)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from broker.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor
-from shipper.tail.holes import end_of_content
+from shipper.tail.holes import end_of_content, written_head
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -16,7 +16,6 @@ from shipper.tail.identity import (
     has_head,
     identify,
     is_inside_line,
-    written_head,
 )
 from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
 
@@ -65,7 +64,7 @@ def sample(
         if isinstance(seen, Sample):
             if entry.is_live:
                 lives[entry.group] = seen
-            elif live and seen.head and live.head.startswith(written_head(seen.head)):
+            elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compared(live, seen)
         if seen is not None:
             found[entry.key] = seen
@@ -118,11 +117,13 @@ def _plain(
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
     held = _held(cursors, now, head, tails)
-    return Sample(entry, now, head, held, _end(end, head, ending), last=behind)
+    written = written_head(descriptor, head, now)
+    at_end = _end(end, written, ending)
+    return Sample(entry, now, head, held, at_end, last=behind, written=written)
 
 
 def _end(size: int, head: bytes, tail: bytes) -> Cursor:
-    return Cursor("", "", size, identify(0, written_head(head[:size]), tail), 0)
+    return Cursor("", "", size, identify(0, head[:size], tail), 0)
 
 
 def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
@@ -155,7 +156,7 @@ def _compressed(
     )
     tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
     end = None
-    if head and live_head.startswith(written_head(head)):
+    if head and live_head.startswith(head):
         while not content.is_at_end():
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
         size = content.reached

@@ -11,7 +11,6 @@ from shipper.tail.identity import (
     Sample,
     identify,
     is_inside_line,
-    written_head,
 )
 from shipper.tail.reader import Block, Reading
 from shipper.tail.scan import FileEntry
@@ -41,7 +40,7 @@ class Tailer:
         self.is_fresh = False
         self.entry = entry
         self.descriptor = -1
-        self.beginning = written_head(seen.head, cursor.offset)
+        self.beginning = seen.beginning
         self.identity = replace(cursor.identity, inode=entry.key.inode)
         self.size = seen.size
         self.unseen_since: int | None = None
@@ -147,8 +146,7 @@ class Tailer:
         # truncated and then deleted: its rest may be in a copy
         self.suspect = not reading.intact
         if self.entry.packing is None and reading.intact:
-            head = written_head(reading.run, self.offset)
-            self.beginning = max(self.beginning, head, key=len)
+            self.beginning = max(self.beginning, reading.run, key=len)
             self._note_size(max(self.size, reading.size), now)
 
     def _note_name(self, now: int, was_rotated: bool) -> None:
@@ -165,7 +163,7 @@ class Tailer:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect, self.searched = False, 0
         self.mark_changed(now)
-        self.beginning = max(self.beginning, written_head(seen.head, self.offset), key=len)
+        self.beginning = max(self.beginning, seen.beginning, key=len)
         self.size = seen.size
         self.in_line |= seen.held[self.file]
 
@@ -273,6 +271,7 @@ class Tailer:
         """Move behind a hole; an empty block covers it."""
         start = self.offset
         self._note_beginning(start, bytes(min(hole, HEAD_BYTES)))
+        self.content.add(start, bytes(min(hole, ContentHash.MOST)))
         self.offset += hole
         self.seen, self.is_fresh = now, False
         self._left_out, self._hole_end = self._left_out + hole, self.offset
