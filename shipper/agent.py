@@ -11,6 +11,7 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -18,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
-from broker.app.files import make_folder
+from broker.app.files import FOLDER_ID, make_folder
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.wire.positions import Positions
@@ -193,6 +194,7 @@ class Agent:
     def _make_spool(self) -> Spool:
         try:
             with make_folder(self._settings.spool_dir, 0o700) as folder:
+                os.close(folder.open(FOLDER_ID, os.O_RDONLY | os.O_CREAT, 0o600))
                 return Spool(folder.make(self._host, 0o700), self._sessions.new_file, self._clock)
         except OSError as error:
             raise OperatorError(
@@ -207,7 +209,9 @@ class Agent:
         elif self._shipping.stopping.is_set():
             await self._end_early()
         elif self._settings.once:
-            self._shipping.goals.conclude(self._shipping.follower)
+            self._shipping.goals.conclude(
+                self._shipping.follower, self._settings.selection.patterns
+            )
 
     async def _ship_and_keep(self) -> None:
         """Ship, and write the positions meanwhile and at the end, but for those of another owner."""

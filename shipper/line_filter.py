@@ -37,6 +37,9 @@ class LineFilter:
         """Have left out nothing yet; the rules may be changed at any time."""
         self.rules = rules
         self._left_out: dict[str, Block] = {}  # empty ones; `continues` where a line goes on behind
+        self._in_line: set[str] = (
+            set()
+        )  # files whose last line was left out and covered, and may go on
 
     @property
     def is_idle(self) -> bool:
@@ -48,17 +51,30 @@ class LineFilter:
         return [left for block in blocks if (left := self._filter(block)) is not None]
 
     def left_out(self) -> list[Block]:
-        """Return empty blocks that cover the whole lines that were left out and are not covered yet."""
-        whole = [file for file, block in self._left_out.items() if not block.continues]
+        """Return empty blocks that cover the lines that were left out and are not covered yet.
+
+        The pieces of a line are covered together, but for the rest of a file, behind which nothing may come.
+        """
+        left_out = self._left_out.items()
+        whole = [file for file, one in left_out if one.is_rest or not one.continues]
+        self._in_line.update(file for file in whole if self._left_out[file].continues)
         return [self._left_out.pop(file) for file in whole]
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
         before = self._left_out.pop(span.file, None)
+        if not block.lines:  # a hole, which covers what was left out before it
+            if before is None:
+                return block
+            self._in_line.update([span.file] * before.continues)
+            covering = replace(span, start=before.section.span.start)
+            return replace(block, section=replace(section, span=covering))
+        is_left_out = before is not None or (block.continues and span.file in self._in_line)
+        self._in_line.discard(span.file)
         start = before.section.span.start if before else span.start
         # the first piece of a line decides on all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
-        lines = b"" if before else block.lines[:pieces]
+        lines = b"" if is_left_out else block.lines[:pieces]
         lines += self.rules.apply(block.lines[pieces:])
         if start == span.start and len(lines) == len(block.lines):
             return block

@@ -9,7 +9,7 @@ import logging
 import math
 import random
 from collections import ChainMap, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -28,6 +28,7 @@ from shipper.tail.follower import Follower, announce
 from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 from shipper.tail.sampling import size_at
+from shipper.tail.scan import NoticeKind
 from shipper.tail.tailer import Tailer
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class Goals:
     def are_met(self, states: Iterable[Tailer]) -> bool:
         """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
         return all(
-            state.offset >= self._sizes.get(state.file, 0)
+            state.offset + state.padding >= self._sizes.get(state.file, 0)
             and (state.since is None or packing_of(state.path) is None)
             for state in states
         )
@@ -85,18 +86,24 @@ class Goals:
             for state in follower.states()
         )
 
-    def conclude(self, follower: Follower) -> None:
-        """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not."""
+    def conclude(self, follower: Follower, named: Collection[str]) -> None:
+        """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not.
+
+        What is refused is an error only if it was `named`, not if a glob shows it.
+        """
         states = follower.states()
         for state in states:
             if state.held:
                 held = counted(state.held, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
+            if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
+                continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
             is_told = state.note and packing_of(state.path)  # of the damage
-            if state.offset + state.held < self._sizes.get(state.file, 0) and not is_told:
+            read = state.offset + state.held + state.padding
+            if read < self._sizes.get(state.file, 0) and not is_told:
                 why = state.note or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {why}; start it again to read the rest")
         if not follower.is_oriented:
@@ -190,9 +197,13 @@ class Shipping:
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
         if self.follower.is_oriented:
             old = forgettable(self.positions.without(self._following()).files.values(), now)
-            sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in old})
+            there = {(one.entry.path, one.entry.key.inode) for one in self.follower.states()}
+            # what was written anew in place is another file by now
+            left = [one for one in old if (one.path, one.identity.inode) not in there]
+            sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
+            kept = {file for file, size in sizes.items() if size is not None}
             # one of them may have come back meanwhile
-            if gone := {file for file, size in sizes.items() if size is None} - self._following():
+            if gone := {one.file for one in old} - kept - self._following():
                 self.positions = self.positions.without(gone)
 
     def _following(self) -> set[str]:

@@ -74,9 +74,9 @@ MUTANTS = (
     ),
     Mutant(
         "nobody's lines are glued to another file's unfinished line",
-        "receiver/consume/judging.py",
-        "owner == piece.source and piece.follows",
-        "piece.follows",
+        "broker/wire/endings.py",
+        "follows and before.source == source",
+        "follows",
         "tests/receiver/test_task_messages.py",
     ),
     Mutant(

@@ -22,6 +22,9 @@ _NO_FILE = "is no regular file; move it away"
 _ROOT = 0
 _SUFFIX = ".tmp"
 _ABANDONED = 10.0  # seconds since a temporary file was last written to
+FOLDER_ID, STORE_LOCK = ".folder-id", "logbroker.lock"
+FOLDER_MARKS = (FOLDER_ID, STORE_LOCK)
+"""Files that mark a folder which one of our programs writes to: a receiver or a shipper, a broker."""
 Owner = tuple[int, int]
 """To whom a file belongs: the numbers of a user and a group."""
 

@@ -35,6 +35,7 @@ from broker.inspect.status import (
 )
 from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
+from broker.wire.endings import Endings
 
 Shown = TypeVar("Shown")
 _SHORTEST = timedelta(seconds=0.2)
@@ -217,6 +218,7 @@ def tail_(
     most = lines if since is None else None
     wanted = TailOptions(selection, only, since, most, follow, match)
     form = {"prefixed": wanted.only_host is None, "for_terminal": sys.stdout.isatty()}
+    endings = Endings()
 
     async def show(one: TailPiece | Searched) -> None:
         if isinstance(one, Searched):
@@ -224,7 +226,10 @@ def tail_(
                 "only the last %s searched; see --since", counted(one.messages, "message", "were")
             )
             return
-        await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
+        lines = one.lines
+        if not (as_json or form["prefixed"]):
+            lines = endings.join("", (one.host, one.file_id), lines, end=one.end, follows=True)
+        await _write(_objects(one) if as_json else as_shown(one.host, lines, **form))
 
     _show_each(settings, "tail", partial(tail, wanted=wanted), show)
 
@@ -232,6 +237,7 @@ def tail_(
 def _objects(piece: TailPiece) -> bytes:
     known = piece._asdict()
     known["time"] = rfc3339(known.pop("stored_at"))
+    del known["file_id"], known["end"]
     lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
     texts = (line.decode("utf-8", "surrogateescape") for line in lines)
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()

@@ -99,15 +99,15 @@ class StoredMessage:
 
     def parts(
         self, decompressor: zstandard.ZstdDecompressor | None = None
-    ) -> list[tuple[str, bytes]]:
-        """Return the decompressed lines of each section with the path of its file; raises `MalformedMessage`.
+    ) -> list[tuple[Section | None, bytes]]:
+        """Return each section with its decompressed lines; raises `MalformedMessage`.
 
-        The lines of another client than ours have no path, and end with a newline.
+        The lines of another client than ours have no section, and end with a newline.
         """
         found = decode_payload(self.headers, self.payload, decompressor)
         if self.origin is not None:
-            return [(section.path, lines) for section, lines in split(self.origin, found)]
-        return [("", found if not found or found.endswith(b"\n") else found + b"\n")]
+            return [*split(self.origin, found)]
+        return [(None, found if not found or found.endswith(b"\n") else found + b"\n")]
 
 
 def message_document(message: StoredMessage) -> dict[str, Any]:

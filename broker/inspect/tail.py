@@ -18,7 +18,7 @@ from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
 from broker.inspect.reader import MessageReader, at_sequence, follow, sequence_at
-from broker.wire.message import MalformedMessage
+from broker.wire.message import MalformedMessage, Section
 from broker.wire.subjects import host_filter, partition_filter
 
 _FIRST_WINDOW = 32  # messages that are searched for the last lines, and
@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 class TailPiece(NamedTuple):
-    """Lines of one file of a host, from one message; `stored_at` is in nanoseconds since the epoch."""
+    """Lines of one file of a host, from one message; `stored_at` is in nanoseconds since the epoch.
+
+    `file_id` and `end` are those of their span; empty and 0 for the lines of another client than ours.
+    """
 
     host: str
     partition: int | None
@@ -37,6 +40,8 @@ class TailPiece(NamedTuple):
     stored_at: int
     file: str
     lines: bytes
+    file_id: str = ""
+    end: int = 0
 
     def last(self, most: int) -> Iterator["TailPiece"]:
         """Yield the last lines, each as a piece of its own."""
@@ -87,14 +92,21 @@ class TailOptions:
             files = [section.path for section in one.sections] or [""]
             if self.selection.wants_host(one.host) and any(map(wants_file, files)):
                 number = one.subject.partition if one.subject else None
-                for file, part in _parts(one):
-                    if not wants_file(file):
+                for section, part in _parts(one):
+                    if not wants_file(section.path if section else ""):
                         continue
                     if lines := await matching(part) if matching and part else part:
-                        yield TailPiece(one.host, number, one.sequence, one.stored_at, file, lines)
+                        about = (one.host, number, one.sequence, one.stored_at)
+                        yield TailPiece(*about, *_named(section, lines))
 
 
-def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
+def _named(section: Section | None, lines: bytes) -> tuple[str, bytes, str, int]:
+    if section is None:
+        return "", lines, "", 0
+    return section.path, lines, section.span.file, section.span.end
+
+
+def _parts(message: StoredMessage) -> list[tuple[Section | None, bytes]]:
     reason = message.trouble
     try:
         if not reason:

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import make_folder, open_folder, read_file, write_atomic
+from broker.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
 from broker.auth.permissions import LOGS
 
-_LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
@@ -45,7 +44,7 @@ def locked_store(folder: Path) -> Iterator[int]:
     Raises `OperatorError` when another broker has it, and OSError.
     """
     with make_folder(folder) as opened:
-        descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        descriptor = opened.open(STORE_LOCK, os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + _PATIENCE
     try:
         while not _has_locked(descriptor, fcntl.LOCK_EX):
@@ -62,7 +61,7 @@ def locked_store(folder: Path) -> Iterator[int]:
 def is_locked(folder: Path) -> bool:
     """Whether a broker has this folder just now."""
     try:
-        with open_folder(folder) as opened, os.fdopen(opened.open(_LOCK, os.O_RDONLY)) as lock:
+        with open_folder(folder) as opened, os.fdopen(opened.open(STORE_LOCK, os.O_RDONLY)) as lock:
             return not _has_locked(lock.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False

@@ -119,10 +119,9 @@ class Identity:
 class Section:
     """What a message holds of one file: `size` bytes of its payload, in which there are `lines` newlines.
 
-    `path` is the file's as it was followed. `size` is the span's length, or one more where the shipper added the newline
-    that the last line of a file was lacking; less where lines of the span were left out on purpose (`filtered`): nobody
-    can tell then by the span where in the source a byte of the payload stood. `identity` is None where the source
-    cannot be read again from the span's end: inside a section that was too large for one message.
+    `path` is the file's as it was followed. `size` is the span's length; less where bytes of the span were left out on
+    purpose (`filtered`): nobody can tell then by the span where in the source a byte of the payload was. `identity` is
+    None where the source cannot be read again from the span's end: inside a section that was too large for one message.
 
     Raises `MalformedMessage` for sizes that cannot be true.
     """
@@ -137,7 +136,7 @@ class Section:
     def __post_init__(self) -> None:
         """Refuse what cannot be true: to go by it would lose the lines of others."""
         length, size = self.span.end - self.span.start, counted(self.size, "byte")
-        if length < 0 or self.size > length + 1 or (self.size < length and not self.filtered):
+        if length < 0 or self.size > length or (self.size < length and not self.filtered):
             raise MalformedMessage(f"span {self.span} does not go with {size} of lines")
         if self.lines > self.size:
             raise MalformedMessage(

@@ -11,6 +11,7 @@ from secrets import token_hex
 
 from broker.app.faults import fault
 from broker.wire.delivery import Delivery, RawMessage
+from broker.wire.endings import Endings, OpenLine
 from broker.wire.message import (
     MAX_LINES_BYTES,
     Followed,
@@ -23,7 +24,7 @@ from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
-from receiver.consume.judging import Endings, Judge, host_of
+from receiver.consume.judging import Judge, host_of
 from receiver.consume.unforeseen import Suspicion, blaming
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
@@ -118,16 +119,17 @@ class OpenPartition:
         since, template = self._first_undone(), self.site.template
         return recover(self.store, self._folders, since, self._offset, template)
 
-    def unfinished(self) -> dict[str, tuple[str, str]]:
-        """Return whose line is not finished at the end of live files: host and id of the source file."""
+    def endings(self) -> Endings:
+        """Return which lines are unfinished at the end of live files."""
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
-        return {row.path: (row.host, str(row.unfinished)) for row in rows}
+        return Endings({row.path: OpenLine.parse(row.host, str(row.unfinished)) for row in rows})
 
-    def owner_of_unfinished(self, live: str) -> tuple[str, str] | None:
-        """Return host and id of the source file whose line is not finished at a live file's end."""
+    def open_line(self, live: str) -> OpenLine | None:
+        """Return the unfinished line at the end of a live file."""
         row = self.store.file(live)
-        is_known = row is not None and row.unfinished not in {None, UNKNOWN}
-        return (row.host, str(row.unfinished)) if row and is_known else None
+        if row is None or row.unfinished in {None, UNKNOWN}:
+            return None
+        return OpenLine.parse(row.host, str(row.unfinished))
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -219,7 +221,7 @@ class Batch:
         self._output = output
         self._moves = moves or Moves()
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = Endings(partition.owner_of_unfinished)
+        self._endings = partition.endings()
         self._judge = Judge(partition.spans)
         self._quarantine = partition.quarantine
         self._messages = self._lines = self._size = self._quarantined = 0
@@ -311,7 +313,7 @@ class Batch:
             live = names.live_name(
                 piece.host, piece.file or None, moment, is_own=is_own, has_left=has_left
             )
-            payload = self._endings.joined(live, piece)
+            payload = piece.joined(self._endings, live)
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
@@ -360,9 +362,7 @@ class Batch:
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
-            self._output.put(
-                batch, {live: one[1] for live, one in self._endings.torn.items() if one}
-            )
+            self._output.put(batch, dict(self._endings.as_texts()))
             for path in (path for host in self._left for path in partition.names.own(host)):
                 store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
             partition.spans.put(batch.number)

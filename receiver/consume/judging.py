@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from zstandard import ZstdDecompressor
 
+from broker.wire.endings import Endings
 from broker.wire.message import Section, decode_origin, decode_payload, split
 from broker.wire.subjects import Subject
 from receiver.storage.findings import Ends, Finding, FindingKind
@@ -18,9 +19,6 @@ from receiver.storage.findings import Ends, Finding, FindingKind
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
 _NEWLINE = b"\n"
-
-Source = tuple[str, str]
-"""A host and the id of one of its files, empty for lines of no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,9 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
 class Piece:
     """Lines as they go to a host's file, never nothing: of one source file, or of none that is known (`file` is empty).
 
-    `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none; `follows` says that
-    nothing is missing between it and the piece of its file before. A message has a piece for each of its sections.
+    `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none, and `end` the span's end;
+    `follows` says that nothing is missing between it and the piece of its file before. A message has a piece for each of
+    its sections.
     """
 
     host: str
@@ -67,34 +66,12 @@ class Piece:
     file_id: str = ""
     follows: bool = True
     lines: int = 0
+    end: int = 0
 
-    @property
-    def source(self) -> Source:
-        """Whose lines these are."""
-        return self.host, self.file_id
-
-
-@dataclass(slots=True)
-class Endings:
-    """Whose line is unfinished at the end of a live file, so that nobody else's is glued to it.
-
-    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or
-    never come. `torn` has the owner of each such line by live file, None where the last line is
-    finished; `owner_before` says so of a file that nothing was joined to yet.
-    """
-
-    owner_before: Callable[[str], Source | None] = lambda _: None
-    torn: dict[str, Source | None] = field(default_factory=dict)
-
-    def joined(self, live: str, piece: Piece) -> bytes:
-        """Return what to append for a piece.
-
-        A newline comes before it where an unfinished line is there that it does not go on with.
-        """
-        owner = self.torn[live] if live in self.torn else self.owner_before(live)
-        self.torn[live] = None if piece.payload.endswith(_NEWLINE) else piece.source
-        is_rest = owner is None or (owner == piece.source and piece.follows)
-        return piece.payload if is_rest else _NEWLINE + piece.payload
+    def joined(self, endings: Endings, output: str) -> bytes:
+        """Return the bytes to append to an output for it."""
+        source = self.host, self.file_id
+        return endings.join(output, source, self.payload, end=self.end, follows=self.follows)
 
 
 @dataclass(slots=True)
@@ -144,7 +121,8 @@ class Judge:
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
                     about = (host, section.path, sequence, stored_at)
-                    found.append(Piece(*about, lines, section.span.file, follows, count))
+                    span = section.span
+                    found.append(Piece(*about, lines, span.file, follows, count, span.end))
         return found
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:

@@ -13,11 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from broker.app.files import open_folder
+from broker.app.files import FOLDER_ID, open_folder
 from receiver.consume.assignment import MarkedFolder
-
-MARKED = ".folder-id"
-"""The file of a folder that has its mark."""
 
 
 class Elsewhere(Exception):
@@ -28,7 +25,7 @@ def marked_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     if not _mark_of(folder):
         with open_folder(folder) as opened:
-            descriptor = opened.open(MARKED, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = opened.open(FOLDER_ID, os.O_RDWR | os.O_CREAT, 0o644)
             with os.fdopen(descriptor, "r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # of several receivers that begin, one marks it
                 if not file.read():
@@ -41,7 +38,7 @@ def marked_folder(folder: Path) -> MarkedFolder:
 
 def _mark_of(folder: Path) -> str:
     with suppress(FileNotFoundError, NotADirectoryError), open_folder(folder) as opened:
-        return opened.read(MARKED).decode("ascii", "replace").strip()
+        return opened.read(FOLDER_ID).decode("ascii", "replace").strip()
     return ""
 
 
@@ -74,4 +71,4 @@ def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
 
 def _mark(folder: Path, flags: int) -> IO[bytes]:
     with open_folder(folder) as opened:
-        return os.fdopen(opened.open(MARKED, flags), "r+b" if flags == os.O_RDWR else "rb")
+        return os.fdopen(opened.open(FOLDER_ID, flags), "r+b" if flags == os.O_RDWR else "rb")

@@ -273,7 +273,7 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, since)
             output.sync()
-            unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
+            unfinished = dict(partition.endings().as_texts())
             with partition.store.transaction():
                 output.put(partition.next_batch(self.done.until, self.done.until), unfinished)
             fault("turned")

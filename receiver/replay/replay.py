@@ -22,10 +22,11 @@ from broker.app.table import progress
 from broker.app.units import Moment, counted, read_moment
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection, ask, told_to_operators
+from broker.wire.endings import Endings
 from broker.wire.message import MAX_LINES_BYTES
 from broker.wire.subjects import partition_filter
 from receiver.consume import background
-from receiver.consume.judging import Endings, Judge, Piece
+from receiver.consume.judging import Judge, Piece
 from receiver.consume.unforeseen import UNFORESEEN
 from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
@@ -140,7 +141,7 @@ def _onto_stdout() -> Iterator[Callable[[LineRun], None]]:
     endings = Endings()
 
     def write(run: LineRun) -> None:
-        data = b"".join(endings.joined("", piece) for piece in run.pieces)
+        data = b"".join(piece.joined(endings, "") for piece in run.pieces)
         write_rest(sys.stdout.fileno(), data)
 
     with suppress(BrokenPipeError):  # whoever read wanted no more
@@ -167,7 +168,7 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
         def write(run: LineRun) -> None:
             for piece in run.pieces:
                 live = names.live_name(piece.host, piece.file or None, piece.stored_at)
-                output.hold(live, endings.joined(live, piece), piece.stored_at)
+                output.hold(live, piece.joined(endings, live), piece.stored_at)
             output.flush()
 
         yield write

@@ -53,8 +53,8 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
-    `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a host
-    in the order of `sequence` and `section` are its file. A message that breaks our rules has its payload as it was sent,
+    `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a file in
+    the order of `sequence` and `section` are its bytes. A message that breaks our rules has its payload as it was sent,
     and NULL for `lines`; with `explode` it is a single row whose `line` is NULL.
     """
     rows, size = list[_Row](), 0

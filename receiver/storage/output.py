@@ -324,7 +324,7 @@ class Output:
         ]
 
     def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
-        """Have the store say what was written, within a transaction; `unfinished` has source files by path."""
+        """Have the store say what was written, within a transaction; `unfinished` has open lines by path."""
         self.store.put_files(
             live.row._replace(
                 length=live.size,

@@ -161,7 +161,7 @@ class FileRow(NamedTuple):
 
     Its `host` is empty where it is the report of gaps. `inode` tells it from another file at its path; 0 where it is to
     be made. `number` is that of its next segment. `last_line` is when its last line was stored, in nanoseconds since the
-    epoch; `unfinished` is the id of the source file whose line is not at its end, None where no such line is there.
+    epoch; `unfinished` is the open line at its end (`OpenLine.as_text`), None where no line is open.
     The batch `left_in` has left it to another partition; 0 for none.
     """
 

@@ -19,9 +19,10 @@ from broker.app.units import counted, format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.connection import ELECTION, Connection, ask
+from broker.wire.endings import Endings
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.judging import Endings, Piece
+from receiver.consume.judging import Piece
 from receiver.consume.stream_state import stream_state
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
@@ -247,7 +248,7 @@ class _Comparison:
             for piece in run.pieces:
                 file, is_own = piece.file or None, piece.file_id != ""
                 live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
-                yield live, piece, endings.joined(live, piece)
+                yield live, piece, piece.joined(endings, live)
 
     def expected(self, host: str, until: int) -> dict[str, _Sum]:
         """Return what the stream has before a sequence of each live file of a host, or of all."""

@@ -189,7 +189,7 @@ class AgentView:
 
     def _file(self, state: Tailer, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file)
-        size = position + self.spool.behind if self.spool else state.size
+        size = position + self.spool.behind if self.spool else state.end
         behind = max(0, size - position)
         known = [since for since in (state.since, read) if since is not None]
         is_held = behind and state.held == behind

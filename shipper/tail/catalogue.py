@@ -65,6 +65,8 @@ class Catalogue:
         self.ended: set[str] = set()
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
+        # when files were read last that were written anew in place since, and may look like what is there now
+        self._replaced: dict[str, int] = {}
         self._left: dict[FileKey, Sample] = {}
         self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         self._files: dict[FileKey, FileEntry] = {}
@@ -89,7 +91,7 @@ class Catalogue:
             entry, before = self._files[tailer.entry.key], tailer.entry.path
             home = self._home(tailer.label, entry)
             has_moved = entry.path != home
-            if entry.size and has_moved and not (tailer.beginning or tailer.is_open):
+            if entry.size and has_moved and not (tailer.is_known or tailer.is_open):
                 # nothing but its inode is known, which may be another file's
                 self.leave(tailer)
                 continue
@@ -146,7 +148,7 @@ class Catalogue:
             for key, entry in self._files.items()
             if key not in self.tailers and not self._is_left(entry, are_read)
         ]
-        asked += [t.entry for t in seen if t.suspect or (t.entry.size and not t.beginning)]
+        asked += [t.entry for t in seen if t.suspect or (t.entry.size and not t.is_known)]
         if not asked:
             return {}
         groups = {entry.group for entry in asked}
@@ -167,7 +169,9 @@ class Catalogue:
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
-        if tailer.beginning:
+        if tailer.is_another:
+            self._replaced[tailer.file] = tailer.seen
+        elif tailer.is_known:
             self._remembered[tailer.file] = tailer.last
 
     def begin_anew(self, tailer: Tailer, seen: Sample, now: int) -> Tailer:
@@ -243,12 +247,13 @@ class Catalogue:
         Returns False, and does nothing, where one is of a file that is not known.
         """
         followed = {tailer.file for tailer in self.tailers.values()}
-        known = followed | self._remembered.keys()
+        known = followed | self._remembered.keys() | self._replaced.keys()
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
-        self._remembered = {file: c for file, c in cursors.items() if file not in followed}
+        others = cursors.keys() - followed - self._replaced.keys()
+        self._remembered = {file: cursors[file] for file in others}
         return True
 
     def _order(self) -> None:
@@ -318,7 +323,9 @@ class Catalogue:
             tailer = self.tailers.get(seen.entry.key)
             if tailer is None:
                 continue
-            if seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning):
+            is_same = seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning)
+            tailer.is_another &= is_same  # else a copy may have its rest
+            if is_same and not tailer.is_another:
                 tailer.recognised(seen, now)
             else:
                 self.leave(tailer)
@@ -328,7 +335,7 @@ class Catalogue:
     def _tell_truncated(self, truncated: Iterable[Tailer]) -> None:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
-            lost = tailer.size - tailer.offset
+            lost = tailer.end - tailer.offset
             text = f"was truncated or written anew; {counted(lost, 'byte', 'were')} seen in it and not read"
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
@@ -370,11 +377,13 @@ class Catalogue:
         ]
         best = max(same, key=lambda cursor: (cursor.offset, cursor.seen), default=None)
         for other in same:
-            # an agent found the same file and read nothing of it: a copy would be taken for its file
+            # an agent found the same file and read nothing of it, or the file was written anew in
+            # place since: a copy would be taken for its file
             if best and other is not best:
                 self.ended.add(other.file)
-                if other.path == best.path and not other.offset:
+                if other.path == best.path:
                     self._remembered.pop(other.file, None)
+                    self._replaced[other.file] = other.seen
         return best
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
@@ -481,6 +490,10 @@ class Catalogue:
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget what is long gone; what has a position may have to be gone back to."""
         remembered = self._remembered
+        replaced = self._replaced.items()
+        self._replaced = {
+            file: seen for file, seen in replaced if now - seen <= _KEPT or stored(file)
+        }
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
         self.ended &= remembered.keys() | {tailer.file for tailer in self.tailers.values()}

@@ -217,6 +217,7 @@ class Follower:
         catalogue = self._catalogue
         shown = scan(self._selection, catalogue.places(), catalogue.sought)
         catalogue.scanned(shown, now)
+        self._compare_written()
         asked = catalogue.to_sample()
         from_end = self._selection.from_end and catalogue.scanned_at is None
         found = sample(asked, from_end=from_end)
@@ -225,18 +226,33 @@ class Follower:
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         self._tell_new([*shown.troubles, *refused])
+        for tailer in catalogue.tailers.values():
+            for text in tailer.take_remarks():
+                catalogue.tell(NoticeKind.CONTENT, tailer.entry.path, text)
         for tailer in catalogue.unseen(held):
-            self._let_go(tailer, now)
+            if shown.refuses(tailer.entry):
+                catalogue.leave(tailer)
+            else:
+                self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
         catalogue.settle(samples, held, now, self.stored)
         tailers = catalogue.tailers.values()
         catalogue.note_ended([one.file for one in tailers if self._is_ended(one, now)])
         self._reader.trim()
         self._reader.open_early(self.stored)
+        self._reader.learn_content(catalogue.tailers.values())
         self._queue.update(dict.fromkeys(catalogue.chains))
         seen = (tailer.entry for tailer in tailers if tailer.unseen_since is None)
         catalogue.notices += self._changes.follow(shown.folders, seen, time.monotonic() - began)
         self._resume()
+
+    def _compare_written(self) -> None:
+        """Find out which files were written anew in place: they were written to, did not grow, and are at rest now."""
+        for tailer in self._catalogue.tailers.values():
+            if not (tailer.is_due and tailer.is_open):
+                continue
+            if (is_same := self._reader.has_its_content(tailer)) is not None:
+                tailer.note_comparison(is_same)
 
     def _resume(self) -> None:
         """Go on in the line that was read last, where the offset of a file is in a line."""
@@ -286,9 +302,9 @@ class Follower:
                 if tailer.entry.packing is None:
                     tailer.mark_changed(now)
                 return
-        lost, what = tailer.size - tailer.offset, "read to its end"
+        lost, what = tailer.end - tailer.offset, "read to its end"
         if lost:
-            what = f"bytes {tailer.offset} to {tailer.size} were not read"
+            what = f"bytes {tailer.offset} to {tailer.end} were not read"
         self._catalogue.leave(tailer)
         self._catalogue.ended.add(tailer.file)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
@@ -302,7 +318,7 @@ class Follower:
     def _is_ended(self, tailer: Tailer, now: int) -> bool:
         """Whether a file was rotated away, and all of it is stored."""
         is_read = tailer.is_settled(now, self._grace) and not tailer.held
-        return is_read and tailer.size <= tailer.offset <= self.stored(tailer.file)
+        return is_read and tailer.end <= tailer.offset <= self.stored(tailer.file)
 
     def _gather(self, budget: int) -> list[Block]:
         self._hear()

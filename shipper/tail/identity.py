@@ -23,6 +23,9 @@ HEAD_BYTES = 1024
 TAIL_BYTES = 64
 """How many bytes before the offset are hashed."""
 
+MOST_IN_UNIT = 3
+"""NULs that a character of UTF-16 or UTF-32 may end in: so many at the end of a file are content."""
+
 
 def fingerprint(data: bytes | bytearray) -> str:
     """Return the hash of a few bytes, as 16 hex digits."""
@@ -34,6 +37,32 @@ def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
 
 
+class ContentHash:
+    """A hash of the first bytes of a file that were read, 1 MiB at most.
+
+    It tells a file that was written anew in place from one that was only written again, or touched. It is not kept in
+    the broker: after a restart it is taken of the file as it is then.
+    """
+
+    MOST = 1024 * 1024
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._hash = blake2b(digest_size=16)
+
+    def add(self, start: int, data: bytes) -> None:
+        """Take in bytes that were read from the position `start` on."""
+        known = self.length - start
+        if known >= 0 and self.length < self.MOST:
+            added = data[known : self.MOST - start]
+            self._hash.update(added)
+            self.length += len(added)
+
+    def is_of(self, data: bytes) -> bool:
+        """Whether these are the bytes that were taken in."""
+        return blake2b(data, digest_size=16).digest() == self._hash.digest()
+
+
 def has_head(cursor: Cursor, head: bytes) -> bool:
     """Whether a file that begins with `head` begins with what the cursor's file did; never of one nothing is known of."""
     length = cursor.identity.head_length
@@ -41,8 +70,9 @@ def has_head(cursor: Cursor, head: bytes) -> bool:
 
 
 def is_inside_line(tail: bytes) -> bool:
-    """Whether a position behind these bytes is inside a line."""
-    return bool(tail) and not tail.endswith(b"\n")
+    """Whether a position behind these bytes is inside a line; not behind a hole, or the rest of a newline in UTF-16."""
+    written = tail.rstrip(b"\0")
+    return bool(written) and not written.endswith(b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +81,8 @@ class Sample:
 
     `end` is a cursor at its end; `is_in_live` says that a rotated file begins like the live file of its group, which holds its
     end, or that it has no end yet. `last` is the offset behind the last newline, with the bytes before it.
-    `copy_of` is the id of the file that it was seen to be a copy of before.
+    `copy_of` is the id of the file that it was seen to be a copy of before. `written` are the first bytes without NULs that
+    may be written over, None where there are none.
 
     Of a compressed file `size` is at least what it is known to be, `is_partial` says that its end is missing yet, `damage`
     why it cannot be decompressed any further.
@@ -67,6 +98,12 @@ class Sample:
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")
     copy_of: str | None = None
+    written: bytes | None = None
+
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes that stay as they are."""
+        return self.head if self.written is None else self.written
 
     def has_all(self, cursor: Cursor) -> bool:
         """Whether the file has all bytes that were read of the cursor's file."""
@@ -85,7 +122,8 @@ class Sample:
 
         So is a copy where lines were written, and read, between the copy and the truncation.
         """
-        begins_so = self.copy_of == cursor.file or has_head(cursor, self.head)
+        # sparse files begin alike, with NULs
+        begins_so = self.copy_of == cursor.file or (has_head(cursor, self.head) and any(self.head))
         return begins_so and not self.damage and self.size < cursor.offset
 
 
@@ -147,6 +185,8 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
         return Verdict.DAMAGED
     if seen.entry.is_sought:
         return Verdict.LEAVE
+    # a few bytes that can be decompressed do not tell whether it is a copy
+    begins_alike |= any(one.cursor.identity.head_length > len(seen.head) for one in group)
     is_in_the_making = not seen.size or (seen.is_partial and begins_alike)
     if is_in_the_making:
         return Verdict.LEAVE

@@ -52,6 +52,13 @@ def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
     return commas, 0
 
 
+def fixed_part(pattern: str) -> str:
+    """Return the path that everything which an absolute pattern shows is in, or is."""
+    parts = pattern.split("/")
+    fixed = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
+    return "/".join(parts[:fixed]) or "/"
+
+
 @lru_cache(maxsize=1024)
 def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
     """Return what matches the whole paths, or the whole names, that a glob shows.

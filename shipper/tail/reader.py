@@ -6,13 +6,21 @@ Blocks, so it runs in a thread.
 import errno
 import os
 import resource
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, fingerprint, is_inside_line
+from shipper.tail.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
+from shipper.tail.identity import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    ContentHash,
+    fingerprint,
+    is_inside_line,
+)
 from shipper.tail.paths import Packing
 from shipper.tail.sampling import close, open_file
 from shipper.tail.scan import FileKey
@@ -20,24 +28,31 @@ from shipper.tail.scan import FileKey
 if TYPE_CHECKING:
     from shipper.tail.tailer import Tailer
 
+_MOST_LEARNT = 16 * 1024 * 1024  # bytes of files whose first bytes are learnt at a time
+_NULS_STEP = 256 * 1024  # bytes
+_MOST_PASSED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of one file, read at `read_at` (nanoseconds); `continues` an over-long line that the block before began."""
+    """Whole lines of one file, read at `read_at` (nanoseconds), or a piece of a line.
+
+    It `continues` a line that the block before began. `is_rest`: it is the unfinished last line of a file, or what was
+    not shipped of that before; nobody is expected to write more of it.
+    """
 
     section: Section
     lines: bytes
     read_at: int
     continues: bool = False
+    is_rest: bool = False
 
 
 def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
     """Return where the last whole line in `data[start:end]` ends, `most` bytes behind `start` at most; else `start`.
 
-    Of a line longer than `max_line` bytes it is a piece of so many bytes. A piece is never the last of its line, so that the
-    last one gets its newline, should the file end without.
+    Of a line longer than `max_line` bytes it is a piece of so many bytes.
     """
     if until := data.rfind(b"\n", start, min(end, start + most)) + 1:
         return until
@@ -49,6 +64,7 @@ class Reading:
     """What was read: a run of whole lines, the unfinished line behind them, and the bytes before them.
 
     `held` are the bytes of the unfinished line; of an over-long one `rest` is empty.
+    `hole` are the NULs behind the run that are left out, `padding` those at the end that may be written over.
     `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
     of a compressed file that has no proper end yet; `damage` says why it cannot have one.
     """
@@ -60,6 +76,8 @@ class Reading:
     rest: bytes = b""
     tail: bytes = b""
     held: int = 0
+    hole: int = 0
+    padding: int = 0
     error: str = ""
     is_complete: bool = True
     damage: str = ""
@@ -173,15 +191,45 @@ class Reader:
             if tailer.entry.packing is None:
                 reading = self._read(tailer, limit)
                 is_whole = tailer.in_line or in_pieces or not is_inside_line(reading.run)
-                if not limit or is_whole or self._has_end(tailer):
+                if not limit or is_whole or reading.hole:
                     return reading
-                return replace(reading, run=b"", rest=b"", held=tailer.searched - tailer.offset)
+                return self._when_ended(tailer, reading)
             if limit:
                 return self._decompress(tailer, tailer.entry.packing, limit)
             return Reading(True, tailer.size, tailer.entry.modified)
         except OSError as error:
             text = f"cannot be read: {error.strerror or error}"
             return Reading(True, tailer.offset, 0, error=text)
+
+    def has_its_content(self, tailer: "Tailer") -> bool | None:
+        """Whether the first bytes of an open file are those that were read; None while it is written to."""
+        try:
+            data = os.pread(tailer.descriptor, tailer.content.length, 0)
+            now = os.fstat(tailer.descriptor)
+        except OSError:
+            return None
+        if (now.st_size, now.st_mtime_ns) != (tailer.entry.size, tailer.entry.modified):
+            return None
+        return tailer.content.is_of(data)
+
+    def learn_content(self, tailers: Iterable["Tailer"]) -> None:
+        """Read the first bytes of open files that were followed from a position on; some MiB at a time."""
+        left = _MOST_LEARNT
+        for tailer in tailers:
+            if left > 0 and tailer.is_open and tailer.offset and not tailer.content.length:
+                with suppress(OSError):
+                    wanted = min(tailer.offset, ContentHash.MOST)
+                    data = os.pread(tailer.descriptor, wanted, 0)
+                    tailer.content.add(0, data)
+                    left -= len(data)
+
+    def _when_ended(self, tailer: "Tailer", reading: Reading) -> Reading:
+        """Return the first piece of an over-long line once the line has ended; nothing of it before."""
+        if reading.padding:  # and so no newline before it
+            return replace(reading, run=b"", rest=b"", held=len(reading.run) + reading.held)
+        if self._has_end(tailer):
+            return reading
+        return replace(reading, run=b"", rest=b"", held=tailer.searched - tailer.offset)
 
     def _read(self, tailer: "Tailer", limit: int) -> Reading:
         descriptor = tailer.descriptor
@@ -195,6 +243,7 @@ class Reader:
                 return os.preadv(descriptor, [view[:wanted]], begin)
 
         end = self._fill(fill, start, limit)
+        nuls, padding, hole = self._nuls(descriptor, begin, (start, end), status.st_size)
         # a file that begins as it did after the reading was not truncated before or during it
         head = os.pread(descriptor, len(tailer.beginning) if limit else HEAD_BYTES, 0)
         after = os.fstat(descriptor)
@@ -202,12 +251,35 @@ class Reader:
         intact = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
         intact &= end >= start and min(size, status.st_size) >= max(tailer.size, begin + end)
         if not (intact and head.startswith(tailer.beginning)):
-            return Reading(False, size, modified, b"" if limit else head)
+            head = b"" if limit else written_head(descriptor, head, size)
+            return Reading(False, size, modified, head)
         if not limit:
-            return Reading(True, size, modified, head)
+            return Reading(True, size, modified, written_head(descriptor, head, size))
         if end == start and status.st_size > tailer.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
-        return Reading(True, size, modified, *self._split(start, end))
+        run, rest, tail, held = self._split(start, nuls)
+        if not (hole and start + len(run) + held == nuls and b"\n" not in run):
+            return Reading(True, size, modified, run, rest, tail, held, padding=padding)
+        return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
+
+    def _nuls(
+        self, descriptor: int, begin: int, within: tuple[int, int], size: int
+    ) -> tuple[int, int, int]:
+        """Return where NULs begin in a part of the buffer that are no content, and how many are the padding, or the hole.
+
+        `begin` is the position of the buffer in the file.
+        """
+        start, end = within
+        if self._buffer.find(0, start, end) < 0:
+            return end, 0, 0
+        first = find_nuls(self._buffer, start, end, begin)
+        if first == end:
+            return end, 0, 0
+        nuls = measure_nuls(descriptor, begin + first, size)
+        length = nuls.end - begin - first
+        if nuls.end == size:
+            return first, length, 0
+        return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
 
     def _has_end(self, tailer: "Tailer") -> bool:
         """Whether the end of the over-long line at the offset is found; goes on where the search before has come to."""
@@ -236,11 +308,21 @@ class Reader:
         ended = begin + end == content.reached and content.is_at_end()
         if fingerprint(self._buffer[: min(start, end)]) != tailer.identity.tail_hash:
             return Reading(False, content.reached, modified)
-        split = self._split(start, end)
+        nuls = find_nuls(self._buffer, start, end, begin)
+        if any(self._buffer[nuls:end]):
+            nuls = end  # lines follow
+        run, rest, tail, held = self._split(start, nuls)
+        reached, size = begin + end, max(tailer.size, begin + end + 1)
+        if not ended and end - nuls >= LEAST_HOLE and start + len(run) + held == nuls:
+            reached, ended = _pass_nuls(content, reached)
+            if not ended and b"\n" not in run:
+                hole = reached - begin - nuls
+                return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
         if not ended:
-            return Reading(True, max(tailer.size, begin + end + 1), modified, *split)
-        is_whole, damage = content.is_complete, content.damage
-        return Reading(True, begin + end, modified, *split, is_complete=is_whole, damage=damage)
+            return Reading(True, size, modified, *self._split(start, end))
+        padding, is_whole = reached - begin - nuls, content.is_complete
+        reading = Reading(True, reached, modified, run, rest, tail, held, padding=padding)
+        return replace(reading, is_complete=is_whole, damage=content.damage)
 
     def _fill(self, fill: Callable[[int], int], start: int, limit: int) -> int:
         """Fill the buffer; up to the longest line where none ends within the limit behind `start`."""
@@ -259,3 +341,17 @@ class Reader:
         # a rest of more than an unfinished line is read again
         rest = b"" if b"\n" in rest or len(rest) > self._max_line else rest
         return run, rest, tail, len(rest)
+
+
+def _pass_nuls(content: Decompressor, at: int) -> tuple[int, bool]:
+    """Return where NULs from a position on end, or 64 MiB behind it, and whether the content ends there."""
+    most = at + _MOST_PASSED
+    while at < most:
+        begin = max(0, at - TAIL_BYTES)  # the bytes before an offset are asked for again
+        data = content.read(begin, at + _NULS_STEP)[at - begin :]
+        if written := data.lstrip(b"\0"):
+            return at + len(data) - len(written), False
+        at += len(data)
+        if len(data) < _NULS_STEP:
+            return at, content.is_at_end()
+    return at, False

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from broker.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor
+from shipper.tail.holes import end_of_content, written_head
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -63,7 +64,7 @@ def sample(
         if isinstance(seen, Sample):
             if entry.is_live:
                 lives[entry.group] = seen
-            elif live and seen.head and live.head.startswith(seen.head):
+            elif live and seen.head and live.head.startswith(seen.beginning):
                 seen = _compared(live, seen)
         if seen is not None:
             found[entry.key] = seen
@@ -109,13 +110,16 @@ def _plain(
 
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
-    ending, last = before(end), _last_line(before, end) if from_end else 0
+    ending = before(end)
+    last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
     behind = last, before(last)
     # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
     held = _held(cursors, now, head, tails)
-    return Sample(entry, now, head, held, _end(end, head, ending), last=behind)
+    written = written_head(descriptor, head, now)
+    at_end = _end(end, written, ending)
+    return Sample(entry, now, head, held, at_end, last=behind, written=written)
 
 
 def _end(size: int, head: bytes, tail: bytes) -> Cursor:

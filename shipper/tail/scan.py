@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from shipper.tail import paths
 from shipper.tail.paths import Packing, Selection
+from shipper.tail.refusals import Refusals
 
 _NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
 
@@ -35,6 +36,7 @@ class NoticeKind(Enum):
     UNWATCHED = "unwatched"
     AGED = "aged"
     UNREAD = "unread"
+    CONTENT = "content"
 
 
 class Notice(NamedTuple):
@@ -101,12 +103,21 @@ class Archive(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """All that one scan showed; `folders` are those that changes are to be watched in."""
+    """All that one scan showed; `folders` are those that changes are to be watched in, `refused` those left out."""
 
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
-    archives: Sequence[Archive]
+    archives: Sequence[Archive] = ()
+    refused: Collection[str] = ()
+
+    def refuses(self, entry: FileEntry) -> bool:
+        """Whether a file that was followed before is in a folder that is left out now."""
+        return any(
+            path.startswith(f"{folder}/")
+            for folder in self.refused
+            for path in (entry.path, entry.real)
+        )
 
 
 def scan(
@@ -137,19 +148,22 @@ def scan(
                 # a link to a file that is shown itself is that file, also where its own name came
                 # behind the listing
                 is_shown = seen.real != path and selection.shows(seen.real)
-                if not is_shown or os.path.dirname(seen.real) in closed:  # noqa: PTH120 - 10,000
+                is_own = not is_shown or os.path.dirname(seen.real) in closed  # noqa: PTH120
+                if is_own and not lister.refuses(seen, found):
                     entries[path] = seen
             case Archive() as seen:
                 archives.append(seen)
             # a glob may show folders, and what is gone by now
             case Notice() as seen if path in found or seen.kind is not NoticeKind.MISSING:
                 lister.troubles.append(seen)
-    for pattern in (pattern for pattern, shown in found.items() if not shown):
-        lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
+    missing = (one for one, shown in found.items() if not shown and one not in lister.refused)
+    lister.troubles += [
+        Notice(NoticeKind.MISSING, pattern, "matches no file yet") for pattern in missing
+    ]
     there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
     there += lister.search(sought(there), entries)
     watched = list(dict.fromkeys([*lister.folders, *folders]))
-    return Scan(there, lister.troubles, watched, archives)
+    return Scan(there, lister.troubles, watched, archives, lister.refused)
 
 
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
@@ -161,6 +175,10 @@ def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
 _MOST_PLACES = 200
 """Folders that the files of one live path are looked for in, beyond which they are not found."""
 
+_WRITTEN_BY_US = (
+    "is written by a receiver, a broker or a shipper, so its files are left out; "
+    "to follow them, name the folder in --file, and ship to another broker"
+)
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """A folder that could not be listed for one of these is not empty: the scan is worth nothing."""
 
@@ -169,6 +187,7 @@ class _Lister:
     """Lists folders, each once, but for what is excluded.
 
     `folders` are those whose names were of interest and that are there, `troubles` those that may not be listed.
+    `refused` are the folders, and the patterns, that are left out though they are shown (`refusals`).
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -177,6 +196,9 @@ class _Lister:
         self._selection = selection
         self._listed: dict[str, list[os.DirEntry[str]]] = {}
         self._found_places: dict[tuple[str, ...], Sequence[str]] = {}
+        self.refused: dict[str, None] = {}
+        self._refusals = Refusals()
+        self._meant: dict[str, frozenset[str]] = {}  # by pattern: marked folders that it begins in
 
     def shown(self, lives: Container[str]) -> dict[str, list[str]]:
         """Return the paths that each pattern shows, braces expanded; a path that exists is that path."""
@@ -184,7 +206,8 @@ class _Lister:
         for pattern in self._selection.patterns:
             if pattern in lives or os.path.lexists(pattern):
                 self.folders[os.path.dirname(pattern)] = None  # noqa: PTH120 - a path of any bytes
-                found[pattern] = self._without_excluded({pattern})
+                is_meant = self._begin(pattern, pattern)
+                found[pattern] = self._without_excluded([pattern] if is_meant else [])
             else:
                 found |= {one: self._expand_glob(one) for one in paths.expand_braces(pattern)}
         return found
@@ -195,10 +218,24 @@ class _Lister:
         `**` enters no hidden folder, and none through a symbolic link, so that links cannot lead it in circles; a
         folder that `*` or its name leads to may be a link.
         """
-        shown = set(self._expand("", pattern.split("/")[1:]))
+        begin = paths.fixed_part(pattern)
+        if not self._begin(pattern, begin):
+            return []
+        meant = self._meant[pattern]
+        folder = begin if paths.has_magic(pattern) else os.path.dirname(pattern)  # noqa: PTH120
+        rest = pattern.removeprefix(folder).removeprefix("/").split("/")
+        shown = set(self._expand(folder.removesuffix("/"), rest, meant))
         if not paths.has_magic(pattern):
             shown = {pattern}
         return self._without_excluded(shown)
+
+    def _begin(self, pattern: str, begin: str) -> bool:
+        """Note which marked folders a pattern begins in; return whether it may show anything."""
+        if self._refusals.is_pseudo_path(begin):
+            self._refuse(pattern, "is in a pseudo file system of the kernel, which holds no logs")
+            return False
+        self._meant[pattern] = frozenset(self._refusals.owners(begin))
+        return True
 
     def _without_excluded(self, shown: Iterable[str]) -> list[str]:
         return sorted(path for path in shown if not self._selection.excludes_file(path))
@@ -214,8 +251,8 @@ class _Lister:
         }
         found: dict[str, str] = {}
         for path, group in lives.items():
-            if path in links:  # of several links to one file the first counts
-                found.setdefault(os.path.realpath(path), group)
+            if path in links and self._may_show(real := os.path.realpath(path)):
+                found.setdefault(real, group)  # of several links to one file the first counts
         return {**found, **lives}
 
     def siblings(self, folders: Iterable[str], homes: Collection[str]) -> list[str]:
@@ -223,6 +260,7 @@ class _Lister:
         return [
             path
             for folder in folders
+            if not (self.refused and self._is_left_out(folder))
             for entry in self._list(folder)
             if paths.live_names(entry.name)
             and paths.group_of(path := f"{folder}/{entry.name}", homes) != path
@@ -241,7 +279,7 @@ class _Lister:
                 names[place][name] = group
         found: list[FileEntry] = []
         for folder, groups in names.items():
-            listed = self._list_quietly(folder)
+            listed = self._list_quietly(folder) if self._may_show(folder) else ()
             there = {entry.name for entry in listed}
             for entry in listed:
                 before = [one for one in paths.live_names(entry.name) if one in groups]
@@ -278,8 +316,9 @@ class _Lister:
             above = above.rpartition("/")[0]
 
     def _subfolders(self, folder: str) -> list[str]:
-        found = (one for one in self._list_quietly(folder) if _is_folder(one, links=False))
-        return [f"{folder}/{entry.name}" for entry in found]
+        there = (one for one in self._list_quietly(folder) if _is_folder(one, links=False))
+        found = (f"{folder}/{entry.name}" for entry in there)
+        return [path for path in found if not self._refusals.is_marked(path)]
 
     def _list_quietly(self, folder: str) -> Sequence[os.DirEntry[str]]:
         count = len(self.troubles)
@@ -287,25 +326,80 @@ class _Lister:
         del self.troubles[count:]  # nobody asked for this folder
         return found
 
-    def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
+    def refuses(self, entry: FileEntry, found: Mapping[str, Collection[str]]) -> bool:
+        """Whether a file is not followed that `found` has by pattern, for where it is behind a symbolic link."""
+        if self._refusals.is_pseudo(entry.key.device, entry.path):
+            self._refuse(entry.path, "is a file of the kernel, not a log")
+            return True
+        if entry.real == entry.path:
+            return False
+        owners = set(self._refusals.owners(entry.real))
+        shown_by = [meant for one, meant in self._meant.items() if entry.path in found[one]]
+        meant = frozenset[str]().union(*shown_by)
+        for owner in owners - meant:
+            self._refuse(owner, _WRITTEN_BY_US)
+        return not owners <= meant
+
+    def _may_enter(self, path: str, meant: Collection[str], *, is_listed: bool = False) -> bool:
+        """Whether a pattern enters a folder that it shows, and then lists it, or does not.
+
+        `meant` are the marked folders that the pattern begins in.
+        """
+        try:
+            status = os.lstat(path)
+            if is_link := stat.S_ISLNK(status.st_mode):
+                status = os.stat(path)  # noqa: PTH116 - a path of any bytes
+        except OSError:
+            return True
+        if self._refusals.is_pseudo(status.st_dev, path):
+            return False
+        if is_listed:
+            self._list(path)
+        if not (is_link or self._refusals.is_marked(path)):
+            return True
+        if is_refused := any(owner not in meant for owner in self._refusals.owners(path)):
+            self._refuse(path, _WRITTEN_BY_US)
+        return not is_refused
+
+    def _is_left_out(self, folder: str) -> bool:
+        left_out = self.refused.keys() - self._meant_by_any()
+        return any(f"{folder}/".startswith(f"{one}/") for one in left_out)
+
+    def _may_show(self, real: str) -> bool:
+        return self._meant_by_any().issuperset(self._refusals.owners(real))
+
+    def _meant_by_any(self) -> frozenset[str]:
+        return frozenset[str]().union(*self._meant.values())
+
+    def _refuse(self, path: str, text: str) -> None:
+        self.refused[path] = None
+        self.troubles.append(Notice(NoticeKind.REFUSED, path, text))
+
+    def _expand(self, folder: str, parts: Sequence[str], meant: Collection[str]) -> Iterator[str]:
         name, rest = parts[0], parts[1:]
         if rest and not paths.has_magic(name):
-            yield from self._expand(f"{folder}/{name}", rest)
+            path = f"{folder}/{name}"
+            if self._may_enter(path, meant):
+                yield from self._expand(path, rest, meant)
             return
         self.folders[folder or "/"] = None
         if not (rest or paths.has_magic(name)):
             yield from filter(os.path.lexists, [f"{folder}/{name}"])
             return
         if is_deep := name == "**":
-            yield from self._expand(folder, rest or ["*"])
+            yield from self._expand(folder, rest or ["*"], meant)
             name, rest = "*", parts
         matches = paths.pattern_of(name).fullmatch
         for entry in [entry for entry in self._list(folder) if matches(entry.name)]:
             path = f"{folder}/{entry.name}"
             if not rest:
                 yield path
-            elif _is_folder(entry, links=not is_deep) and not self._selection.excludes(path):
-                yield from self._expand(path, rest)
+            elif (
+                _is_folder(entry, links=not is_deep)
+                and not self._selection.excludes(path)
+                and self._may_enter(path, meant, is_listed=paths.has_magic(rest[0]))
+            ):
+                yield from self._expand(path, rest, meant)
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
         found = self._listed.get(folder)
@@ -314,6 +408,7 @@ class _Lister:
             try:
                 with os.scandir(folder or "/") as entries:
                     found += entries
+                self._refusals.note(folder, [entry.name for entry in found])
             except PermissionError:
                 text = "folder may not be listed"
                 self.troubles.append(Notice(NoticeKind.UNREADABLE, folder, text))

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_inside_line
+from shipper.tail.identity import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    ContentHash,
+    Sample,
+    identify,
+    is_inside_line,
+)
 from shipper.tail.reader import Block, Reading
 from shipper.tail.scan import FileEntry
 
@@ -19,8 +26,11 @@ class Tailer:
     `unseen_since` is when the file was found to be at no path, `since` when it was noticed that there may be something to
     read; each is None while it is not so. `held` are the bytes of an unfinished last line, `in_line` says that the offset is
     inside an over-long one; before `searched` there is no end of such a line.
+    `padding` are the NULs at its end that are no content: they may be written over.
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
+    `content` is the hash of what was read. `is_doubtful`: the file was written to and did not grow, so that it may have
+    been written anew in place; `is_due`: it has not changed since that was seen. `is_another`: it was.
     `is_fresh` says that the file was never seen before, and that nothing was read of it.
     `turn` is its place in the order of its chain, None while that is not known.
     `is_linked` is False once the file has no name at all: nobody can find it again.
@@ -37,18 +47,24 @@ class Tailer:
         self.is_linked = True
         self.entry = entry
         self.descriptor = -1
-        self.beginning = seen.head
+        self.beginning = seen.beginning
         self.identity = replace(cursor.identity, inode=entry.key.inode)
         self.size = seen.size
         self.unseen_since: int | None = None
         self.since: int | None = now if seen.size > cursor.offset else None
         self.in_line = seen.held.get(cursor.file, False)
-        self.held = self.searched = 0
+        self.held = self.searched = self.padding = 0
         self.suspect = False
         self.note = ""
         self.lost: int | None = None
         self._settling = now  # since when it has not grown, nor lost its name
         self._rotated_at = now  # when it lost its name, while it is rotated
+        self.content = ContentHash()
+        self.is_doubtful = self.is_due = self.is_another = False
+        self._modified = entry.modified
+        self._left_out = self._hole_end = 0
+        self._remarks: list[str] = []
+        self._grew = False  # since it was found, at a path that shows it
 
     @property
     def is_open(self) -> bool:
@@ -57,15 +73,33 @@ class Tailer:
 
     @property
     def is_rotated(self) -> bool:
-        """Whether the file is not at its live path any more; a link may show it at another one."""
+        """Whether the file is not at its live path any more; a link may show it at another one.
+
+        A file that was found under the name of a rotated one, and grows there, is live: `job.1`
+        beside `job`.
+        """
         entry = self.entry
+        if self.unseen_since is not None:
+            return True
+        if self._grew and entry.path == self.label:
+            return False
         has_moved = entry.path != self.home and entry.real == entry.path
-        return self.unseen_since is not None or not entry.is_live or has_moved
+        return has_moved or not entry.is_live
 
     @property
     def path(self) -> str:
         """Where the file was seen last; `-` for standard input."""
         return self.entry.path if "/" in self.label else self.label
+
+    @property
+    def is_known(self) -> bool:
+        """Whether more is known of the file than its inode; a sparse one has no first bytes."""
+        return bool(self.beginning or self.offset)
+
+    @property
+    def end(self) -> int:
+        """Where its content ends, as far as that is known."""
+        return max(self.offset, self.size - self.padding)
 
     @property
     def stage(self) -> str:
@@ -102,6 +136,8 @@ class Tailer:
     def scanned(self, entry: FileEntry, home: str, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         has_changed, was_rotated = entry.differs(self.entry), self.is_rotated
+        self.is_due = self.is_doubtful and entry.modified == self._modified
+        self._note_time(entry.modified, entry.size)
         self.entry, self.home, self.unseen_since = entry, home, None
         self._note_name(now, was_rotated)
         self.suspect |= has_changed and not self.is_open
@@ -144,7 +180,7 @@ class Tailer:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect, self.searched = False, 0
         self.mark_changed(now)
-        self.beginning = max(self.beginning, seen.head, key=len)
+        self.beginning = max(self.beginning, seen.beginning, key=len)
         self.size = seen.size
         self.in_line |= seen.held[self.file]
 
@@ -176,19 +212,21 @@ class Tailer:
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
 
-        An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
+        An unfinished last line is taken only when the file is settled, as a block of its own.
         """
         self.note, self.held = reading.error, 0
+        if not reading.error:
+            self._note_time(reading.modified, reading.size)
         if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
             self.since = None
             if reading.error:  # the next scan takes it for changed, so that it is tried again
                 self.entry = replace(self.entry, modified=0)
             return []
-        end = self.offset + len(reading.run) + reading.held
+        end = self.offset + len(reading.run) + reading.held + reading.hole + reading.padding
         known = max(self.size, end)
         self._note_size(reading.size, now)
-        blocks = [self._take(reading.run, reading.tail, now)] if reading.run else []
+        blocks = self._take_run(reading, now)
         if end < reading.size:
             self.mark_changed(now)
             return blocks
@@ -205,7 +243,7 @@ class Tailer:
                 self.lost, self.size, self.held = known - self.offset, self.offset, 0
         elif settled and reading.rest:
             before = (reading.tail + reading.run)[-TAIL_BYTES:]
-            blocks.append(self._take(reading.rest, before, now, b"\n"))
+            blocks.append(replace(self._take(reading.rest, before, now), is_rest=True))
             self.held = 0
         return blocks
 
@@ -218,22 +256,75 @@ class Tailer:
     def _note_size(self, size: int, now: int) -> None:
         # its last line was waited for while older files were read, unless the file grew meanwhile
         if size > self.size:
-            self._settling = now
+            self._settling, self._grew = now, self.unseen_since is None
         self.size = size
 
-    def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
-        """Move behind bytes that were read; `before` are the bytes before them, `end` is added to the lines."""
-        start, lines = self.offset, run + end if end else run
-        self.in_line = not lines.endswith(b"\n")
-        self.offset += len(run)
+    def _note_time(self, modified: int, size: int) -> None:
+        """Take note of when the file was written last: a file that did not grow may have been written anew."""
+        if modified != self._modified and self.entry.packing is None:
+            self.is_doubtful = self.offset > 0 and size <= self.size and not self.padding
+            self._modified = modified
+
+    def note_comparison(self, is_same: bool) -> None:
+        """Take note of whether the file still has what was read of it, as far as its content is known."""
+        self.is_doubtful = self.is_due = False
+        if is_same:
+            known = f"the same {self.content.length} first bytes"
+            self._remarks.append(f"was touched, or written again with {known}: not shipped again")
+        self.is_another = not is_same
+        self.suspect |= not is_same
+
+    def take_remarks(self) -> list[str]:
+        """Return what is to be said of the file's content, once."""
+        remarks, self._remarks = self._remarks, []
+        if self._left_out:
+            where = f"the last one ends at byte {self._hole_end}"
+            remarks.append(f"has holes of {self._left_out} bytes, which are left out; {where}")
+            self._left_out = 0
+        return remarks
+
+    def _take_run(self, reading: Reading, now: int) -> list[Block]:
+        """Move behind the lines that were read, and the hole behind them."""
+        blocks = [self._take(reading.run, reading.tail, now)] if reading.run else []
+        blocks += [self._leave_out(reading.hole, now)] if reading.hole else []
+        self.is_doubtful &= not blocks
+        if reading.padding and not self.padding:
+            what = f"has {reading.padding} NUL bytes at its end"
+            self._remarks.append(f"{what}, which are shipped once they are written over")
+        self.padding = reading.padding
+        return blocks
+
+    def _leave_out(self, hole: int, now: int) -> Block:
+        """Move behind a hole; an empty block covers it."""
+        start = self.offset
+        self._note_beginning(start, bytes(min(hole, HEAD_BYTES)))
+        self.content.add(start, bytes(min(hole, ContentHash.MOST)))
+        self.offset += hole
         self.seen, self.is_fresh = now, False
+        self._left_out, self._hole_end = self._left_out + hole, self.offset
+        tail = bytes(min(hole, TAIL_BYTES))
+        self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
+        span = Span(self.file, start, self.offset)
+        section = Section(self.label, span, 0, 0, self.identity, filtered=True)
+        return Block(section, b"", now)
+
+    def _note_beginning(self, start: int, read: bytes) -> None:
         if start < HEAD_BYTES:
-            read = (self.beginning[:start] + run)[:HEAD_BYTES]
+            read = (self.beginning[:start] + read)[:HEAD_BYTES]
             self.beginning = read + self.beginning[len(read) :]
+
+    def _take(self, run: bytes, before: bytes, now: int) -> Block:
+        """Move behind bytes that were read; `before` are the bytes before them."""
+        start = self.offset
+        self.in_line = not run.endswith(b"\n")
+        self.offset += len(run)
+        self.content.add(start, run)
+        self.seen, self.is_fresh = now, False
+        self._note_beginning(start, run)
         tail = (before + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
         span = Span(self.file, start, self.offset)
         # a third of the time that `bytes.count` takes for lines of 100 bytes
-        count = len(lines) - len(lines.replace(b"\n", b""))
-        section = Section(self.label, span, len(lines), count, self.identity)
-        return Block(section, lines, now, is_inside_line(before))
+        count = len(run) - len(run.replace(b"\n", b""))
+        section = Section(self.label, span, len(run), count, self.identity)
+        return Block(section, run, now, is_inside_line(before))

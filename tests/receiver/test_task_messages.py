@@ -96,6 +96,30 @@ def test_a_line_whose_rest_is_long_in_coming_is_ended_before_lines_of_another_fi
     assert partition.offset().next == 5
 
 
+@pytest.mark.parametrize("between", ["", "death", "another worker"])
+def test_files_in_utf16_become_their_bytes_one_after_the_other(
+    partition: Partition, between: str
+) -> None:
+    """A shipper knows newlines as the byte 0x0a; the last section of a file is the rest of one."""
+    files = ["one\ntwo\n".encode("utf-16"), "three\n".encode("utf-16")]
+    (first, second), cut = files, len(files[0]) - 1
+    partition.publish(
+        ours("web01", "a", 0, first[:cut]),
+        ours("web01", "a", cut, first[cut:]),
+    )
+    done = partition.run()
+    partition.publish(ours("web01", "b", 0, second[:-1]))
+    if between == "death":
+        assert partition.run_apart(3, fault="stored") == -9
+    elif between == "another worker":
+        assert partition.run_apart(3) == 0
+    partition.publish(ours("web01", "b", len(second) - 1, second[-1:]))
+    partition.run(3)
+
+    assert isinstance(done, Done)
+    assert partition.read("web01") == first + second
+
+
 LINE = b"x" * 9_999 + b"\n"
 
 

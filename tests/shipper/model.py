@@ -23,6 +23,7 @@ FORMS = tuple(Packing)
 ENDINGS = ("", *(form.value for form in FORMS))
 MODES = (0o600, 0o640, 0o644, 0o660, 0o664)  # with each of which its owner writes on, root or not
 LENGTHS = (0, 3, 40, 230, 600)
+BLOCK = 4096  # of file systems: holes are as large
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ FILE_ACTIONS = {
     "link_symbolically": 1,
     "change_mode": 1,
     "compress": 4,
+    "leave_hole": 1,
+    "allocate": 1,
 }
 """How often what happens to files; each is a method of `Model` that takes an amount of 0 to 4."""
 
@@ -89,6 +92,7 @@ class Generation:
     `begun`: the stream has its first line. `is_gone`: the file that had it has not any more.
     `is_missed`: that happened when the agent knew it and did not hold it open. `is_doubtful`: its
     file has a time from before the agent knew of it. `renamed`: it was rotated by renaming.
+    `allocated`: its file is larger than what was written, and holds NULs behind it.
     """
 
     content: bytes = b""
@@ -97,6 +101,7 @@ class Generation:
     unlinked: bool = False
     found: bool = False
     begun: bool = False
+    allocated: bool = False
     is_gone: bool = False
     is_missed: bool = False
     is_doubtful: bool = False
@@ -199,6 +204,39 @@ class Model:
             self.now.is_gone = True
             self.now.opened = False
             self._rotated()
+
+    def leave_hole(self, amount: int) -> None:
+        """Write behind a hole, as a program does that does not append after its file was truncated."""
+        if self._exists() and not self.now.allocated:
+            size = BLOCK * (len(self.now.content) // BLOCK + 2)
+            hole = bytes(size - len(self.now.content))
+            self._append(hole + self._text(amount) + b"\n", hole_until=size)
+
+    def allocate(self, amount: int) -> None:
+        """Have space for what is to be written: the file is larger, and holds NULs."""
+        if self._exists():
+            with self._path().open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, len(self.now.content) + LENGTHS[amount] + 10)
+            self._stamp(self._path())
+            self.now.allocated = True
+
+    def write_anew(self, amount: int) -> bool:
+        """Write the file again in place, with another byte in its middle; return False where it has no line.
+
+        The agent must have read the file, and must look at it before more is written: it would count as grown.
+        """
+        content = self.now.content
+        if not (self._exists() and b"\n" in content[:-1]):
+            return False
+        self._number += 1
+        end = content.rfind(b"\n", 0, len(content) * (amount + 1) // 5)
+        end = end if end > 0 else content.find(b"\n")
+        self._path().write_bytes(b"")
+        self.now.lose()
+        self.now.excused = True
+        self._begin()
+        self._append(content[: end - 1] + b"%c" % (33 + self._number % 90) + content[end:])
+        return True
 
     def truncate(self, _: int) -> None:
         if self._exists():
@@ -318,12 +356,14 @@ class Model:
         shipped: dict[int, bytes] = {}
         for file, content in contents.items():
             found = [n for n, g in enumerate(self.generations) if g.content.startswith(content)]
-            if len(found) != 1:
+            # a file that was written anew may begin as it did before
+            new = [n for n in found if n not in shipped]
+            if not (found and content):
                 faults.append(f"{file}: {shown(content)} was never written to one file")
-            elif found[0] in shipped:
+            elif not new:
                 faults.append(f"generation {found[0]} came again as {file}")
             else:
-                shipped[found[0]] = content
+                shipped[new[0]] = content
         return shipped
 
     def _has_lost(self, offset: int) -> bool:
@@ -364,11 +404,14 @@ class Model:
         least = 0 if self.now.content else 70
         return b"%d %s" % (self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
 
-    def _append(self, data: bytes, number: int = 0) -> None:
-        with self._path(number).open("ab") as file:
-            file.write(data)
-        self._stamp(self._path(number))
-        (self.siblings[number - 1] if number else self.now).content += data
+    def _append(self, data: bytes, number: int = 0, hole_until: int = 0) -> None:
+        written, path = self.siblings[number - 1] if number else self.now, self._path(number)
+        size = len(written.content)
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.seek(hole_until or size)
+            file.write(data[max(0, hole_until - size) :])
+        self._stamp(path)
+        written.content += data
 
     def _empty(self) -> None:
         os.truncate(self._path(), 0)
@@ -378,7 +421,13 @@ class Model:
         os.utime(path, ns=(self._clock(), self._clock()))
 
     def _plain_sibling(self, amount: int) -> Path | None:
-        there = [path for name in self.names if (path := self.folder / name).exists()]
+        # of NULs that are compressed nobody can tell whether they were allocated, where they are few
+        named = zip(self.names, self.siblings, strict=False)
+        there = [
+            path
+            for name, sibling in named
+            if not sibling.allocated and (path := self.folder / name).exists()
+        ]
         return there[amount % len(there)] if there else None
 
     def _shift(self) -> None:
@@ -423,4 +472,4 @@ def _form(amount: int) -> Packing:
 
 
 def _begins(block: Block, generation: Generation) -> bool:
-    return block.section.span.start == 0 and generation.content.startswith(block.lines[:-1])
+    return block.section.span.start == 0 and generation.content.startswith(block.lines)

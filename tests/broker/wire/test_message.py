@@ -48,7 +48,7 @@ paths = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateesc
 def sections(draw: st.DrawFn) -> Section:
     """Return any section that can be true."""
     size, filtered = draw(st.integers(0, 1000)), draw(st.booleans())
-    length = size + draw(st.integers(-1 if size else 0, 10**9 if filtered else 0))
+    length = size + draw(st.integers(0, 10**9 if filtered else 0))
     start = draw(st.integers(0, LAST - length))
     span = Span(draw(tokens), start, start + length)
     lines, identity = draw(st.integers(0, size)), draw(st.none() | identities)

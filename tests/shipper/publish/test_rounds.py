@@ -36,8 +36,7 @@ def runs(draw: st.DrawFn) -> list[Block]:
         file = draw(st.sampled_from("abc"))
         lines = draw(st.text("ab\n", min_size=1, max_size=60)).encode()
         start = ends.get(file, 0) + draw(st.sampled_from([0, 0, 0, 7]))
-        is_longer = lines.endswith(b"\n") and len(lines) > 1
-        left_out = draw(st.sampled_from([0, 0, 5, *[-1] * is_longer]))
+        left_out = draw(st.sampled_from([0, 0, 5]))
         made.append(block(start, lines, file, left_out=left_out))
         ends[file] = made[-1].section.span.end
     return made

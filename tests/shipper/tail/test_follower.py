@@ -84,7 +84,7 @@ async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiti
     host.move("a.log", "a.log.1")
     assert await host.ship() == b""
     host.later += 6 * SECOND
-    assert await host.ship() == b"b" * 1000 + b"\n"
+    assert await host.ship() == b"b" * 1000
 
 
 async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
@@ -272,7 +272,8 @@ async def test_a_clock_that_is_set_back_keeps_no_file_waiting_or_held(make_host:
         host.later = later * SECOND
         await host.ship()
 
-    assert sorted(host.shipped.splitlines()) == [b"2", b"unfinished", b"unfinished"]
+    shipped = sorted(contents(host.blocks, []).values())
+    assert shipped == [b"2\n", b"unfinished", b"unfinished"]
     assert [notice.path for notice in host.said(NoticeKind.GONE)] == [
         str(host.folder / "deleted.log")
     ]
@@ -313,3 +314,62 @@ def test_any_bytes_in_any_chunks_give_the_same_bytes(
     assert list(contents(blocks, faults).values()) == [b"".join(parts) + b"\n"]
     assert faults == []
     assert all(block.section.lines == block.lines.count(b"\n") for block in blocks)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", ["one\ntwo\nthree\n", "one\ntwo"])
+async def test_the_rest_of_a_rotated_file_is_shipped_without_a_byte_that_is_not_in_it(
+    host: Host, encoding: str, text: str
+) -> None:
+    for number in range(2):
+        host.write("app.log", text.encode(encoding))
+        await host.ship()
+        if number:
+            host.move("app.log.1", "app.log.2")
+        host.move("app.log", "app.log.1")
+    await host.ship_out()
+
+    assert host.shipped == 2 * text.encode(encoding)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_live_file_that_is_called_like_a_rotated_one_goes_on_in_its_line(
+    make_host: MakeHost, *, restarts: bool
+) -> None:
+    host = make_host("job*")
+    for number in range(3):
+        for name in ("job", "job.1", "job.2"):
+            host.write(name, b"%s: line %d, " % (name.encode(), number))
+        await host.ship_out()
+        if restarts:
+            await host.restart_with_saved_positions()
+        for name in ("job", "job.1", "job.2"):
+            host.write(name, b"end\n")
+        await host.ship()
+
+    faults: list[str] = []
+    assert sorted(contents(host.blocks, faults).values()) == sorted(
+        b"".join(b"%s: line %d, end\n" % (name, number) for number in range(3))
+        for name in (b"job", b"job.1", b"job.2")
+    )
+    assert faults == []
+
+
+async def test_lines_of_a_live_file_called_like_a_rotated_one_are_whole_once_it_has_grown(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("job*")
+    for name in ("job", "job.1"):
+        host.write(name, b"first of %s\n" % name.encode())
+    await host.ship()
+    for number in range(3):
+        host.write("job.1", b"%d is " % number)
+        await host.ship_out()
+        host.write("job", b"another\n")
+        await host.ship_out()
+        host.write("job.1", b"whole\n")
+        await host.ship()
+
+    assert [block.lines for block in host.blocks if b" is" in block.lines] == [
+        b"%d is whole\n" % number for number in range(3)
+    ]

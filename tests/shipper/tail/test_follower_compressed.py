@@ -148,3 +148,28 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host, *, was_do
         await host.ship()
 
     assert [path.stat().st_atime_ns for path in (read_to_its_end, old)] == times
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("begun", [30, 100, 300])
+async def test_a_few_bytes_of_a_compressed_file_do_not_tell_what_it_is(
+    host: Host, begun: int, *, restarts: bool
+) -> None:
+    first = b"".join(b"%d %x\n" % (n, n * 7919 % 65536) for n in range(2000))
+    host.write("app.log", first)
+    await host.ship()
+    if restarts:
+        await host.follower.close()
+    host.write("app.log", b"second\n")
+    data = gzip.compress((host.folder / "app.log").read_bytes())
+    (host.folder / "app.log").unlink()
+    (host.folder / "app.log.1.gz").write_bytes(data[:begun])
+    host.write("app.log", b"third\n")
+    if restarts:
+        await host.restart_with_saved_positions()
+    for part in (data[begun:500], data[500:5000], data[5000:]):
+        await host.ship_out()
+        host.write("app.log.1.gz", part)
+    await host.ship_out()
+
+    assert sorted(host.shipped.splitlines()) == sorted((first + b"second\nthird\n").splitlines())

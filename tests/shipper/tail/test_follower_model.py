@@ -26,6 +26,7 @@ ACTIONS = {
     **FILE_ACTIONS,
     "copy_slowly_and_truncate": 2,
     "compress_slowly": 2,
+    "write_anew": 2,
     "look": 6,
     "look_amid": 5,
     "gather_amid": 5,
@@ -117,6 +118,18 @@ class Program:
         await self.look()
         await self.gather_some(amount)
         self.model.compress(amount)
+
+    async def write_anew(self, amount: int) -> None:
+        """Write a file again in place that is read and at rest, and let the agent find that out."""
+        await self.pass_time()
+        for _ in range(2):
+            await self.look()
+            await self.gather_all()
+        if self.model.write_anew(amount):
+            for _ in range(3):
+                self.host.later += STEP
+                await self.look()
+                await self.gather_all()
 
     async def look(self, _: int = 0) -> None:
         await self.host.look()

@@ -108,11 +108,32 @@ async def test_permissions_may_be_taken_and_given_back() -> None:
         await host.follower.close()
 
 
-async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:
-    host = Host(Path("/sys/devices/system/cpu"), "online")
-    assert (await host.ship()).startswith(b"0")
-    assert "fewer bytes" in host.follower.states()[0].note
+@pytest.mark.parametrize(
+    ("folder", "pattern"),
+    [
+        pytest.param("/sys/devices/system/cpu", "online", id="a file"),
+        pytest.param("/proc", "*/status", id="a file of each process"),
+        pytest.param("/proc/self", "**", id="a tree"),
+    ],
+)
+async def test_files_of_the_kernel_are_refused_in_one_sentence(folder: str, pattern: str) -> None:
+    host = Host(Path(folder), pattern)
+    assert await host.ship() == b""
+    assert [one.path for one in host.notices] == [f"{folder}/{pattern}"]
+    assert [one.kind for one in host.notices] == [NoticeKind.REFUSED]
     await host.follower.close()
+
+
+async def test_a_file_behind_proc_and_one_beside_a_link_to_it_are_followed(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    (tmp_path / "kernel").symlink_to("/proc/self")
+    (tmp_path / "limits.log").symlink_to("/proc/self/limits")
+    host = make_host("**/*", "*/limits", f"/proc/self/root{tmp_path}/app.*")
+    host.write("app.log", b"1\n")
+    host.write("other.log", b"2\n")
+
+    assert sorted((await host.ship()).split()) == [b"1", b"2"]
 
 
 async def test_a_moment_without_descriptors_costs_no_deleted_file(
