@@ -140,7 +140,8 @@ def _partition(one: PartitionStatus) -> tuple[Grade, str]:
     if one.error:
         reason = f"its offset cannot be read, so no receiver can claim it: {one.error}"
         return Grade.CRITICAL, f"{name}: {reason}; `logreceiver offsets set` writes it anew"
-    text = f"{name}: {counted(one.behind or 0, 'message', 'wait')}, the oldest for {short_duration(age)}"
+    waiting = counted(one.behind or 0, "message", "wait")
+    text = f"{name}: {waiting}, the oldest for {short_duration(age)}"
     if one.owner is None:
         text += ", and it never had a receiver"
     return _grade(age, _AGE), text
