@@ -1,7 +1,8 @@
-"""People's regular expressions over the bytes of lines. RE2 searches for them, in time that grows with the lines alone.
+"""People's regular expressions over the bytes of lines, which RE2 searches for.
 
-An expression sees one line at a time, without its newline. Yet whole blocks are searched: Python does no work for a line,
-only for each run of lines that match. Other threads go on meanwhile.
+RE2's time grows with the lines alone, and other threads go on meanwhile. An expression sees one
+line at a time, without its newline. Yet whole blocks are searched: Python does no work for each
+line, only for each run of lines that match.
 """
 
 import re
@@ -18,7 +19,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _ANCHORS = {b"\\A": b"^", b"\\Z": b"$", b"\\z": b"$"}
-# The newline at the end of a line is any byte (`\C`), since `never_nl` keeps every class and `.` from matching one.
+# A line's newline is any byte (`\C`): `never_nl` keeps classes and `.` from matching it
 _RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
 
 
@@ -34,16 +35,16 @@ def expression(text: str) -> Expression:
 
 
 def matching_runs(expressions: Sequence[Expression], lines: bytes) -> list[tuple[int, int]]:
-    """Return where lines are in which one of the expressions is found, as half-open ranges, each as long as it can be.
+    """Return where one of the expressions is found, as half-open ranges of whole lines in a row.
 
-    `lines` are whole ones, of which the last may lack its newline.
+    The last of the lines may lack its newline.
     """
     pattern = _any_of(tuple(expressions))
     return [found.span() for found in pattern.finditer(lines)]
 
 
 def _in_a_block(token: re.Match[bytes]) -> bytes:
-    """Return what a part of an expression over one line is, where lines come before and behind it."""
+    """Return what a token of an expression over one line is in one over many lines."""
     if token["most"]:
         return b"{0,%b}" % token["most"]
     if token["letter"] in (b"C", b"Q") or token[0].startswith(b"(?"):
@@ -57,7 +58,7 @@ def _any_of(expressions: tuple[Expression, ...]) -> Any:
 
 
 def _compile(pattern: bytes) -> Any:
-    """Compile a pattern; raises ValueError that says what is wrong with it, or what RE2 does not have."""
+    """Compile a pattern; raises ValueError that says what is wrong with it, or missing in RE2."""
     import re2  # a library that hosts without expressions do not load
 
     options = re2.Options()

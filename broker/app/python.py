@@ -1,6 +1,7 @@
-"""The one place that starts Pythons: no module of the current directory, of PYTHONPATH or of the user's site runs in them.
+"""The one place that starts Pythons.
 
-A test keeps `sys.executable` out of every other module of the programs.
+No module of the current directory, of PYTHONPATH or of the user's site runs in them. A test keeps
+`sys.executable` out of every other module of the programs.
 """
 
 import sys
@@ -8,14 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(sys.executable).parent
-"""Where the programs are that were installed with this Python: its own path, not the one that a link leads to."""
+"""Where the programs are that were installed with this Python: beside the link, if it is one."""
 INTERPRETER = sys.executable
 """This Python, for Spark, which starts its workers itself; give them `SAFE_PATH`."""
 SAFE_PATH = "PYTHONSAFEPATH"
-"""The variable that keeps the current directory out of a Python that is started with `-m` or `-c` (python -P)."""
+"""The variable that keeps the current directory out of a Python as `-P` does."""
 
 
 def isolated(script: ModuleType, *arguments: str) -> tuple[str, ...]:
-    """Return the command that runs a module as a program by its path; it can import Python's own modules only."""
+    """Return the command that runs a module by its path; it imports only Python's own modules."""
     assert script.__file__
     return (sys.executable, "-I", "-S", script.__file__, *arguments)

@@ -59,9 +59,9 @@ _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 
 
 def counted(count: int, noun: str, verb: str = "", form: str = "") -> str:
-    """Return a number with what it counts, and with what that does: `1 host`, `2 messages wait`, `1 message waits`.
+    """Return a number with what it counts, and what that does: `1 host`, `1 message waits`.
 
-    `noun` is of one, `verb` of several; `form` is how the number is written, as in `format`.
+    `noun` is that of one, `verb` that of several. `form` is how `format` is to write the number.
     """
     done = f" {verb}" if verb else ""
     if count == 1:

@@ -205,10 +205,10 @@ def _document(piece: TailPiece, most: int) -> dict[str, Any]:
 
 
 def line_options(query: Callable[[str], str], since: Any) -> TailOptions:
-    """Return which lines a page asks for; raises ValueError for what is no number, or too long a list of globs.
+    """Return which lines a page asks for; raises ValueError for what is no number, or too long.
 
-    The hosts match one of the globs `host`; the first lines are the last `last`, none of them older than `since`. The
-    expression `match` is not looked at here: only its own process compiles it.
+    The hosts match one of the globs `host`. The first lines are the last `last`, none of them older
+    than `since`. The expression `match` is not looked at here: only its own process compiles it.
     """
     globs, last = query("host"), query("last")
     if len(globs) > _MOST_GLOBS:

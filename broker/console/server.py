@@ -184,14 +184,14 @@ class Console:
         wanted = line_options(lambda name: request.query.get(name, ""), since)
         async with _one_of(self._tails):
             await check_pattern(wanted.match)  # while the answer can still be that it is wrong
-            # a set of many letters takes its time to compile, once: `fnmatch` keeps what is compiled
+            # in a thread, as a set of many letters takes its time to compile; fnmatch keeps it
             await asyncio.to_thread(wanted.selection.wants_host, "")
             return await _stream(request, self._feeds.lines(wanted))
 
 
 @asynccontextmanager
 async def _one_of(limit: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Have one of a limited number of pages open; raises `web.HTTPServiceUnavailable` if all are."""
+    """Have one of so many pages open; raises `web.HTTPServiceUnavailable` if all are."""
     if limit.locked():
         raise web.HTTPServiceUnavailable(text="too many pages are open\n")
     async with limit:

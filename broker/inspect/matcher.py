@@ -1,8 +1,9 @@
-"""Program that finds the lines which match a regular expression: what the expression costs, this process pays.
+"""Program that finds the lines which match a regular expression, and pays what that costs.
 
-Run by its path, so it imports nothing of ours. Each block that it reads or writes follows its length. It reads the
-expression and answers what is wrong with it, an empty block if nothing is. Then it reads blocks of lines, and answers
-each with the lines of it that match. Each answer may take `BUDGET` seconds of CPU time; a signal ends the process then.
+It is run by its path, so it imports nothing of ours. Each block that it reads or writes follows
+its length. It reads the expression and answers what is wrong with it: an empty block if nothing is.
+Then it reads blocks of lines, and answers each with the lines of it that match. Each answer may
+take `BUDGET` seconds of CPU time; a signal ends the process then.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Lines that match a regular expression of a person's: compiled and searched for by a process of its own, never here."""
+"""Lines that match a person's regular expression, which only a process of its own compiles."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -18,7 +18,7 @@ LineFilter = Callable[[bytes], Awaitable[bytes]]
 
 
 async def check_pattern(pattern: str) -> str:
-    """Return a pattern, which may be empty; raises ValueError where `line_filter` raises `OperatorError`."""
+    """Return a pattern, which may be empty; raises ValueError where `line_filter` refuses it."""
     try:
         if pattern:
             async with line_filter(pattern):
@@ -32,7 +32,8 @@ async def check_pattern(pattern: str) -> str:
 async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
     """Yield what finds the lines that match, until its end.
 
-    Raises `OperatorError` for what is no regular expression of Python, is too long or takes too long to compile.
+    Raises `OperatorError` for what is no regular expression of Python, is too long or takes too
+    long to compile.
     """
     if len(pattern) > _LONGEST or "\0" in pattern:
         words = f"the expression is longer than {_LONGEST} characters, or has a zero byte"

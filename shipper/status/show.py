@@ -149,7 +149,8 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
-        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {counted(layout.partitions, 'partition')}"
+        among = counted(layout.partitions, "partition")
+        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
         may = await _may_publish(connection, subject)
         return [
             (FINE, f"broker at {connection.servers}: {place}"),

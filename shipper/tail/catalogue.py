@@ -336,7 +336,8 @@ class Catalogue:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
             lost = tailer.end - tailer.offset
-            text = f"was truncated or written anew; {counted(lost, 'byte', 'were')} seen in it and not read"
+            seen = counted(lost, "byte", "were")
+            text = f"was truncated or written anew; {seen} seen in it and not read"
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
             self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)

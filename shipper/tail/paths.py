@@ -101,8 +101,8 @@ def _name(part: str, visible: str) -> str:
 def _starred(pieces: Sequence[str], one: str) -> str:
     """Return the pieces with any number of `one` before each but the first.
 
-    A piece that comes first somewhere is not looked for again behind that, except the last one: a name is matched in a
-    time that does not grow with each star.
+    A piece is taken where it comes first, except the last one: the time in which a name is matched
+    does not grow with each star.
     """
     first, *rest = pieces
     if not rest:

@@ -1,4 +1,4 @@
-"""Nothing that somebody has put into the directory in which a program is started runs as a part of the program."""
+"""Nothing in the directory in which a program is started runs as a part of the program."""
 
 import ast
 import re
@@ -141,7 +141,7 @@ def test_what_is_run_on_hosts_starts_no_python_in_their_current_directory(folder
 
 
 def python_commands(text: str) -> Iterator[str]:
-    """Yield each start of a Python up to its first option; texts, lists and expressions of Jinja are taken for words."""
+    """Yield each start of a Python up to its first option, out of a text, a list or Jinja."""
     for what in (r"^\s*- ", r"[\s'\",\[\]]|\}\}"):
         text = re.sub(what, " ", text, flags=re.MULTILINE)
     for found in re.finditer(r"\S*python[0-9.]*\s+-\w+", text):

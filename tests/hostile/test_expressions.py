@@ -1,5 +1,5 @@
 # ruff: noqa: F811 - fixtures that are imported
-"""What a page asks the console to search for costs no other page anything, whatever it takes to compile or to find."""
+"""What a page asks the console to search for holds up no other page."""
 
 import asyncio
 import time

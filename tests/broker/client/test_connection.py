@@ -161,7 +161,7 @@ async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_f
 def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The answer may come in the same turn of the loop: asyncio then forgets that the call was cancelled."""
+    """The answer may come in the same turn of the loop: asyncio then forgets the cancellation."""
 
     async def given_up_after(turns: int) -> None:
         answered, closed = asyncio.Event(), asyncio.Event()
