@@ -117,10 +117,7 @@ class Standing:
     def done(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
         done, now = report.done, self.clock()
-        if self._said is not None:
-            logger.info("partition %d: resumed", self.partition)
-        self.blocked, self.blocked_since = None, 0
-        self._said, self._refusals = None, 0
+        self._unblock()
         self.next, self.pending = done.until, done.pending
         self.batches += report.batches
         self.seconds += report.seconds
@@ -144,7 +141,13 @@ class Standing:
     def goes_on(self, committed: int) -> None:
         """Take note of what a task has committed that has not reported yet."""
         self.next, self.committed_at = committed, self.clock()
+        self._unblock()
+
+    def _unblock(self) -> None:
+        if self._said is not None:
+            logger.info("partition %d: resumed", self.partition)
         self.blocked, self.blocked_since = None, 0
+        self._said, self._refusals = None, 0
 
     def stuck(self, blocked: Blocked) -> None:
         """Take note that the partition is blocked, since this was first said.
