@@ -43,7 +43,8 @@ class HostReport(BaseModel):
 
     `broker` is what tells the broker from others, `troubles` say which paths are asked for and not followed, and why.
     `paused` says until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or
-    will not for long. `unread` says which files the last start could not account for: something may be lost.
+    will not for long. `unread` says which files the last start could not account for: something may
+    be lost.
     """
 
     host: str
@@ -94,7 +95,7 @@ class AgentMeter:
             self.bytes += section.span.end - section.span.start
 
     def noticed(self, notices: Iterable[Notice]) -> None:
-        """Count the bytes that were lost, by cause, and keep what the start could not account for."""
+        """Count the bytes that were lost, by cause, and keep what the start did not find."""
         for notice in notices:
             if notice.kind is NoticeKind.UNREAD:
                 self.unread[notice.path] = notice.text

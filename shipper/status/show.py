@@ -160,7 +160,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
 
 
 async def _unread(settings: ShipperSettings, connection: Connection, host: str) -> Iterable[str]:
-    """Return what the agent here says of files that it did not find, or else what one would say if it started now."""
+    """Return what the agent here did not find, or else what one that started now would not."""
     agents, _ = await ask(host)
     if agents or settings.is_input:
         return [text for agent in agents for text in agent.unread]

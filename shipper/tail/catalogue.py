@@ -120,7 +120,7 @@ class Catalogue:
         return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
 
     def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
-        """Return the inodes of the files that are to be looked for beyond what is shown, each with its live path.
+        """Return the inodes to look for beyond what is shown, each with the live path of its file.
 
         Those are the followed ones that have a name somewhere, and before the first scan those that
         are remembered; the inode of one of these may be another file's by now.
@@ -257,7 +257,7 @@ class Catalogue:
         return True
 
     def _order(self) -> None:
-        """Put the followed files into chains: what moves from one live path to another one joins those of both."""
+        """Put the followed files into chains; one at another live path joins the chains of both."""
         chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
         found = defaultdict(list)
         for tailer in self.tailers.values():
@@ -462,7 +462,7 @@ class Catalogue:
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
 
     def _report_losses(self, sampled: Container[int]) -> None:
-        """Report, after the first scan, what is known and was not found, and what was left unread."""
+        """Report, after the first scan, what is known and was not found."""
         self._index()
         there = {key.inode for key in self._files}
         copied = {seen.copy_of for seen in self._left.values()}

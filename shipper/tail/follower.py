@@ -127,7 +127,7 @@ class Follower:
 
     @property
     def ended(self) -> set[str]:
-        """The ids of the files that nobody misses: rotated away and stored to their end, or reported as lost."""
+        """The ids of files that nobody misses: rotated and stored to their end, or reported."""
         return set(self._catalogue.ended)
 
     def change_limits(self, grace: float, hold: float) -> None:
@@ -310,7 +310,7 @@ class Follower:
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
     def _is_kept(self, tailer: Tailer, now: int) -> bool:
-        """Whether a file that is at no path is held open: to be read, stored, or written to under another name."""
+        """Whether a file without a path is held open: to be read or stored, or written to yet."""
         is_written = tailer.is_linked and self._reader.has_space
         is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
         return is_written or not (is_read and tailer.offset <= self.stored(tailer.file))

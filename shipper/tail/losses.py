@@ -1,7 +1,6 @@
-"""What a start cannot account for: known files that were not found again, and siblings that nobody read.
+"""What a start cannot account for: known files that were not found, and siblings that nobody read.
 
-Pure rules on what the first scan showed; nothing is lost for certain, but nobody can say that all was
-read.
+Pure rules on what the scan showed. Nothing is lost for certain; nobody can say that all was read.
 """
 
 from collections import defaultdict
@@ -60,4 +59,4 @@ def sibling_losses(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice
 
 _NAMED = 5
 _SLACK = 1_000_000_000
-"""Nanoseconds that an archive's time may be before that of its original: some keep whole seconds."""
+"""Nanoseconds by which an archive may be older than its original: some keep whole seconds."""

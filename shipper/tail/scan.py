@@ -62,7 +62,7 @@ class FileEntry:
     `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
     that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
     link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed; `size` is that on disk.
-    `is_sought` says that no pattern leads to it: it may be a file that we know, and else it is nothing.
+    `is_sought` says that no pattern leads to it: if it is no file that we know, it is nothing.
     """
 
     path: str
@@ -201,7 +201,7 @@ class _Lister:
         self._meant: dict[str, frozenset[str]] = {}  # by pattern: marked folders that it begins in
 
     def shown(self, lives: Container[str]) -> dict[str, list[str]]:
-        """Return the paths that each pattern shows, braces expanded; a path that exists is that path."""
+        """Return the paths that each pattern shows; a path that exists is that path."""
         found: dict[str, list[str]] = {}
         for pattern in self._selection.patterns:
             if pattern in lives or os.path.lexists(pattern):
@@ -268,7 +268,7 @@ class _Lister:
         ]
 
     def search(self, sought: Mapping[int, str], known: Container[str]) -> list[FileEntry]:
-        """Return the files nearby that have a sought inode, or a name that rotation gives, each with its group.
+        """Return the files nearby that have a sought inode or a rotated name, each with its group.
 
         A folder that has rotated files of a group and no live one is where they are moved to.
         """

@@ -42,7 +42,7 @@ Sighting = TypeVar("Sighting", bound=Seen)
 
 
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
-    """Whether a file was rotated away after another one, by their names; None where these do not say."""
+    """Whether a file was rotated away after another one, by their names; None if unknown."""
     place, before = place_in_names(one.path), place_in_names(other.path)
     if place is None or before is None or place[0] != before[0] or place[1] == before[1]:
         return None
@@ -56,7 +56,7 @@ def is_newer(one: FileEntry, other: FileEntry) -> bool:
 
 
 def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
-    """Return files of a group of which nothing else is known in the order of their names, or else of their times."""
+    """Return files of a group in the order of their names, or else of their times."""
     placed: list[Sighting] = []
     for file in sorted(files, key=lambda file: file.entry.age):
         older = (at for at, other in enumerate(placed, 1) if is_newer(file.entry, other.entry))
@@ -65,7 +65,7 @@ def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
 
 
 def arrange(files: Collection[File]) -> list[File]:
-    """Return the files of a chain, oldest first, and those that are written to at their live path last.
+    """Return the files of a chain, oldest first, those at their live path last.
 
     Those that have a turn keep their order.
     """

@@ -19,7 +19,7 @@ from shipper.tail.scan import FileEntry
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
 
-    `home` is the live path whose writer wrote the file, `chain` names the files that are read in order.
+    `home` is the live path whose writer wrote the file, `chain` names those that are read in order.
 
     `offset` is the next byte to read, not to acknowledge, `note` says what keeps it from being read, `seen` is when it was.
 

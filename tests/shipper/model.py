@@ -2,8 +2,9 @@
 
 A generation is what a writer wrote to one file from its creation, or truncation, to the next. Each must be shipped under
 one file id, from 0 on without a hole, after all older ones, and whole - unless it is excused: the model knows why it could
-not be. Excuses are given here and nowhere else. What the agent knew of an excused generation must be reported where it is
-not shipped. Knows nothing of agents but when they looked and when they restarted, and what they reported.
+not be. Excuses are given here and nowhere else. What the agent knew of an excused one must be
+reported where it is not shipped. Knows nothing of agents but when they looked and when they
+restarted, and what they reported.
 """
 
 import os
@@ -28,7 +29,7 @@ BLOCK = 4096  # of file systems: holes are as large
 
 @dataclass(frozen=True)
 class Layout:
-    """How a log is laid out: `live` is the path that is followed, `file` the one that is written to.
+    """How a log is laid out: `live` is the path that is followed, `file` that of the writer.
 
     `rotated` names a rotated file by its number, the newest is 1, and by how many were rotated
     before it. `shifts` says that the number is in the name, `copies` that files are copied and
@@ -119,7 +120,7 @@ class Generation:
 
 
 class Model:
-    """A log of a folder, rotated as its layout says, with names beside it that show the same file."""
+    """A log of a folder, rotated as its layout says, with links beside it that show it."""
 
     def __init__(self, folder: Path, clock: Callable[[], int], layout: Layout) -> None:
         """`clock` gives nanoseconds since the epoch; files are stamped with it."""
@@ -154,7 +155,7 @@ class Model:
         self._append(self._text(amount))
 
     def write_late(self, amount: int) -> None:
-        """Write to the file that was rotated last, as a process that has not opened the new one yet."""
+        """Write to the file that was rotated last, as a process that still has it open."""
         last = self.siblings[0] if self.siblings else None
         if last and last.renamed and last.known and not last.excused and self._path(1).exists():
             self._append(self._text(amount) + b"\n", 1)
@@ -328,7 +329,7 @@ class Model:
     # what must have been shipped
 
     def judge(self, blocks: Iterable[Block], reports: Sequence[str]) -> list[str]:
-        """Return what is wrong with all blocks that were stored, once the agent had time to ship all that there is.
+        """Return what is wrong with all blocks that were stored, once the agent could ship all.
 
         `reports` are what the agent warned of.
         """

@@ -1,4 +1,4 @@
-"""Rotation is succession at a path: under any name, by links, with the agent up or down; and what is lost is reported."""
+"""Rotation is succession at a path, whatever the names; what is not found again is reported."""
 
 import os
 from collections.abc import Callable
