@@ -145,3 +145,15 @@ def test_the_rest_of_a_file_is_left_out_and_covered_with_what_comes_behind_it() 
     assert line_filter.left_out() == []
     (left,) = line_filter.filter([block(8, b" left out\ntwo\n", continues=True)])
     assert (left.lines, left.section.filtered) == (b"two\n", True)
+
+
+def test_a_hole_covers_what_was_left_out_before_it() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)))
+    hole = block(6, b"", left_out=4096)
+
+    (covering,) = line_filter.filter([block(0, b"x one\n"), hole])
+
+    assert (covering.lines, str(covering.section.span)) == (b"", "f1:0-4102")
+    assert line_filter.filter([block(4102, b"two\n")]) == [block(4102, b"two\n")]
+    assert line_filter.is_idle is False
+    assert line_filter.left_out() == []
