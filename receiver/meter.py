@@ -14,7 +14,8 @@ from typing import Annotated
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from broker.app.pages import Page, health_page
-from broker.app.units import counted, format_size
+from broker.app.plural import counted
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report

@@ -12,8 +12,9 @@ import click
 
 from broker.app.command_line import YES, SectionedGroup, ask, given, settings_options
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.plural import counted
 from broker.app.program import log_to_stderr
-from broker.app.units import counted, read_moment
+from broker.app.units import read_moment
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.config import require_layout

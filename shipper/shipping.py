@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.wire.positions import Positions
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules

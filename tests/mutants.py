@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "what stands behind the committed length is cut",
         "receiver/storage/site.py",
-        "if found.st_size > length:",
-        "if found.st_size < length:",
+        "if (surplus := found.st_size - length) > 0:",
+        "if (surplus := found.st_size - length) < 0:",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(

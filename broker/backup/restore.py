@@ -21,8 +21,9 @@ from typing import Any
 import aiofiles
 
 from broker.app.exits import OperatorError
+from broker.app.plural import counted
 from broker.app.table import progress
-from broker.app.units import counted, format_duration, format_size
+from broker.app.units import format_duration, format_size
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
 from broker.client.answer import ConnectionLost, Rejected, answer_of
 from broker.client.connection import Connection

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, read_file, reporting, write_atomic
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
 from broker.provision.apply import carry_out, look, look_at_partitions

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from broker.app.command_line import SectionedCommand, SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.units import Moment, counted, few, format_size
+from broker.app.plural import counted
+from broker.app.units import Moment, few, format_size
 from broker.app.untrusted import printable
 from broker.client.answer import Rejected
 from broker.client.bucket import Conflict, read, write

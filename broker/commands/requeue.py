@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.app.untrusted import json_object, printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection

@@ -17,8 +17,9 @@ import click
 
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import OperatorError
+from broker.app.plural import counted
 from broker.app.selection import LineSelection
-from broker.app.units import Moment, counted, rfc3339
+from broker.app.units import Moment, rfc3339
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands import shared

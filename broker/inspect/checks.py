@@ -16,7 +16,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.app.units import counted, few, format_size
+from broker.app.plural import counted
+from broker.app.units import few, format_size
 from broker.app.untrusted import printable
 from broker.inspect.status import (
     BrokerStatus,

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from broker.app.exits import OperatorError
+from broker.app.plural import counted
 from broker.app.python import isolated
-from broker.app.units import counted
 from broker.inspect import matcher
 
 _LONGEST = 500  # characters of a pattern

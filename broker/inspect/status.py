@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_field
 
-from broker.app.units import counted, format_duration, format_size, rfc3339
+from broker.app.plural import counted
+from broker.app.units import format_duration, format_size, rfc3339
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
 from broker.wire.pause import Pause

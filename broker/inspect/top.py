@@ -8,8 +8,9 @@ from typing import Any
 
 from rich.console import Group
 
+from broker.app.plural import counted
 from broker.app.table import plain, table
-from broker.app.units import counted, format_size
+from broker.app.units import format_size
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import attempt, brief_status
 from broker.inspect.message import StoredMessage

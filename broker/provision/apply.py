@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, is_certain

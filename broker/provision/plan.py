@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Any, Literal
 
 from broker.app.exits import ConfigurationError
-from broker.app.units import counted, format_duration, format_size
+from broker.app.plural import counted
+from broker.app.units import format_duration, format_size
 from broker.app.untrusted import printable
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored

@@ -18,8 +18,9 @@ from typing import Any
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import write_atomic
+from broker.app.plural import counted
 from broker.app.service import differences
-from broker.app.units import counted, format_size
+from broker.app.units import format_size
 from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
 from broker.client.answer import ConnectionLost, Rejected

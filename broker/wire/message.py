@@ -13,7 +13,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import zstandard
 
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.wire.streams import MAX_PARTITIONS
 
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"

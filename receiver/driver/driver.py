@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError, leading
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout

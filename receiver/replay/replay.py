@@ -17,9 +17,10 @@ import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder
+from broker.app.plural import counted
 from broker.app.selection import LineSelection
 from broker.app.table import progress
-from broker.app.units import Moment, counted, read_moment
+from broker.app.units import Moment, read_moment
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection, ask, told_to_operators
 from broker.wire.endings import Endings

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from broker.app.plural import counted
 from broker.app.table import show, table
-from broker.app.units import counted, format_duration, format_size
+from broker.app.units import format_duration, format_size
 from broker.client import bucket
 from broker.client.config import require_layout
 from broker.client.connection import Connection

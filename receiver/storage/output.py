@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from broker.app.faults import fault
-from broker.app.units import counted
+from broker.app.plural import counted
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names

@@ -19,7 +19,8 @@ import zstandard
 
 from broker.app.faults import fault
 from broker.app.files import Folder
-from broker.app.units import counted, format_size
+from broker.app.plural import counted
+from broker.app.units import format_size
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
-from broker.app.units import counted
+from broker.app.plural import counted
 from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk

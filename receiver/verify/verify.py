@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.units import counted, format_size
+from broker.app.plural import counted
+from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.connection import ELECTION, Connection, ask

@@ -15,8 +15,8 @@ from typing import Any
 
 from broker.app.exits import FencedError
 from broker.app.faults import fault
+from broker.app.plural import counted
 from broker.app.program import version_of
-from broker.app.units import counted
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import Conflict

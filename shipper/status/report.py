@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from broker.app.units import counted, format_size, rfc3339
+from broker.app.plural import counted
+from broker.app.units import format_size, rfc3339
 from shipper.publish.rounds import Round
 from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer

@@ -11,8 +11,9 @@ from datetime import timedelta
 from rich.console import RenderableType
 
 from broker.app.exits import OperatorError
+from broker.app.plural import counted
 from broker.app.table import table
-from broker.app.units import counted, format_duration, format_size
+from broker.app.units import format_duration, format_size
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import read_streams, require_layout
 from broker.client.connection import Connection

@@ -30,6 +30,7 @@ class Broker(Suite):
 
     def __init__(self, folder: Path, processes: Processes) -> None:
         super().__init__(folder, processes)
+        (folder / "store").mkdir()
         for kind, name in (("admin", "ops"), ("host", BAD), ("host", HONEST)):
             where = ("--store-dir", str(folder / "store"), "--output", str(self.key(name)))
             self.administer("credentials", "add", kind, name, *where)

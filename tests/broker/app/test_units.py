@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.app.address import Address, parse_address
-from broker.app.units import Moment, counted, format_duration, parse_duration, read_moment
+from broker.app.plural import counted
+from broker.app.units import Moment, format_duration, parse_duration, read_moment
 from broker.app.untrusted import json_object
 
 

@@ -103,7 +103,7 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
         ("receivers", _without(75.0, **_MOVED), Grade.WARNING, "offset was moved by hand"),
         ("receivers", _without(75.0, behind_seconds=3600.0), Grade.CRITICAL, "it never had a"),
         ("receivers", _without(75.0, used=False), Grade.OK, "3 messages wait"),
-        ("receivers", _without(75.0, used=False, behind=1), Grade.WARNING, "p1: 1 messages wait"),
+        ("receivers", _without(75.0, used=False, behind=1), Grade.WARNING, "p1: 1 message waits"),
         ("certificates", _ends("2027-11-21T16:00:00+00:00"), Grade.OK, "/tls/broker.pem on n1"),
         ("certificates", _ends("2026-12-11T16:00:00+00:00"), Grade.WARNING, "ends in"),
         ("certificates", _ends("2026-11-25T16:00:00+00:00"), Grade.CRITICAL, "ends in"),

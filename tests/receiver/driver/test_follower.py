@@ -247,11 +247,12 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_blocks_th
         await loop.has(b"1\n")
         await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
         await lines(partition, b"2")
-        await loop.until(lambda: "logbroker apply" in caplog.text)
+        await loop.until(lambda: loop.meter.standings[0].blocked is not None)
         await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
 
         await loop.until(lambda: "key p0 of bucket LOGS_OFFSETS is gone" in caplog.text)
-        assert partition.read("web01") == b"1\n"
+        # the session that was under way may have written the second line, which is not committed
+        assert partition.read("web01") in {b"1\n", b"1\n2\n"}
 
 
 async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
