@@ -11,8 +11,8 @@ from itertools import islice
 import zstandard
 
 from bench.backlog import LINE_BYTES, backlog
-from broker.wire.message import Origin, Section, Span, encode_origin
-from broker.wire.subjects import Subject
+from nats_logship.wire.message import Origin, Section, Span, encode_origin
+from nats_logship.wire.subjects import Subject
 
 BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""

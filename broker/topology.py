@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from broker.wire.streams import (
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     COPIED_MESSAGE,
     MAX_PAYLOAD,
@@ -15,7 +15,7 @@ from broker.wire.streams import (
     stream_names,
     subjects_in,
 )
-from broker.wire.subjects import site_api, site_prefix
+from nats_logship.wire.subjects import site_api, site_prefix
 
 _UNBOUNDED = -1
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import SectionedGroup, given, settings_options, spread
-from broker.app.exits import ConfigurationError, Exit
-from broker.app.program import log_to_stderr, run, version_of
-from broker.app.service import Notifier, hold_signals
+from nats_logship.app.command_line import SectionedGroup, given, settings_options, spread
+from nats_logship.app.exits import ConfigurationError, Exit
+from nats_logship.app.program import log_to_stderr, run, version_of
+from nats_logship.app.service import Notifier, hold_signals
 from receiver.settings import (
     ASKING,
     REPLAY_FIELDS,
@@ -82,7 +82,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from broker.client.connection import ELECTION, ask
+    from nats_logship.client.connection import ELECTION, ask
     from receiver.status.status import Status, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given

@@ -13,11 +13,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
-from broker.app.pages import Page, health_page
-from broker.app.plural import counted
-from broker.app.units import format_size
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
+from nats_logship.app.pages import Page, health_page
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_size
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.consume.claim import nanoseconds
 from receiver.storage.findings import Finding, FindingKind

@@ -10,23 +10,23 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import YES, SectionedGroup, ask, given, settings_options
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.plural import counted
-from broker.app.program import log_to_stderr
-from broker.app.units import read_moment
-from broker.client import bucket
-from broker.client.bucket import Conflict
-from broker.client.config import require_layout
-from broker.client.connection import ELECTION, Connection
-from broker.client.connection import ask as ask_broker
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.program import log_to_stderr
+from nats_logship.app.units import read_moment
+from nats_logship.client import bucket
+from nats_logship.client.bucket import Conflict
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import ELECTION, Connection
+from nats_logship.client.connection import ask as ask_broker
+from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from pyspark_jetstream.stream import LATEST, look, sequence_of
 from receiver.consume.claim import end_of_files, iso, moved
-from receiver.consume.stream_state import StreamState, stream_state
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
-from receiver.source.stream import LATEST, look, sequence_of
 from receiver.status.status import Status, gather, waiting
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder

@@ -23,11 +23,11 @@ from math import inf
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from broker.app.exits import OperatorError
-from broker.app.pages import page_server
-from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Service, differences
-from broker.client.connection import Connection
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.pages import page_server
+from nats_logship.app.program import log_to_stderr
+from nats_logship.app.service import Notifier, Service, differences
+from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
 from receiver.driver.driver import Followers, require_sound, require_unused

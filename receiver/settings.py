@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.app.address import OptionalListen
-from broker.app.configuration import Many, option
-from broker.app.exits import ConfigurationError
-from broker.app.units import Duration
-from broker.client.access_settings import ACCESS, AccessSettings
+from nats_logship.app.address import OptionalListen
+from nats_logship.app.configuration import Many, option
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.units import Duration
+from nats_logship.client.access_settings import ACCESS, AccessSettings
 from receiver.storage.layout import DEFAULT, Layout, Permissions
 
 ASKING = ACCESS | {"log_level", "log_format"}

@@ -18,11 +18,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import Any
 
-from broker.app.exits import Exit, FencedError, OperatorError, leading
-from broker.app.files import FOLDER_ID, make_folder
-from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Service
-from broker.wire.positions import Positions
+from nats_logship.app.exits import Exit, FencedError, OperatorError, leading
+from nats_logship.app.files import FOLDER_ID, make_folder
+from nats_logship.app.program import log_to_stderr
+from nats_logship.app.service import Notifier, Service
+from nats_logship.wire.positions import Positions
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
@@ -92,7 +92,7 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from broker.app.pages import (
+            from nats_logship.app.pages import (
                 health_page,
                 page_server,
             )  # libraries that nobody else needs

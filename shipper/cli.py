@@ -15,13 +15,13 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import SectionedGroup, given, settings_options, spread
-from broker.app.exits import ConfigurationError, Exit
-from broker.app.program import log_to_stderr, run
-from broker.app.service import Notifier, hold_signals
-from broker.app.untrusted import printable
-from broker.client.access_settings import ACCESS
-from broker.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
+from nats_logship.app.command_line import SectionedGroup, given, settings_options, spread
+from nats_logship.app.exits import ConfigurationError, Exit
+from nats_logship.app.program import log_to_stderr, run
+from nats_logship.app.service import Notifier, hold_signals
+from nats_logship.app.untrusted import printable
+from nats_logship.client.access_settings import ACCESS
+from nats_logship.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
 from shipper.settings import ShipperSettings
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     gc.disable()
     import asyncio
 
-    from broker.app.memory import keep_large_buffers
+    from nats_logship.app.memory import keep_large_buffers
     from shipper.agent import Agent
 
     gc.freeze()  # what is imported stays; to look for garbage in it costs a tenth of a start, and pauses later
@@ -72,7 +72,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
-    from broker.app.table import show
+    from nats_logship.app.table import show
     from shipper.status.live import ask
     from shipper.status.show import shown, stored
 

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.app.address import OptionalListen
-from broker.app.configuration import Many, option
-from broker.app.service import differences
-from broker.app.units import Duration
-from broker.client.access_settings import AccessSettings
-from broker.wire.subjects import validate_host
+from nats_logship.app.address import OptionalListen
+from nats_logship.app.configuration import Many, option
+from nats_logship.app.service import differences
+from nats_logship.app.units import Duration
+from nats_logship.client.access_settings import AccessSettings
+from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
 from shipper.tail.paths import Selection
 

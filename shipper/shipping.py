@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from broker.app.exits import OperatorError
-from broker.app.faults import fault
-from broker.app.plural import counted
-from broker.wire.positions import Positions
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.faults import fault
+from nats_logship.app.plural import counted
+from nats_logship.wire.positions import Positions
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size

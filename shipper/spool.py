@@ -24,9 +24,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from broker.app.exits import OperatorError
-from broker.app.files import Folder
-from broker.wire.positions import Cursor
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.files import Folder
+from nats_logship.wire.positions import Cursor
 from shipper.shipping import Shipping
 from shipper.tail.identity import HEAD_BYTES, identify
 from shipper.tail.paths import Selection

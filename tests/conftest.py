@@ -11,6 +11,7 @@
 | `processes` | test | starts programs, `python -m` ours as forks (tests/support/forks.py), and cleans up after them |
 | `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
+| `spark` | session | one Spark: it takes seconds to start, and a process holds one at a time |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
 """
 
@@ -19,22 +20,25 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from broker.client.bucket import write
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
+from nats_logship.client.bucket import write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
 from tests.manager import Manager
 from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes
 from tests.support.suite import Suite, ask, start_nats_server, wait_until_ready
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile(
@@ -163,6 +167,22 @@ def _process_as_before() -> Iterator[None]:
     logging.root.setLevel(level)
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
+    from receiver.spark.session import spark_context
+
+    with spark_context("local[2]") as context:
+        session = SparkSession(context)
+        try:
+            yield session
+        finally:
+            with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
+                session.stop()
 
 
 @pytest.fixture(scope="session")

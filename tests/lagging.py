@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.client.connection import Connection, Message
+from nats_logship.client.connection import Connection, Message
 
 _DIRECT = "$JS.API.DIRECT.GET."
 

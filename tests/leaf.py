@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from io import BufferedReader
 
-from broker.client.nkey import user_key
+from nats_logship.client.nkey import user_key
 from tests.raw import Heard
 
 

@@ -32,24 +32,24 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "a host's partition is FNV-1a",
-        "broker/wire/subjects.py",
+        "nats_logship/wire/subjects.py",
         "((digest ^ byte) * _FNV_PRIME)",
         "((digest * _FNV_PRIME) ^ byte)",
-        "tests/broker/wire tests/docs/test_protocol.py",
+        "tests/nats_logship/wire tests/docs/test_protocol.py",
     ),
     Mutant(
         "partition N lives in LOGS_<N mod S>",
-        "broker/wire/streams.py",
+        "nats_logship/wire/streams.py",
         "[partition % streams]",
         "[partition // 2 % streams]",
         "tests/broker tests/shipper/publish/test_sessions.py",
     ),
     Mutant(
         "sections make up a message's lines exactly",
-        "broker/wire/message.py",
+        "nats_logship/wire/message.py",
         "if origin.size != len(lines):",
         "if origin.size > len(lines):",
-        "tests/broker/wire",
+        "tests/nats_logship/wire",
     ),
     Mutant(
         "a section that was received already is dropped",
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "nobody's lines are glued to another file's unfinished line",
-        "broker/wire/endings.py",
+        "nats_logship/wire/endings.py",
         "follows and before.source == source",
         "follows",
         "tests/receiver/test_task_messages.py",

@@ -1,9 +1,9 @@
 """Lets the stream of a test take lines on more subjects than those of its partitions."""
 
-from broker.client.connection import Connection
 from broker.provision.apply import carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
-from broker.wire.streams import STREAM
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
 
 
 async def add_subjects(connection: Connection, *subjects: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from typing import Any
 
-from broker.client.nkey import user_key
+from nats_logship.client.nkey import user_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from broker.auth.permissions import API, accounts_of
 from broker.auth.store import Credential, CredentialKind
-from broker.client.access import Access
-from broker.client.connection import Connection
-from broker.client.nkey import new_seed, user_key
 from broker.server.requests import ConsumerRequests
 from broker.server.resolve import quoted
 from broker.topology import Topology
-from broker.wire.streams import stream_names
-from broker.wire.subjects import inbox_of
+from nats_logship.client.access import Access
+from nats_logship.client.connection import Connection
+from nats_logship.client.nkey import new_seed, user_key
+from nats_logship.wire.streams import stream_names
+from nats_logship.wire.subjects import inbox_of
 from tests.conftest import apply_topology
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.faults import VARIABLE
+from nats_logship.app.faults import VARIABLE
 from tests.receiver import points as receiver_points
 from tests.shipper import points as shipper_points
 
@@ -41,7 +41,7 @@ def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
 
 
 def reach(folder: Path, point: str) -> int:
-    words = "import sys; from broker.app.faults import fault; fault(sys.argv[1])"
+    words = "import sys; from nats_logship.app.faults import fault; fault(sys.argv[1])"
     environment = os.environ | {VARIABLE: str(folder)}
     return subprocess.run([sys.executable, "-c", words, point], env=environment).returncode
 

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
-from broker.app.address import Address
-from broker.app.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
+from nats_logship.app.address import Address
+from nats_logship.app.configuration import ProgramSettings, load, name_of
 from receiver.settings import ReceiverSettings, ReplaySettings, StreamSettings
 from shipper.settings import ShipperSettings
 

@@ -16,7 +16,7 @@ import click
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, PubAck
 
-from broker.wire.streams import STREAM
+from nats_logship.wire.streams import STREAM
 
 READY = "ready"
 """What the receiving end says when it may begin."""

@@ -11,8 +11,8 @@ from bench.field.bare import READY
 from bench.field.system import LOOPBACK, Guarantees
 from broker.provision.apply import apply
 from broker.topology import Topology
-from broker.wire.streams import MAX_PAYLOAD
-from broker.wire.subjects import Subject
+from nats_logship.wire.streams import MAX_PAYLOAD
+from nats_logship.wire.subjects import Subject
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import ask, start_nats_server

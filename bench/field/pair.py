@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.field.peer import Client, Installed, Peer, Server
 from bench.field.system import LOOPBACK, Guarantees
-from broker.app.address import Address
+from nats_logship.app.address import Address
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 

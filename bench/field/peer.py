@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.app.address import Address
+from nats_logship.app.address import Address
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 

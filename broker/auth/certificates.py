@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from broker.app.exits import ConfigurationError
-from broker.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
 from broker.report import Certificate
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name

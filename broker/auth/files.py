@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.app.exits import ConfigurationError
-from broker.app.files import make_folder, open_folder, reporting, write_for_owner
-from broker.app.secret_files import head_of
 from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
-from broker.wire.subjects import inbox_of
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import make_folder, open_folder, reporting, write_for_owner
+from nats_logship.app.secret_files import head_of
+from nats_logship.wire.subjects import inbox_of
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""

@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 
 from broker.auth.store import Credential, CredentialKind
 from broker.report import SUBJECT as REPORT
-from broker.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
-from broker.wire.streams import (
+from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
@@ -46,7 +46,7 @@ from broker.wire.streams import (
     positions_key,
     stream_names,
 )
-from broker.wire.subjects import (
+from nats_logship.wire.subjects import (
     consumer_name,
     count_name,
     host_filter,

@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from broker.app.units import few
-from broker.client.nkey import is_public
-from broker.wire.streams import MAX_PARTITIONS
-from broker.wire.subjects import validate_host
+from nats_logship.app.units import few
+from nats_logship.client.nkey import is_public
+from nats_logship.wire.streams import MAX_PARTITIONS
+from nats_logship.wire.subjects import validate_host
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

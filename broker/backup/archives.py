@@ -25,16 +25,23 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.app.exits import OperatorError
-from broker.app.files import Folder, make_folder, open_folder, read_file, reporting, write_atomic
-from broker.app.table import Advance, progress
-from broker.client.answer import ConnectionLost
-from broker.client.connection import Connection
 from broker.inspect.reader import find_message
 from broker.provision.apply import described
-from broker.wire.delivery import RawMessage
-from broker.wire.descent import is_being_restored
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.files import (
+    Folder,
+    make_folder,
+    open_folder,
+    read_file,
+    reporting,
+    write_atomic,
+)
+from nats_logship.app.table import Advance, progress
+from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
 

@@ -20,17 +20,24 @@ from typing import Any
 
 import aiofiles
 
-from broker.app.exits import OperatorError
-from broker.app.plural import counted
-from broker.app.table import progress
-from broker.app.units import format_duration, format_size
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
-from broker.client.answer import ConnectionLost, Rejected, answer_of
-from broker.client.connection import Connection
 from broker.provision.apply import STREAM_NOT_FOUND, described
-from broker.wire.delivery import RawMessage
-from broker.wire.descent import Ancestor, is_being_restored, is_closed, marked, opened, restoring
-from broker.wire.message import EXPECTED_SEQUENCE
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.table import progress
+from nats_logship.app.units import format_duration, format_size
+from nats_logship.client.answer import ConnectionLost, Rejected, answer_of
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.descent import (
+    Ancestor,
+    is_being_restored,
+    is_closed,
+    marked,
+    opened,
+    restoring,
+)
+from nats_logship.wire.message import EXPECTED_SEQUENCE
 
 _CONFIG = BUCKETS[2]
 _OF_BROKER = ("num_replicas", "storage", "max_age")

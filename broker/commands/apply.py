@@ -11,11 +11,6 @@ from typing import Annotated, Any
 import click
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.app.command_line import SectionedCommand
-from broker.app.exits import ConfigurationError
-from broker.app.files import make_folder, read_file, reporting, write_atomic
-from broker.app.plural import counted
-from broker.client.connection import ELECTION, Connection, until_answered
 from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
 from broker.provision.apply import carry_out, look, look_at_partitions
 from broker.provision.plan import (
@@ -28,7 +23,12 @@ from broker.provision.plan import (
     refuse_half,
 )
 from broker.settings import APPLY_FIELDS, BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS, existing_in
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import make_folder, read_file, reporting, write_atomic
+from nats_logship.app.plural import counted
+from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.wire.streams import MAX_PARTITIONS, existing_in
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import click
 
-from broker.app import program
-from broker.app.command_line import SectionedCommand
-from broker.app.exits import Exit, OperatorError
-from broker.app.units import format_size
-from broker.app.untrusted import printable
 from broker.backup import archives
 from broker.backup.archives import BUCKETS, Archive, Backup, back_up, lines_in
 from broker.backup.restore import content_of, present, preview
 from broker.backup.restore import restore as put_back
-from broker.client.connection import Connection
 from broker.commands import shared
 from broker.settings import BrokerSettings
-from broker.wire.streams import POSITIONS_BUCKET
+from nats_logship.app import program
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.app.units import format_size
+from nats_logship.app.untrusted import printable
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import POSITIONS_BUCKET
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of streams

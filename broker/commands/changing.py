@@ -14,14 +14,6 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from broker.app.command_line import SectionedCommand, SectionedGroup
-from broker.app.exits import OperatorError
-from broker.app.plural import counted
-from broker.app.units import Moment, few, format_size
-from broker.app.untrusted import printable
-from broker.client.answer import Rejected
-from broker.client.bucket import Conflict, read, write
-from broker.client.connection import Connection
 from broker.commands import shared
 from broker.inspect.ask import stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
@@ -30,7 +22,15 @@ from broker.provision.apply import consumers_of
 from broker.retention import Purge, choose
 from broker.retention import purge as take_out
 from broker.settings import BrokerSettings
-from broker.wire.pause import (
+from nats_logship.app.command_line import SectionedCommand, SectionedGroup
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.units import Moment, few, format_size
+from nats_logship.app.untrusted import printable
+from nats_logship.client.answer import Rejected
+from nats_logship.client.bucket import Conflict, read, write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.pause import (
     ALL_HOSTS,
     PAUSE_KEY,
     Pause,
@@ -38,8 +38,8 @@ from broker.wire.pause import (
     decode_pauses,
     encode_pauses,
 )
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET
-from broker.wire.streams import STREAM as LOGS
+from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET
+from nats_logship.wire.streams import STREAM as LOGS
 
 logger = logging.getLogger(__name__)
 _GLOBS = click.argument("globs", metavar="[HOST_GLOB]...", nargs=-1)

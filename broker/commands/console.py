@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from broker.app.address import parse_address
-from broker.app.command_line import SectionedCommand
-from broker.app.exits import ConfigurationError
-from broker.app.program import warn_of_readable
-from broker.client.connection import Connection
 from broker.commands.shared import option, with_settings
 from broker.settings import BrokerSettings
+from nats_logship.app.address import parse_address
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.program import warn_of_readable
+from nats_logship.client.connection import Connection
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

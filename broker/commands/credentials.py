@@ -14,15 +14,9 @@ from pathlib import Path
 
 import click
 
-from broker.app.command_line import SectionedGroup
-from broker.app.exits import OperatorError
-from broker.app.files import reporting, write_atomic
-from broker.app.units import few
-from broker.app.untrusted import printable
 from broker.auth.certificates import Pki, ends_of
 from broker.auth.files import CredentialFile, change_credentials
 from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore
-from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
     LENGTH,
@@ -40,6 +34,12 @@ from broker.report import CredentialsReport
 from broker.server.requests import report_of
 from broker.server.store import await_credentials, has_run, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
+from nats_logship.app.command_line import SectionedGroup
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.files import reporting, write_atomic
+from nats_logship.app.units import few
+from nats_logship.app.untrusted import printable
+from nats_logship.client.nkey import new_seed, user_key
 
 _STDOUT = "-"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))

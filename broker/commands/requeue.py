@@ -17,18 +17,18 @@ from pathlib import Path
 import click
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from broker.app.command_line import SectionedCommand
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import open_folder, read_file, reporting, write_atomic
-from broker.app.plural import counted
-from broker.app.untrusted import json_object, printable
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, show, with_settings
 from broker.inspect.reader import MessageReader, at_sequence, find_message
 from broker.settings import BrokerSettings
-from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import open_folder, read_file, reporting, write_atomic
+from nats_logship.app.plural import counted
+from nats_logship.app.untrusted import json_object, printable
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
+from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _REQUEUED = "Log-Requeued"
 """Header that names a message that was put back: its sequence before, and the hash of its payload."""

@@ -9,11 +9,6 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import SectionedCommand, given, settings_options
-from broker.app.exits import ConfigurationError
-from broker.app.files import reporting
-from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Service, hold_signals
 from broker.commands.shared import store_of
 from broker.retention import retain
 from broker.server.context import ServerContext
@@ -21,6 +16,11 @@ from broker.server.health import watch_health
 from broker.server.leaders import spread_leaders
 from broker.server.store import check_membership, locked_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
+from nats_logship.app.command_line import SectionedCommand, given, settings_options
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import reporting
+from nats_logship.app.program import log_to_stderr
+from nats_logship.app.service import Notifier, Service, hold_signals
 
 logger = logging.getLogger(__name__)
 

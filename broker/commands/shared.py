@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.app import program
-from broker.app.command_line import YES, ask, given, settings_options
-from broker.app.units import ACCEPTED, parse_duration, read_moment
-from broker.app.untrusted import printable
-from broker.client.connection import ELECTION, Connection
-from broker.client.connection import ask as ask_broker
 from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS
+from nats_logship.app import program
+from nats_logship.app.command_line import YES, ask, given, settings_options
+from nats_logship.app.units import ACCEPTED, parse_duration, read_moment
+from nats_logship.app.untrusted import printable
+from nats_logship.client.connection import ELECTION, Connection
+from nats_logship.client.connection import ask as ask_broker
+from nats_logship.wire.streams import MAX_PARTITIONS
 
 Found = TypeVar("Found")
 

@@ -15,13 +15,6 @@ from typing import TypeVar
 
 import click
 
-from broker.app.command_line import SectionedCommand
-from broker.app.exits import OperatorError
-from broker.app.plural import counted
-from broker.app.selection import LineSelection
-from broker.app.units import Moment, rfc3339
-from broker.app.untrusted import printable
-from broker.client.connection import Connection
 from broker.commands import shared
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
@@ -36,7 +29,14 @@ from broker.inspect.status import (
 )
 from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
-from broker.wire.endings import Endings
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.units import Moment, rfc3339
+from nats_logship.app.untrusted import printable
+from nats_logship.client.connection import Connection
+from nats_logship.wire.endings import Endings
 
 Shown = TypeVar("Shown")
 _SHORTEST = timedelta(seconds=0.2)
@@ -52,7 +52,7 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
     if as_json:
         shared.print_json(found.document())
         return
-    from broker.app.table import plain, show, table
+    from nats_logship.app.table import plain, show, table
 
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
@@ -109,7 +109,7 @@ def hosts(
     if as_json:
         shared.print_json([one.document() for one in chosen])
         return
-    from broker.app.table import show, table
+    from nats_logship.app.table import show, table
 
     rows = [one.row() for one in chosen]
     show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
@@ -134,8 +134,8 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
         raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
     from rich.live import Live
 
-    from broker.app.table import show, stdout
     from broker.inspect.top import TopView, draw, watch
+    from nats_logship.app.table import show, stdout
 
     is_live = sys.stdout.isatty() and not as_json
     live = Live(console=stdout(), screen=True, auto_refresh=False) if is_live else None

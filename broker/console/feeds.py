@@ -14,20 +14,20 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.selection import LineSelection
-from broker.app.units import rfc3339
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.reader import last_of_host
 from broker.inspect.status import HostStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
-from broker.wire.positions import Positions, PositionsUnreadable
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.units import rfc3339
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from broker.app.address import Address
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.units import read_moment
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.console.feeds import Feeds, encode, line_options
 from broker.inspect.matching import check_pattern
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.units import read_moment
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
 
 _COOKIE = "logship-console"
 _PAGE = Path(__file__).with_name("page")

@@ -14,12 +14,6 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.untrusted import json_object
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.config import known_layout
-from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import (
@@ -31,18 +25,24 @@ from broker.inspect.status import (
 )
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
-from broker.wire.delivery import RawMessage
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
-from broker.wire.positions import Positions, PositionsUnreadable
-from broker.wire.streams import (
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.untrusted import json_object
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected
+from nats_logship.client.config import known_layout
+from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
+from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
     offset_key,
     positions_key,
 )
-from broker.wire.subjects import consumer_name, partition_filter
+from nats_logship.wire.subjects import consumer_name, partition_filter
 
 Found = TypeVar("Found")
 logger = logging.getLogger(__name__)

@@ -16,9 +16,6 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.app.plural import counted
-from broker.app.units import few, format_size
-from broker.app.untrusted import printable
 from broker.inspect.status import (
     BrokerStatus,
     PartitionStatus,
@@ -27,6 +24,9 @@ from broker.inspect.status import (
     links,
     short_duration,
 )
+from nats_logship.app.plural import counted
+from nats_logship.app.units import few, format_size
+from nats_logship.app.untrusted import printable
 
 CHECKS = ("connection", "stream", "space", "receivers", "certificates", "sites")
 """What is checked; all of it, unless some are named."""

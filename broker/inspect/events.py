@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.untrusted import json_object, printable
-from broker.client.answer import ConnectionLost
-from broker.client.connection import Connection
-from broker.wire.delivery import RawMessage
+from nats_logship.app.untrusted import json_object, printable
+from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
 
 NOISE = frozenset({"api_audit", "account_connections", "statsz"})
 """Kinds that come all the time and say little: each call of the API, and statistics."""

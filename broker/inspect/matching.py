@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from broker.app.exits import OperatorError
-from broker.app.plural import counted
-from broker.app.python import isolated
 from broker.inspect import matcher
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.python import isolated
 
 _LONGEST = 500  # characters of a pattern
 

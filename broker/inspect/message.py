@@ -11,9 +11,9 @@ from typing import Any
 
 import zstandard
 
-from broker.app.units import rfc3339
-from broker.app.untrusted import printable
-from broker.wire.message import (
+from nats_logship.app.units import rfc3339
+from nats_logship.app.untrusted import printable
+from nats_logship.wire.message import (
     MalformedMessage,
     Origin,
     Section,
@@ -21,7 +21,7 @@ from broker.wire.message import (
     decode_payload,
     split,
 )
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
+from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _SPANS = "Log-Spans"
 # what a terminal acts on, and marks that write a line backwards; a lone surrogate can be printed by nobody

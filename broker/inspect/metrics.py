@@ -12,14 +12,14 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from broker.app.address import Address
-from broker.app.exits import ConfigurationError
-from broker.app.pages import Page, health_page, metrics_page, page_server
-from broker.app.untrusted import printable
-from broker.client.connection import Connection
 from broker.inspect.ask import ask_hosts, attempt, observe
 from broker.inspect.checks import CHECKS, judge, overall
 from broker.inspect.status import BrokerStatus, HostStatus
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.pages import Page, health_page, metrics_page, page_server
+from nats_logship.app.untrusted import printable
+from nats_logship.client.connection import Connection
 
 _STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds
 _SILENT = 3600.0  # seconds

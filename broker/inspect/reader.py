@@ -14,15 +14,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.exits import OperatorError
-from broker.app.units import Moment
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.client import BrokerClient
-from broker.client.connection import ELECTION, Connection, until_answered
-from broker.client.pulling import pull
 from broker.inspect.message import StoredMessage, nanoseconds
-from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.subjects import host_filter, reader_names
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.units import Moment
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.client import BrokerClient
+from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.pulling import pull
+from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.subjects import host_filter, reader_names
 
 Start = Mapping[str, Any]
 """Where a reader begins, as the configuration of a consumer says it."""

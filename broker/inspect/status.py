@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_field
 
-from broker.app.plural import counted
-from broker.app.units import format_duration, format_size, rfc3339
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
-from broker.wire.pause import Pause
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_duration, format_size, rfc3339
+from nats_logship.wire.pause import Pause
 
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
 HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")

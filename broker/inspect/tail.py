@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.app.selection import LineSelection
-from broker.app.units import Moment
-from broker.app.untrusted import printable
-from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
 from broker.inspect.reader import MessageReader, at_sequence, follow, sequence_at
-from broker.wire.message import MalformedMessage, Section
-from broker.wire.subjects import host_filter, partition_filter
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.units import Moment
+from nats_logship.app.untrusted import printable
+from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.wire.message import MalformedMessage, Section
+from nats_logship.wire.subjects import host_filter, partition_filter
 
 _FIRST_WINDOW = 32  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.plural import counted
-from broker.app.untrusted import printable
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected, is_certain
-from broker.client.config import read_streams
-from broker.client.connection import Connection
 from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half
 from broker.topology import Topology
-from broker.wire.streams import (
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.untrusted import printable
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
+from nats_logship.client.config import read_streams
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
     STREAMS_KEY,

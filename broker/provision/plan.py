@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
 
-from broker.app.exits import ConfigurationError
-from broker.app.plural import counted
-from broker.app.units import format_duration, format_size
-from broker.app.untrusted import printable
 from broker.topology import Topology, mirrored_site
-from broker.wire.descent import is_being_restored
-from broker.wire.streams import (
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_duration, format_size
+from nats_logship.app.untrusted import printable
+from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
     MAX_STREAMS,

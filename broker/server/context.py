@@ -15,16 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from broker.app.address import Address
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import write_atomic
-from broker.app.plural import counted
-from broker.app.service import differences
-from broker.app.units import format_size
 from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
 from broker.server.process import NatsServer, Ports, find, started
@@ -42,6 +34,14 @@ from broker.server.resolve import (
 from broker.server.store import clear_half_made, measure, remove_state, streams_in, write_state
 from broker.settings import BrokerSettings
 from broker.topology import mirrored_site
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import write_atomic
+from nats_logship.app.plural import counted
+from nats_logship.app.service import differences
+from nats_logship.app.units import format_size
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection, Message
 
 _CONF = "nats-server.conf"
 _CONF_MODE = 0o600  # it holds secrets, such as the one that a cluster shares

@@ -11,9 +11,9 @@ import re
 import shutil
 import time
 
-from broker.app.units import format_size
-from broker.client.answer import ConnectionLost, Rejected
 from broker.server.context import ServerContext
+from nats_logship.app.units import format_size
+from nats_logship.client.answer import ConnectionLost, Rejected
 
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _LOOK_EVERY = 2.0  # seconds

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.server.context import ServerContext
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
 
 _LOOK_EVERY = 20.0  # seconds; at least so long between two elections that a broker asks for
 logger = logging.getLogger(__name__)

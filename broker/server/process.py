@@ -22,11 +22,11 @@ from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.app import parent_death
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.python import FOLDER, isolated
-from broker.app.untrusted import printable
 from broker.server.log_limit import OF_CONNECTION, LogLimit
+from nats_logship.app import parent_death
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.python import FOLDER, isolated
+from nats_logship.app.untrusted import printable
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50

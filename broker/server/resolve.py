@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from broker.app.address import Address
-from broker.app.exits import ConfigurationError
-from broker.app.secret_files import check_kind
-from broker.app.units import format_size
 from broker.auth.certificates import Pki, names_in
 from broker.auth.files import load_credentials
 from broker.auth.permissions import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
 from broker.auth.store import CredentialStore
-from broker.client.access import Access
-from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.store import Space, check_encryption, streams_in
 from broker.settings import BrokerSettings
 from broker.topology import Topology
-from broker.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.secret_files import check_kind
+from nats_logship.app.units import format_size
+from nats_logship.client.access import Access
+from nats_logship.client.nkey import InvalidSeed, new_seed, seed_of, user_key
+from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""

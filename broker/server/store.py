@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
 from broker.auth.permissions import LOGS
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
 
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"

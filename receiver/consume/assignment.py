@@ -6,7 +6,7 @@ from enum import Enum
 from math import inf
 from pathlib import Path
 
-from broker.client.access import Access
+from nats_logship.client.access import Access
 from receiver.storage.findings import Finding
 from receiver.storage.layout import Permissions
 

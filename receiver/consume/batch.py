@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import cached_property
 from secrets import token_hex
 
-from broker.app.faults import fault
-from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.endings import Endings, OpenLine
-from broker.wire.message import (
+from nats_logship.app.faults import fault
+from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.endings import Endings, OpenLine
+from nats_logship.wire.message import (
     MAX_LINES_BYTES,
     Followed,
     MalformedMessage,
     predecessor_of,
 )
-from broker.wire.offset import Offset
-from broker.wire.subjects import InvalidHost, InvalidSubject
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages

@@ -13,17 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from broker.app.exits import FencedError, OperatorError
-from broker.app.faults import fault
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import Conflict
-from broker.client.connection import Connection
-from broker.wire.message import NEVER
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.app.exits import FencedError, OperatorError
+from nats_logship.app.faults import fault
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.bucket import Conflict
+from nats_logship.client.connection import Connection
+from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.wire.message import NEVER
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
-from receiver.consume.stream_state import StreamState, hold_against_stream, start, stream_state
+from receiver.consume.stream_state import hold_against_stream, start
 from receiver.storage.site import Site, first_undone
 from receiver.storage.store import Damaged, StoredBatch
 

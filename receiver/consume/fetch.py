@@ -12,13 +12,13 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any, TypeVar
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.client import BrokerClient
-from broker.client.connection import Connection
-from broker.client.pulling import Pulled, pull, pull_singly
-from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.subjects import consumer_name, partition_filter
-from receiver.consume import background
+from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.client import BrokerClient
+from nats_logship.client.connection import Connection
+from nats_logship.client.pulling import Pulled, pull, pull_singly
+from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.subjects import consumer_name, partition_filter
 from receiver.consume.assignment import LARGEST_PULL, Assignment
 
 _LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory

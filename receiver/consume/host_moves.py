@@ -18,14 +18,15 @@ from datetime import UTC, datetime
 from math import isinf
 from typing import Any, NamedTuple
 
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, in_touch, is_certain
-from broker.client.connection import Connection
-from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
-from broker.wire.subjects import (
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
+from nats_logship.client.connection import Connection
+from nats_logship.client.stream_state import StreamState, state_of
+from nats_logship.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.message import Followed, MalformedMessage, Origin, decode_origin
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
+from nats_logship.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
@@ -34,7 +35,6 @@ from broker.wire.subjects import (
     partition_filter,
 )
 from receiver.consume.judging import host_of
-from receiver.consume.stream_state import StreamState, state_of
 from receiver.consume.wake import headers_only, is_level, make_anew
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from zstandard import ZstdDecompressor
 
-from broker.wire.endings import Endings
-from broker.wire.message import Section, decode_origin, decode_payload, split
-from broker.wire.subjects import Subject
+from nats_logship.wire.endings import Endings
+from nats_logship.wire.message import Section, decode_origin, decode_payload, split
+from nats_logship.wire.subjects import Subject
 from receiver.storage.findings import Ends, Finding, FindingKind
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds

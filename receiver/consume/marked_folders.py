@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from broker.app.files import FOLDER_ID, open_folder
+from nats_logship.app.files import FOLDER_ID, open_folder
 from receiver.consume.assignment import MarkedFolder
 
 

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 
-from broker.app.faults import fault
-from broker.client.answer import ConnectionLost, Rejected
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import StreamLayout
-from receiver.consume import background
+from nats_logship.app.faults import fault
+from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import (
     Assignment,
     Blocked,

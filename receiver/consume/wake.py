@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client.answer import ConnectionLost, Rejected, in_touch, is_certain
-from broker.client.connection import Connection
-from broker.client.pulling import pull
-from broker.wire.subjects import partition_filter, wake_name
+from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
+from nats_logship.client.connection import Connection
+from nats_logship.client.pulling import pull
+from nats_logship.wire.subjects import partition_filter, wake_name
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull

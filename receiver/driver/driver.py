@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from broker.app.exits import ConfigurationError, FencedError, OperatorError, leading
-from broker.app.plural import counted
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout
+from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError, leading
+from nats_logship.app.plural import counted
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import (
     LARGEST_PULL,
     Assignment,

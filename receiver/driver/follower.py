@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 
-from broker.app.exits import ConfigurationError, FencedError, OperatorError
-from broker.app.faults import fault
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
+from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError
+from nats_logship.app.faults import fault
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import (
     LARGEST_PULL,
     Assignment,

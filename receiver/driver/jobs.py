@@ -10,7 +10,7 @@ from math import inf
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from broker.app.exits import OperatorError
+from nats_logship.app.exits import OperatorError
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Report
 from receiver.spark.java import death_of

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 
-from broker.app.exits import ConfigurationError
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import read_layout
-from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout, existing_in
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.config import read_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import StreamLayout, existing_in
 from receiver.driver.presence import unless
 
 _AGAIN = 1.0  # seconds

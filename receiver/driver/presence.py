@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection, Message
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection, Message
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
 from receiver.consume.claim import Claim
 from receiver.meter import StandbyQuestion, Standing
 

@@ -15,23 +15,23 @@ from heapq import merge
 
 import click
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import open_folder
-from broker.app.plural import counted
-from broker.app.selection import LineSelection
-from broker.app.table import progress
-from broker.app.units import Moment, read_moment
-from broker.client.config import require_layout
-from broker.client.connection import ELECTION, Connection, ask, told_to_operators
-from broker.wire.endings import Endings
-from broker.wire.message import MAX_LINES_BYTES
-from broker.wire.subjects import partition_filter
-from receiver.consume import background
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import open_folder
+from nats_logship.app.plural import counted
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.table import progress
+from nats_logship.app.units import Moment, read_moment
+from nats_logship.client import background
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import ELECTION, Connection, ask, told_to_operators
+from nats_logship.wire.endings import Endings
+from nats_logship.wire.message import MAX_LINES_BYTES
+from nats_logship.wire.subjects import partition_filter
+from pyspark_jetstream.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.consume.judging import Judge, Piece
 from receiver.consume.unforeseen import UNFORESEEN
 from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
-from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.storage.disk import write_rest
 from receiver.storage.folders import Folders, make_folder
 from receiver.storage.layout import Days, Layout

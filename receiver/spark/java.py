@@ -23,9 +23,9 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.parent_death import die_with
-from broker.app.python import INTERPRETER, SAFE_PATH
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.parent_death import die_with
+from nats_logship.app.python import INTERPRETER, SAFE_PATH
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import make_folder, write_atomic
-from broker.app.python import INTERPRETER, SAFE_PATH
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.files import make_folder, write_atomic
+from nats_logship.app.python import INTERPRETER, SAFE_PATH
 from receiver.spark.java import (
     Java,
     Jvm,

@@ -13,8 +13,8 @@ import sys
 
 from pyspark import daemon
 
-from broker.app.memory import keep_large_buffers
-from broker.app.parent_death import die_with
+from nats_logship.app.memory import keep_large_buffers
+from nats_logship.app.parent_death import die_with
 
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker

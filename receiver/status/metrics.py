@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from broker.app.pages import Page, metrics_page
+from nats_logship.app.pages import Page, metrics_page
 from receiver.consume.assignment import Cause
 from receiver.meter import Meter, Standing
 from receiver.storage.findings import FindingKind

@@ -12,20 +12,20 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from broker.app.plural import counted
-from broker.app.table import show, table
-from broker.app.units import format_duration, format_size
-from broker.client import bucket
-from broker.client.config import require_layout
-from broker.client.connection import Connection
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from broker.wire.subjects import partition_filter
+from nats_logship.app.plural import counted
+from nats_logship.app.table import show, table
+from nats_logship.app.units import format_duration, format_size
+from nats_logship.client import bucket
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.wire.subjects import partition_filter
+from pyspark_jetstream.stream import message_at
 from receiver.consume.wake import headers_from
 from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import REPORTS, PartitionReport
-from receiver.source.stream import message_at
 from receiver.storage.store import Damaged, Store
 
 _UNCLAIMED = Offset(0, 0, "", "")

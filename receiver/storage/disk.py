@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.app.files import open_folder
+from nats_logship.app.files import open_folder
 
 _LOOK_AGAIN = 0.02  # seconds
 _START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from broker.app.files import Folder, open_folder
+from nats_logship.app.files import Folder, open_folder
 from receiver.storage import disk
 from receiver.storage.layout import Permissions
 

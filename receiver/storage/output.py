@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from broker.app.faults import fault
-from broker.app.plural import counted
+from nats_logship.app.faults import fault
+from nats_logship.app.plural import counted
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names

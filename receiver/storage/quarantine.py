@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from broker.app.files import Folder
-from broker.wire.delivery import Delivery, RawMessage
+from nats_logship.app.files import Folder
+from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.storage.folders import within
 
 FOLDER = ".quarantine"

@@ -17,10 +17,10 @@ from typing import IO, Any
 
 import zstandard
 
-from broker.app.faults import fault
-from broker.app.files import Folder
-from broker.app.plural import counted
-from broker.app.units import format_size
+from nats_logship.app.faults import fault
+from nats_logship.app.files import Folder
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_size
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout

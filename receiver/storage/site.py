@@ -12,11 +12,11 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.app.exits import ConfigurationError
-from broker.app.faults import fault
-from broker.app.plural import counted
-from broker.wire.offset import Offset
-from broker.wire.subjects import partition_of
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.faults import fault
+from nats_logship.app.plural import counted
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import live_of, parse_closed

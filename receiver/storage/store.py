@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.app.exits import ConfigurationError
-from broker.app.files import open_folder
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.files import open_folder
 from receiver.storage import text
 from receiver.storage.disk import check_alive, is_local
 

@@ -10,7 +10,7 @@ from typing import IO, cast
 
 import zstandard
 
-from broker.app.files import Folder
+from nats_logship.app.files import Folder
 from receiver.storage.folders import Folders, within
 from receiver.storage.layout import Layout
 from receiver.storage.retention import compressed_form

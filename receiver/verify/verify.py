@@ -14,20 +14,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.plural import counted
-from broker.app.units import format_size
-from broker.app.untrusted import printable
-from broker.client import bucket
-from broker.client.connection import ELECTION, Connection, ask
-from broker.wire.endings import Endings
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_size
+from nats_logship.app.untrusted import printable
+from nats_logship.client import bucket
+from nats_logship.client.connection import ELECTION, Connection, ask
+from nats_logship.client.stream_state import stream_state
+from nats_logship.wire.endings import Endings
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from pyspark_jetstream.stream import Range
 from receiver.consume.judging import Piece
-from receiver.consume.stream_state import stream_state
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
-from receiver.source.stream import Range
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.rotation import named_zone

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from broker.app.exits import ConfigurationError
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import Partitions, read_partitions
-from broker.client.connection import Connection
-from broker.wire.delivery import RawMessage
-from broker.wire.pause import (
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.config import Partitions, read_partitions
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
     Pause,
@@ -26,8 +26,8 @@ from broker.wire.pause import (
     decode_pauses,
     longest,
 )
-from broker.wire.streams import CONFIG_BUCKET
-from broker.wire.subjects import Subject
+from nats_logship.wire.streams import CONFIG_BUCKET
+from nats_logship.wire.subjects import Subject
 
 _READ_EVERY = 10.0  # seconds
 _NEXT_LOOK = 1.0  # seconds, at most, until the end of a pause is noticed: not by all hosts at once

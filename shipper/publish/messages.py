@@ -13,25 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.app.exits import FencedError
-from broker.app.faults import fault
-from broker.app.plural import counted
-from broker.app.program import version_of
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import Conflict
-from broker.client.connection import Connection
-from broker.client.pulling import pull
-from broker.wire.message import MalformedMessage, Origin, decode_origin
-from broker.wire.positions import Covered, Positions, PositionsUnreadable
-from broker.wire.streams import (
+from nats_logship.app.exits import FencedError
+from nats_logship.app.faults import fault
+from nats_logship.app.plural import counted
+from nats_logship.app.program import version_of
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.bucket import Conflict
+from nats_logship.client.connection import Connection
+from nats_logship.client.pulling import pull
+from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
+from nats_logship.wire.positions import Covered, Positions, PositionsUnreadable
+from nats_logship.wire.streams import (
     PAYLOAD_HEADROOM,
     POSITIONS_BUCKET,
     positions_key,
     stream_names,
     stream_of,
 )
-from broker.wire.subjects import Subject, host_filter, registry_consumer
+from nats_logship.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
 _PATIENCE = 8.0  # seconds: the server of the consumer may have died

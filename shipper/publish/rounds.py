@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import zstandard
 
-from broker.wire.message import (
+from nats_logship.wire.message import (
     MAX_LINES_BYTES,
     MAX_SPANS_BYTES,
     Origin,

@@ -18,15 +18,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
-from broker.app.exits import ConfigurationError
-from broker.app.faults import fault
-from broker.app.units import format_size
-from broker.client.answer import ConnectionLost, Rejected, stored_at
-from broker.client.config import read_streams
-from broker.client.connection import BrokerAway, Connection
-from broker.wire.message import EXPECTED_SEQUENCE, MAX_FOLLOWED, Followed, Origin, encode_origin
-from broker.wire.positions import Positions
-from broker.wire.subjects import InvalidSubject, Subject
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.faults import fault
+from nats_logship.app.units import format_size
+from nats_logship.client.answer import ConnectionLost, Rejected, stored_at
+from nats_logship.client.config import read_streams
+from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.wire.message import (
+    EXPECTED_SEQUENCE,
+    MAX_FOLLOWED,
+    Followed,
+    Origin,
+    encode_origin,
+)
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.subjects import InvalidSubject, Subject
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import (
     HostMessage,

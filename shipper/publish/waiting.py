@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.connection import Connection
-from broker.client.credentials import read_credentials
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.client.credentials import read_credentials
 from shipper.settings import ShipperSettings
 
 _CAUSES = ("lost", "busy", "full", "missing", "refused")

@@ -18,8 +18,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.app.exits import OperatorError
-from broker.wire.subjects import own_token
+from nats_logship.app.exits import OperatorError
+from nats_logship.wire.subjects import own_token
 from shipper.status.report import HostReport
 
 _PREFIX = "logship/agent/"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from broker.app.pages import Page, metrics_page
-from broker.app.program import version_of
-from broker.app.untrusted import printable
+from nats_logship.app.pages import Page, metrics_page
+from nats_logship.app.program import version_of
+from nats_logship.app.untrusted import printable
 from shipper.status.report import AgentView, HostReport
 
 FILES_SHOWN = 100

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from broker.app.plural import counted
-from broker.app.units import format_size, rfc3339
+from nats_logship.app.plural import counted
+from nats_logship.app.units import format_size, rfc3339
 from shipper.publish.rounds import Round
 from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer

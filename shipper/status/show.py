@@ -10,17 +10,17 @@ from datetime import timedelta
 
 from rich.console import RenderableType
 
-from broker.app.exits import OperatorError
-from broker.app.plural import counted
-from broker.app.table import table
-from broker.app.units import format_duration, format_size
-from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.config import read_streams, require_layout
-from broker.client.connection import Connection
-from broker.wire.message import EXPECTED_SEQUENCE, NEVER
-from broker.wire.positions import Cursor, Positions
-from broker.wire.streams import stream_names
-from broker.wire.subjects import SHARED_NAME, Subject, is_shared_name
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.plural import counted
+from nats_logship.app.table import table
+from nats_logship.app.units import format_duration, format_size
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected
+from nats_logship.client.config import read_streams, require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import EXPECTED_SEQUENCE, NEVER
+from nats_logship.wire.positions import Cursor, Positions
+from nats_logship.wire.streams import stream_names
+from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explained
 from shipper.settings import ShipperSettings

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from broker.app.plural import counted
-from broker.wire.positions import Cursor
+from nats_logship.app.plural import counted
+from nats_logship.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
 from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
 from shipper.tail.paths import Selection, group_of

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from broker.app.units import rfc3339
-from broker.wire.positions import Cursor
+from nats_logship.app.units import rfc3339
+from nats_logship.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import Sample

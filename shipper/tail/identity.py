@@ -13,8 +13,8 @@ from enum import Enum, auto
 from hashlib import blake2b
 from typing import NamedTuple
 
-from broker.wire.message import Identity
-from broker.wire.positions import Cursor
+from nats_logship.wire.message import Identity
+from nats_logship.wire.positions import Cursor
 from shipper.tail.scan import FileEntry
 
 HEAD_BYTES = 1024

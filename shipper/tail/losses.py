@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from broker.app.units import format_size
-from broker.wire.positions import Cursor
+from nats_logship.app.units import format_size
+from nats_logship.wire.positions import Cursor
 from shipper.tail.scan import Archive, FileEntry, Notice, NoticeKind
 
 

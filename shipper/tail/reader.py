@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from broker.wire.message import Section
+from nats_logship.wire.message import Section
 from shipper.tail.decompress import Decompressor
 from shipper.tail.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
 from shipper.tail.identity import (

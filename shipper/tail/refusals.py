@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from broker.app.files import FOLDER_MARKS
+from nats_logship.app.files import FOLDER_MARKS
 
 _PSEUDO = {
     *(0x9FA0, 0x62656572, 0x27E0EB, 0x63677270),  # proc, sysfs, cgroup, cgroup2

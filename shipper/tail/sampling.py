@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from broker.wire.positions import Cursor
+from nats_logship.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor
 from shipper.tail.holes import end_of_content, written_head
 from shipper.tail.identity import (

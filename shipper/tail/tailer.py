@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from broker.wire.message import Section, Span
-from broker.wire.positions import Cursor
+from nats_logship.wire.message import Section, Span
+from nats_logship.wire.positions import Cursor
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,

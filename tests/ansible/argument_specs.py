@@ -12,8 +12,8 @@ import yaml
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from broker.app.configuration import ProgramSettings, name_of
 from broker.settings import BrokerSettings
+from nats_logship.app.configuration import ProgramSettings, name_of
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from broker.app.configuration import ProgramSettings, load, name_of
+from nats_logship.app.configuration import ProgramSettings, load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
 from tests.ansible.playing import INTERPRETER, play, rendered, rendering
 from tests.test_settings import written

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.nkey import seed_of, user_key
+from nats_logship.client.nkey import seed_of, user_key
 from tests.ansible.playing import BROKERS, Machines, done
 from tests.support.processes import installed
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.client.access import Access
+from nats_logship.client.access import Access
 from tests.docs.commands import untrue_commands
 from tests.pages import page
 from tests.support.commands import run_command

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.app.exits import ConfigurationError, OperatorError
-from broker.client.access import Access
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import BrokerAway, Connection
 from broker.topology import Topology
-from broker.wire.streams import STREAM
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.client.access import Access
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.wire.streams import STREAM
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 

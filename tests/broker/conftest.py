@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection
+from nats_logship.client.connection import Connection
 from tests.support import forks, suite
 from tests.support.processes import Process, wait_until
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.app.exits import OperatorError
 from broker.cli import group
-from broker.client.access import Access
-from broker.client.client import BrokerClient
-from broker.client.connection import BrokerAway, Connection
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.access import Access
+from nats_logship.client.client import BrokerClient
+from nats_logship.client.connection import BrokerAway, Connection
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import Broker, StartBroker, logbroker, run_broker
 from tests.pages import fetch

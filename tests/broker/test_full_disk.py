@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.inspect.ask import node_reports
 from broker.report import NodeReport
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
 from tests.broker.cluster import insist
 from tests.broker.conftest import Mounted, StartBroker
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from broker.client import bucket
-from broker.client.config import known_layout
-from broker.client.connection import Connection
 from broker.provision.apply import apply, carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology
-from broker.wire.streams import STREAM
-from broker.wire.subjects import Subject
+from nats_logship.client import bucket
+from nats_logship.client.config import known_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
+from nats_logship.wire.subjects import Subject
 from tests.broker.conftest import Call, ask, logbroker
 
 pytestmark = pytest.mark.nats

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.streams import POSITIONS_BUCKET, STREAM
+from nats_logship.wire.streams import POSITIONS_BUCKET, STREAM
 from tests.broker.conftest import Broker, Mounted, StartBroker, ask
 
 pytestmark = pytest.mark.nats

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.client import bucket
-from broker.client.config import require_layout
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
+from nats_logship.client import bucket
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
 from tests.broker.conftest import StartBroker, ask, logbroker
 
 pytestmark = pytest.mark.nats

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.client.connection import Connection
-from broker.wire.streams import STREAM
-from broker.wire.subjects import consumer_name
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
+from nats_logship.wire.subjects import consumer_name
 from tests.chaos.faults.processes import PYTHON_DAEMONS
 from tests.chaos.program import Program
 from tests.chaos.world import World

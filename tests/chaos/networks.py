@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 
-from broker.app.address import Address
+from nats_logship.app.address import Address
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _LOAD, _RETURN, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x35  # linux/bpf_common.h

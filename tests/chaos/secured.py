@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.app.exits import OperatorError
-from broker.app.files import write_atomic
 from broker.auth.store import parse_store
-from broker.client.access import Access
 from broker.server.store import await_credentials
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.files import write_atomic
+from nats_logship.client.access import Access
 from tests.chaos.networks import Machine
 from tests.support.commands import CommandFailed, run_command
 

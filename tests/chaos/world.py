@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.client import bucket
-from broker.client.access import Access
-from broker.client.answer import Rejected
-from broker.client.connection import Connection
-from broker.wire.message import EXPECTED_SEQUENCE
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from broker.wire.subjects import partition_of
-from receiver.source.stream import message_at
+from nats_logship.client import bucket
+from nats_logship.client.access import Access
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
+from nats_logship.wire.subjects import partition_of
+from pyspark_jetstream.stream import message_at
 from receiver.storage.disk import exclusive_lock
 from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk

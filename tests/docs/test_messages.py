@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.nkey import new_seed, user_key
 from broker.inspect.checks import judge
 from broker.inspect.status import BrokerStatus
+from nats_logship.client.nkey import new_seed, user_key
 from tests.broker.inspect.test_status import a_status, altered
 from tests.docs.commands import blocks
 from tests.docs.option_tables import DOCS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tests.support.ports
-from broker.app.configuration import name_of
+from nats_logship.app.configuration import name_of
 from shipper.settings import ShipperSettings
 from tests.ansible.argument_specs import variables
 from tests.docs.commands import blocks, commands, untrue_commands

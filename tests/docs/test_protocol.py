@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.message import (
+from nats_logship.wire.message import (
     ALWAYS_BYTES,
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
@@ -17,10 +17,10 @@ from broker.wire.message import (
     encode_origin,
     predecessor_of,
 )
-from broker.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
-from broker.wire.positions import Positions
-from broker.wire.streams import positions_key
-from broker.wire.subjects import partition_of
+from nats_logship.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.streams import positions_key
+from nats_logship.wire.subjects import partition_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 TEXT = PAGE.read_text("utf-8")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from broker.wire.message import ALWAYS_BYTES, MAX_LINES_BYTES, MAX_RATIO
-from broker.wire.subjects import partition_of
+from nats_logship.wire.message import ALWAYS_BYTES, MAX_LINES_BYTES, MAX_RATIO
+from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import SessionLimits
 from tests.receiver.partition import Message, Partition
 from tests.support.commands import run_command

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.access import Access
-from broker.client.connection import Connection
-from broker.client.nkey import seed_of
-from broker.wire.subjects import Subject, inbox_of
+from nats_logship.client.access import Access
+from nats_logship.client.connection import Connection
+from nats_logship.client.nkey import seed_of
+from nats_logship.wire.subjects import Subject, inbox_of
 from tests.raw import Raw
 from tests.shipper.publish.agents import PublishingAgent, round_of
 from tests.support.processes import Process, Processes, wait_until

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.app.exits import ConfigurationError, FencedError
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import StreamLayout
+from nats_logship.app.exits import ConfigurationError, FencedError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import StreamLayout
 from receiver.cli import logreceiver
 from receiver.driver.driver import require_sound
 from tests.receiver.threaded import HOSTS, Receiver

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.answer import Denied, Rejected
-from broker.client.connection import Connection
-from broker.client.pulling import pull
-from broker.wire.message import Followed, Origin, encode_origin
-from broker.wire.streams import StreamLayout
-from broker.wire.subjects import count_name, wake_name
+from nats_logship.client.answer import Denied, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.client.pulling import pull
+from nats_logship.wire.message import Followed, Origin, encode_origin
+from nats_logship.wire.streams import StreamLayout
+from nats_logship.wire.subjects import count_name, wake_name
 from receiver.consume.assignment import Blocked, Cause, Done, Report, SessionLimits
 from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, follows
 from receiver.consume.wake import Wake

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.message import Section, Span
-from broker.wire.subjects import partition_of
+from nats_logship.wire.message import Section, Span
+from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done, SessionLimits
 from receiver.storage.findings import FindingKind
 from tests.receiver.partition import Message, Partition, message

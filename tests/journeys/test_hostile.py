@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from broker.auth.permissions import API
 from broker.cli import group
-from broker.client.access import Access
-from broker.client.nkey import seed_of
-from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
-from broker.wire.subjects import Subject, inbox_of
+from nats_logship.client.access import Access
+from nats_logship.client.nkey import seed_of
+from nats_logship.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
+from nats_logship.wire.subjects import Subject, inbox_of
 from tests.raw import Heard, Raw
 from tests.support.commands import run_command
 from tests.support.hostile import acts_on_a_terminal

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from broker.client.connection import Connection
-from broker.wire.subjects import Subject, partition_of
+from nats_logship.client.connection import Connection
+from nats_logship.wire.subjects import Subject, partition_of
 from tests.support.oracle import expect_all
 from tests.support.processes import wait_until
 from tests.support.received import received_bytes

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection
 from broker.report import SUBJECT
-from broker.wire.streams import STREAM
-from broker.wire.subjects import partition_of
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
+from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done
 from receiver.storage.tables import GAP_REPORTS
 from tests.receiver.partition import Partition

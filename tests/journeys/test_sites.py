@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import group
-from broker.client import bucket
-from broker.client.access import Access
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import BrokerAway
-from broker.wire.streams import POSITIONS_BUCKET
-from broker.wire.subjects import Subject
+from nats_logship.client import bucket
+from nats_logship.client.access import Access
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import BrokerAway
+from nats_logship.wire.streams import POSITIONS_BUCKET
+from nats_logship.wire.subjects import Subject
 from tests.shipper.conftest import read_stream
 from tests.support.oracle import judge
 from tests.support.ports import free_port

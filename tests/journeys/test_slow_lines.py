@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.streams import SLOWEST_LINE
+from nats_logship.wire.streams import SLOWEST_LINE
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
 from tests.support.ports import free_port

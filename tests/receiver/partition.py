@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import zstandard
 
-from broker.app.faults import VARIABLE
-from broker.client import bucket
-from broker.client.access import Access
-from broker.client.connection import Connection
-from broker.wire.message import Identity, Origin, Section, Span, encode_origin
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key, stream_of
+from nats_logship.app.faults import VARIABLE
+from nats_logship.client import bucket
+from nats_logship.client.access import Access
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM, offset_key, stream_of
 from receiver.consume import task
 from receiver.consume.assignment import (
     LARGEST_PULL,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.wire.subjects import partition_of
+from nats_logship.wire.subjects import partition_of
 from tests.receiver.partition import Partition, ours, publish
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.received import read_received

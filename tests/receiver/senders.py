@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from broker.client.access import Access
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import STREAM
-from receiver.consume import background
+from nats_logship.client import background
+from nats_logship.client.access import Access
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
 from tests.conftest import Server, apply_topology
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Message, lines_of, message

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from broker.wire.offset import Offset
+from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import OpenPartition
 from receiver.storage.rotation import live_of

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import page_of

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.app.exits import Exit, OperatorError
-from broker.client.connection import Connection
+from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.client import background
+from nats_logship.client.connection import Connection
 from receiver.cli import logreceiver
-from receiver.consume import background
 from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
 from tests.receiver.partition import Partition

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.app.configuration import load
-from broker.app.exits import Exit
+from nats_logship.app.configuration import load
+from nats_logship.app.exits import Exit
 from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
 from tests.support import forks

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.faults import VARIABLE
-from broker.client import bucket
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from nats_logship.app.faults import VARIABLE
+from nats_logship.client import bucket
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import task
 from receiver.consume.assignment import (
     LARGEST_PULL,

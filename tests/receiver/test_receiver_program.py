@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.app.exits import Exit
-from broker.app.faults import VARIABLE
-from broker.wire.subjects import partition_of
+from nats_logship.app.exits import Exit
+from nats_logship.app.faults import VARIABLE
+from nats_logship.wire.subjects import partition_of
 from receiver.cli import logreceiver
 from tests.manager import Manager
 from tests.pages import page

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.bucket import read
-from broker.client.connection import Connection
-from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
+from nats_logship.client.bucket import read
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Presence, is_gone, report_of

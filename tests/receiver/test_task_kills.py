@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.wire.message import Section
+from nats_logship.wire.message import Section
 from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
 from receiver.storage.retention import Order, Retention
 from tests.receiver.faulty_disk import mounted

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import zstandard
 
-from broker.app.exits import ConfigurationError, Exit
+from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
 from receiver.storage.layout import Layout, Permissions
 from receiver.storage.retention import Limits, Order, Retention

@@ -5,10 +5,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.message import EXPECTED_SEQUENCE
-from broker.wire.streams import STREAM
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.streams import STREAM
 from receiver.consume.assignment import Done
 from receiver.storage.findings import FindingKind
 from tests.conftest import apply_topology

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
-from broker.wire.message import Followed, Origin, encode_origin
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Followed, Origin, encode_origin
 from receiver.consume.assignment import LARGEST_PULL, Done, SessionLimits
 from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Message, Partition, lines_of, message

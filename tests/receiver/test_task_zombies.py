@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError
-from broker.client import bucket
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client import bucket
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Cause, Done, SessionLimits
 from tests.receiver.partition import Partition, blocked
 

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 
-from broker.wire.streams import StreamLayout
+from nats_logship.wire.streams import StreamLayout
 from receiver.driver.driver import destination_of, limits_of
 from receiver.settings import ReceiverSettings
 

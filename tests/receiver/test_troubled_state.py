@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.app.exits import ConfigurationError, Exit, OperatorError
-from broker.wire.streams import STREAM
+from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
+from nats_logship.wire.streams import STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
 from receiver.storage.disk import exclusive_lock

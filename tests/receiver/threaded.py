@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import StreamLayout
 from receiver.consume import task
 from receiver.driver.driver import Followers
 from receiver.meter import Meter

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
-from broker.wire.delivery import RawMessage
-from broker.wire.message import Origin, decode_origin, decode_payload, split
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.message import Origin, decode_origin, decode_payload, split
 from receiver.consume.judging import judge
 from shipper.tail.reader import Block
 from tests.shipper.logs import ROOT, Ship

@@ -15,7 +15,7 @@ from typing import Any
 
 import zstandard
 
-from broker.wire.positions import Cursor, Positions
+from nats_logship.wire.positions import Cursor, Positions
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Packing, Selection
 from shipper.tail.reader import Block

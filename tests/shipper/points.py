@@ -1,4 +1,4 @@
-"""The points of a shipper at which a test can kill it; `broker.app.faults` does it."""
+"""The points of a shipper at which a test can kill it; `nats_logship.app.faults` does it."""
 
 IN_MOVE = ("left",)
 """Those of a start behind another number of partitions."""

@@ -1,9 +1,9 @@
 """The snapshot of a host's positions in the broker, as an administrator reads, spoils and deletes it."""
 
-from broker.client.bucket import read, write
-from broker.client.connection import Connection
-from broker.wire.positions import Positions
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from nats_logship.client.bucket import read, write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 
 async def saved(connection: Connection, host: str = "web01") -> bytes | None:

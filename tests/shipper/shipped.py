@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from broker.wire.message import Identity, Origin, Section, Span
+from nats_logship.wire.message import Identity, Origin, Section, Span
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.client.answer import ConnectionLost
-from broker.client.bucket import Conflict
-from broker.client.connection import Connection
-from broker.wire.subjects import Subject
+from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.bucket import Conflict
+from nats_logship.client.connection import Connection
+from nats_logship.wire.subjects import Subject
 from shipper.agent import Agent
 from shipper.settings import ShipperSettings
 from shipper.shipping import Intervals

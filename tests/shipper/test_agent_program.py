@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
-from broker.wire.subjects import Subject
+from nats_logship.client.connection import Connection
+from nats_logship.wire.subjects import Subject
 from shipper.tail.follower import announce
 from shipper.tail.scan import Notice, NoticeKind
 from tests.conftest import apply_topology

@@ -10,7 +10,7 @@ import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import peak_bytes_of
-from broker.wire.positions import Cursor, Positions
+from nats_logship.wire.positions import Cursor, Positions
 from tests.descriptors import held_here
 from tests.shipper.host import Host
 from tests.shipper.logs import Ship

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.faults import VARIABLE
-from broker.client.bucket import write
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
-from broker.wire.subjects import Subject
+from nats_logship.app.faults import VARIABLE
+from nats_logship.client.bucket import write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.conftest import apply_topology
 from tests.partitions import change_partitions

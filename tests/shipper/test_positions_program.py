@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.topology import Topology
-from broker.wire.streams import POSITIONS_BUCKET
+from nats_logship.wire.streams import POSITIONS_BUCKET
 from tests.shipper.conftest import arrives, read_lines, received
 from tests.shipper.logs import ROOT, Ship, append, lines, rotate, run, says
 from tests.shipper.points import IN_MOVE, POINTS

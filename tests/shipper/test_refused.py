@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.subjects import inbox_of
+from nats_logship.wire.subjects import inbox_of
 from tests.secured import Secured, host, start_secured, write_conf
 from tests.shipper.conftest import arrives
 from tests.shipper.logs import Ship, append, run, says

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
-from broker.app.exits import OperatorError
-from broker.client.connection import Connection
-from broker.wire.message import Identity, decode_payload
-from broker.wire.positions import Cursor, Positions
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Identity, decode_payload
+from nats_logship.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings

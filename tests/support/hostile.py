@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from broker.wire.offset import Offset
+from nats_logship.wire.offset import Offset
 
 ACTIVE = "\x1b[2J\x07\u202e\x9b"
 """What a terminal acts on."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from broker.app.address import Address, parse_address
+from nats_logship.app.address import Address, parse_address
 
 _STEP = 0.05  # seconds
 

@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.client.access import Access
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import read
-from broker.client.config import read_layout
-from broker.client.connection import BrokerAway, Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from nats_logship.client.access import Access
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.bucket import read
+from nats_logship.client.config import read_layout
+from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.support.commands import run_command
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, installed, wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import Exit
+from nats_logship.app.exits import Exit
 from tests.docs.commands import blocks
 from tests.shipper.conftest import read_lines
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.wire.streams import positions_key
+from nats_logship.wire.streams import positions_key
 from tests import secured
 from tests.broker.auth.forbidden import HOSTS, IDENTITIES
 from tests.raw import Raw

@@ -3,7 +3,7 @@
 import hashlib
 
 from broker.auth.permissions import API
-from broker.wire.streams import positions_key
+from nats_logship.wire.streams import positions_key
 from tests import secured
 
 LIKE_A_HASH = hashlib.sha256(b"web01.example.net").hexdigest()[:32]

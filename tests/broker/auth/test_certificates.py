@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError, OperatorError
 from broker.auth.certificates import Pki
+from nats_logship.app.exits import ConfigurationError, OperatorError
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 NAMES = ("broker1.example.net", "127.0.0.1", "::1", "localhost")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.auth.permissions import API
-from broker.wire.pause import PAUSE_SUBJECT
+from nats_logship.wire.pause import PAUSE_SUBJECT
 from tests import secured
 from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
 from tests.broker.auth.oracle import answers, everything, is_reported

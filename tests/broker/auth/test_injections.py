@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.auth.permissions import API
-from broker.wire.subjects import inbox_of
+from nats_logship.wire.subjects import inbox_of
 from tests.broker.auth.forbidden import LIKE_A_HASH
 from tests.broker.auth.oracle import OWN_LINE, answers, everything, is_reported, of_others
 from tests.raw import Raw

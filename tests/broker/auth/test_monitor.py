@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.auth.permissions import API
-from broker.client.connection import Connection
 from broker.inspect.reader import MessageReader, at_sequence
-from broker.wire.subjects import reader_names
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.subjects import reader_names
 from tests.broker.auth.oracle import everything
 from tests.raw import Raw
 from tests.secured import Secured

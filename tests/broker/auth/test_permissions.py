@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from broker.auth.permissions import API, permissions_of
-from broker.client.answer import Denied
-from broker.client.bucket import read, write
-from broker.client.config import require_layout
-from broker.client.connection import Connection
-from broker.wire.pause import PAUSE_SUBJECT
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
+from nats_logship.client.answer import Denied
+from nats_logship.client.bucket import read, write
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.pause import PAUSE_SUBJECT
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
 from receiver.consume.wake import Wake
 from shipper.publish.messages import HostMessages
 from tests import secured

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from broker.auth.permissions import API
-from broker.client import bucket
-from broker.client.connection import Connection
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from nats_logship.client import bucket
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 from tests.broker.auth.forbidden import HOSTS
 from tests.broker.auth.oracle import answers, everything
 from tests.raw import Raw

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.exits import ConfigurationError
 from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
 from broker.auth.permissions import accounts_of
 from broker.auth.store import (
@@ -21,7 +20,8 @@ from broker.auth.store import (
     InvalidStore,
     parse_store,
 )
-from broker.client.nkey import new_seed, user_key
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.nkey import new_seed, user_key
 
 NOW = datetime(2026, 11, 21, 17, tzinfo=UTC)
 OWN, ANYBODY = "own", "anybody"

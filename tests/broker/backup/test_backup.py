@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.backup.archives import BUCKETS, Backup, back_up, check
 from broker.backup.restore import present, preview, restore
-from broker.client import bucket
-from broker.client.answer import Rejected
-from broker.client.config import known_layout
-from broker.client.connection import Connection
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
+from nats_logship.app.exits import OperatorError
+from nats_logship.client import bucket
+from nats_logship.client.answer import Rejected
+from nats_logship.client.config import known_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
 from tests.conftest import Server
 from tests.receiver.partition import ours
 

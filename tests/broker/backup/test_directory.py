@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.backup import archives
 from broker.backup.archives import NAME, Archive, Backup, load
+from nats_logship.app.exits import OperatorError
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.backup.archives import Archive
 from broker.backup.restore import adapted, preview
-from broker.wire.descent import Ancestor, ancestors, opened, restoring
+from nats_logship.app.exits import OperatorError
+from nats_logship.wire.descent import Ancestor, ancestors, opened, restoring
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from broker.auth.files import load_credentials
-from broker.wire.subjects import inbox_of
+from nats_logship.wire.subjects import inbox_of
 from tests.broker.conftest import Call, logbroker
 
 HOST = 'wéb"01\\example'

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError
-from broker.client.connection import Connection
 from broker.commands.apply import read_stream
-from broker.wire.descent import marked
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.descent import marked
 from tests.broker.conftest import Call, ask, logbroker
 
 SETTINGS = ("--partitions", "11", "--max-bytes", "100MB")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from broker.client.connection import Connection
+from nats_logship.client.connection import Connection
 from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats

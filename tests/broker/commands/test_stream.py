@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.answer import Rejected
-from broker.client.connection import Connection
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection
 from tests.broker.conftest import Call, StartBroker, ask
 from tests.support.processes import wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker.auth.certificates import names_in
-from broker.client.access import Access
-from broker.client.connection import BrokerAway, Connection
-from broker.wire.streams import STREAM
+from nats_logship.client.access import Access
+from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.wire.streams import STREAM
 from tests.broker.conftest import Broker, StartBroker, logbroker
 from tests.support.ports import free_port
 from tests.support.processes import proc, wait_until

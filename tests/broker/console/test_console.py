@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from bench.cpu import peak_bytes_of
-from broker.app.exits import ConfigurationError
 from broker.cli import group
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.positions import Positions
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Error, Page, async_playwright, expect
 
-from broker.client.connection import Connection
 from broker.topology import Topology
+from nats_logship.client.connection import Connection
 from receiver.consume.claim import Claim
 from receiver.driver.presence import until_free
 from receiver.meter import Meter

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import zstandard
 
-from broker.client.connection import Connection
-from broker.wire.message import Origin, Section, Span, encode_origin
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Origin, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.client.access import Access
-from broker.client.connection import BrokerAway, Connection
 from broker.inspect.events import Event, read_event
+from nats_logship.client.access import Access
+from nats_logship.client.connection import BrokerAway, Connection
 from tests.secured import Secured, admin, start_secured
 from tests.support.processes import Processes, installed
 

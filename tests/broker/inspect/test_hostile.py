@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
 from broker.report import SUBJECT
-from broker.wire.delivery import RawMessage
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
 from tests.broker.conftest import Call, ask, logbroker
 from tests.broker.inspect.conftest import message
 from tests.partitions import add_subjects

@@ -4,12 +4,12 @@ import base64
 
 import pytest
 
-from broker.app.exits import OperatorError
-from broker.client.connection import Connection
 from broker.inspect.message import StoredMessage, message_document, message_text, safe
 from broker.inspect.reader import get_message
 from broker.inspect.tail import as_shown
-from broker.wire.delivery import RawMessage
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.delivery import RawMessage
 from tests.broker.inspect.conftest import Publish, message
 
 

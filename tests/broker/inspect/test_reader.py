@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from broker.client.connection import Connection
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, Start, at_sequence, follow
 from broker.topology import Topology
-from broker.wire.streams import STREAM
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish
 
 pytestmark = pytest.mark.nats

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from broker.client.answer import Rejected
-from broker.client.connection import Connection, Message
 from broker.inspect.ask import ask_hosts, full_status, node_reports
 from broker.inspect.message import StoredMessage
 from broker.inspect.status import (
@@ -22,9 +20,11 @@ from broker.inspect.status import (
 )
 from broker.inspect.top import TopView
 from broker.report import SUBJECT, NodeReport
-from broker.wire.delivery import RawMessage
-from broker.wire.offset import Offset
-from broker.wire.streams import STREAM
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection, Message
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import STREAM
 from receiver.consume.fetch import consumer_config
 from tests.broker.conftest import logbroker
 from tests.broker.inspect.conftest import Publish, message

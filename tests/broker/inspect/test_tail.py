@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 import zstandard
 
-from broker.app.selection import LineSelection
-from broker.app.units import rfc3339
-from broker.client.connection import Connection
 from broker.inspect.reader import get_message
 from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
-from broker.wire.message import Origin, Section, Span, encode_origin
-from broker.wire.streams import STREAM
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.units import rfc3339
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Origin, Section, Span, encode_origin
+from nats_logship.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 

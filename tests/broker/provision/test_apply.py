@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from broker.app.exits import ConfigurationError
-from broker.client.connection import Connection
 from broker.provision.apply import apply, carry_out, look
 from broker.provision.plan import plan
 from broker.topology import Topology
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.connection import Connection
 
 pytestmark = pytest.mark.nats
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.provision.apply import consumers_of
-from broker.wire.streams import STREAM
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
 from tests.broker.cluster import Cluster, Node, insist
 from tests.broker.conftest import logbroker
 from tests.support.processes import Processes, wait_until

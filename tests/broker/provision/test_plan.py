@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.exits import ConfigurationError
 from broker.provision.plan import (
     Actual,
     Step,
@@ -18,7 +17,8 @@ from broker.provision.plan import (
     shown,
 )
 from broker.topology import Topology
-from broker.wire.streams import COPIED_MESSAGE
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.wire.streams import COPIED_MESSAGE
 
 NOTHING = Actual({}, {})
 STATE = {"bytes": 0, "first_ts": "2026-11-23T10:00:00Z"}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker.client.connection import Connection
+from nats_logship.client.connection import Connection
 from tests.broker.conftest import Call, ask
 from tests.receiver.partition import ours
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker.client import bucket
-from broker.client.answer import Rejected
-from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.retention import excess
-from broker.wire.offset import Offset
-from broker.wire.positions import Positions
-from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key
+from nats_logship.client import bucket
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key
 from tests.broker.conftest import StartBroker
 from tests.receiver.partition import ours
 

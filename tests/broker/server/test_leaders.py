@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
 from broker.server.leaders import keep_spread, surplus
-from broker.wire.streams import stream_names
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import stream_names
 from tests.broker.cluster import Cluster
 from tests.support.processes import Processes
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.server.health import failed_write
 from broker.server.process import NatsServer, explain, find, read_line, started, with_names
+from nats_logship.app.exits import OperatorError
 from tests.secured import key_of
 
 PHRASES = (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection, Message
 from broker.server.requests import copying_only, listen, pulled_only
+from nats_logship.client.connection import Connection, Message
 
 
 @pytest.mark.parametrize(

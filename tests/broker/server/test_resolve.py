@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.app.configuration import load
-from broker.app.exits import ConfigurationError
 from broker.auth.permissions import accounts_of
-from broker.client.nkey import new_seed
 from broker.server.process import find
 from broker.server.resolve import ServerConf, ServerKeys, quoted, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
+from nats_logship.app.configuration import load
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.nkey import new_seed
 from tests.broker.auth.test_store import EVERY_KIND, key
 
 SPACE = Space(free=10**9, held=0, total=10**10)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError, OperatorError
 from broker.server.store import (
     await_credentials,
     check_encryption,
@@ -14,6 +13,7 @@ from broker.server.store import (
     locked_store,
     write_state,
 )
+from nats_logship.app.exits import ConfigurationError, OperatorError
 
 
 def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:

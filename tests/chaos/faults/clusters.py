@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.topology import Topology
-from broker.wire.streams import STREAM
+from nats_logship.wire.streams import STREAM
 from tests.chaos.fault import CannotStrike, Chance, add, alone, fault
 from tests.chaos.faults.lines import Places, at, lines_of, swallow
 from tests.chaos.faults.processes import send, server_of, stop

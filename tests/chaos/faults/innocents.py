@@ -9,8 +9,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Lock
 
-from broker.client.connection import Connection
-from broker.wire.streams import STREAM
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import STREAM
 from tests.chaos.fault import CannotStrike, Chance, add, alone, fault, one_that_runs
 from tests.chaos.faults.memory import HARMED, memory
 from tests.chaos.program import Program

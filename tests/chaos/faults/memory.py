@@ -17,9 +17,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key, positions_key
-from broker.wire.subjects import consumer_name
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.streams import (
+    OFFSETS_BUCKET,
+    POSITIONS_BUCKET,
+    STREAM,
+    offset_key,
+    positions_key,
+)
+from nats_logship.wire.subjects import consumer_name
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
 from tests.receiver.partition import Partition, lines_of, message

@@ -9,15 +9,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.app.exits import FencedError
-from broker.client import bucket
-from broker.client.connection import Connection
-from broker.wire.descent import Ancestor
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET
+from nats_logship.app.exits import FencedError
+from nats_logship.client import bucket
+from nats_logship.client.connection import Connection
+from nats_logship.client.stream_state import StreamState
+from nats_logship.wire.descent import Ancestor
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Behind, Claim, EntryTaken, OffsetEntry, carried_over
-from receiver.consume.stream_state import StreamMismatch, StreamState, start
+from receiver.consume.stream_state import StreamMismatch, start
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.store import Damaged
 from tests.lagging import Lagging

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.client.answer import ConnectionLost
-from broker.client.pulling import pull
-from receiver.consume import background
+from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.pulling import pull
 from receiver.consume.assignment import Blocked
 from receiver.consume.fetch import PartitionReader, consumer_config
 from tests.receiver.partition import Partition

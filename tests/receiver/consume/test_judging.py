@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.wire.message import Section, Span
+from nats_logship.wire.message import Section, Span
 from receiver.consume.judging import judge
 from receiver.storage.findings import FindingKind
 

@@ -11,8 +11,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from broker.app.exits import OperatorError
-from broker.client.connection import Connection
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
 from receiver.driver.driver import retain
 from receiver.driver.follower import RotationTimer

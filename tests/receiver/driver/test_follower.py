@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import FencedError, OperatorError
-from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import OFFSETS_BUCKET, STREAM
+from nats_logship.app.exits import FencedError, OperatorError
+from nats_logship.client.connection import Connection
+from nats_logship.client.stream_state import stream_state
+from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim, moved
-from receiver.consume.stream_state import stream_state
 from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.storage.disk import exclusive_lock

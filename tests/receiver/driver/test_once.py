@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import Exit, OperatorError
-from broker.wire.streams import StreamLayout
+from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.wire.streams import StreamLayout
 from receiver.driver.driver import require_unused
 from tests.receiver.threaded import Receiver
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.client.connection import Connection
+from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.driver.presence import Presence, is_gone, until_free

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from broker.app.exits import Exit, OperatorError
-from broker.wire.message import MAX_LINES_BYTES
+from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.wire.message import MAX_LINES_BYTES
+from pyspark_jetstream.stream import Range
 from receiver.consume.judging import Piece
 from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
 from receiver.settings import ReplaySettings, StreamSettings
-from receiver.source.stream import Range
 from receiver.storage.folders import walk
 from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, api, lines_of, message, ours

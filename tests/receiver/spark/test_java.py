@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError, Exit
+from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.spark.java import SUPPORTED, find_java
 
 

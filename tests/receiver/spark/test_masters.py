@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from broker.app.exits import ConfigurationError, Exit, OperatorError
+from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from receiver.spark.session import check_masters, spark_context
 from tests.receiver.scene import Scene
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.wire.subjects import InvalidHost, validate_host
+from nats_logship.wire.subjects import InvalidHost, validate_host
 from receiver.storage import rotation
 from receiver.storage.layout import Layout, safe_path
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.delivery import Delivery, RawMessage
+from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.storage.quarantine import Quarantine
 from tests.receiver.partition import Partition
 

@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.app.faults import VARIABLE
+from nats_logship.app.faults import VARIABLE
 from receiver.storage import rotation
 from receiver.storage.retention import Limits, Order, Retention, superfluous
 from receiver.storage.store import SegmentRow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.offset import Offset
+from nats_logship.wire.offset import Offset
 from receiver.storage import folders
 from receiver.storage.site import Site, adopt, first_undone
 from receiver.storage.store import Damaged, FileRow, Store, StoredBatch

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from broker.app.exits import Exit
-from broker.client.connection import Connection
+from nats_logship.app.exits import Exit
+from nats_logship.client.connection import Connection
+from pyspark_jetstream import stream
+from pyspark_jetstream.stream import Range, SourceMessage
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
-from receiver.source import stream
-from receiver.source.stream import Range, SourceMessage
 from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, api, ours

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.client.connection import Connection
-from broker.wire.positions import Positions
-from broker.wire.subjects import Subject
+from nats_logship.client.connection import Connection
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessage
 from shipper.publish.rounds import Round, make
 from shipper.publish.session import SessionLost, Sessions

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
-from broker.app.exits import FencedError
-from broker.client.answer import Rejected
-from broker.client.connection import Connection, Message
-from broker.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
-from broker.wire.streams import StreamLayout, subjects_in
-from broker.wire.subjects import Subject, registry_consumer
+from nats_logship.app.exits import FencedError
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection, Message
+from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
+from nats_logship.wire.streams import StreamLayout, subjects_in
+from nats_logship.wire.subjects import Subject, registry_consumer
 from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
 from tests.lagging import Lagging

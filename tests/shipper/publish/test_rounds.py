@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.wire.message import (
+from nats_logship.wire.message import (
     MAX_SPANS_BYTES,
     Identity,
     Origin,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import read, write
-from broker.client.connection import Connection
-from broker.wire.positions import Positions
-from broker.wire.streams import (
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.bucket import read, write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.positions import Positions
+from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
     POSITIONS_BUCKET,
@@ -21,7 +21,7 @@ from broker.wire.streams import (
     positions_key,
     subjects_in,
 )
-from broker.wire.subjects import Subject
+from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions

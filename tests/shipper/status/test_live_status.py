@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.table import show
-from broker.wire.subjects import own_token
+from nats_logship.app.table import show
+from nats_logship.wire.subjects import own_token
 from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import FileStatus, HostReport
 from shipper.status.show import shown

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection
+from nats_logship.client.connection import Connection
 from shipper.publish.session import Sessions
 from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics

@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.wire.positions import Positions
+from nats_logship.wire.positions import Positions
 from shipper.tail.scan import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model

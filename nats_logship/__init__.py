@@ -1,0 +1,1 @@
+"""What all programs of logship share: the contract on the wire, a connection, a program's frame."""

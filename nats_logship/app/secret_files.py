@@ -1,0 +1,53 @@
+"""Files that hold secrets: whose credential one is, by what its first line says, and who may read it."""
+
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from nats_logship.app.exits import ConfigurationError
+
+_HEAD = "# {}: whoever has this file gets in as that, so nobody else may read it"
+_HOLDER = re.compile(_HEAD.format(r"(?P<kind>[a-z]+) \S+"), re.MULTILINE)
+
+
+def head_of(holder: object) -> str:
+    """Return the first line of a credential file, a comment that says whose it is, e.g. `host web01`."""
+    return _HEAD.format(holder)
+
+
+def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for a credential of another kind than those that `taker` takes.
+
+    The first of the kinds is the one that it needs. A file that does not say whose it is is taken.
+    """
+    found = _HOLDER.search(text)
+    if found is None or found["kind"] in kinds:
+        return
+    needed = kinds[0]
+    raise ConfigurationError(
+        f"{path} is {_a(found['kind'])}'s credential, {taker} needs {_a(needed)}'s: "
+        f"`logbroker credentials add {needed} NAME` makes one"
+    )
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def readable_by_others(paths: Iterable[Path]) -> list[Path]:
+    """Return those files that every user of this machine may read.
+
+    A certificate without its key is no secret.
+    """
+    found = []
+    for path in paths:
+        with suppress(OSError):  # whoever needs the file says so
+            if path.stat().st_mode & stat.S_IROTH and not _is_public(path.read_bytes()):
+                found.append(path)
+    return found
+
+
+def _is_public(content: bytes) -> bool:
+    return b"BEGIN CERTIFICATE" in content and b"PRIVATE KEY" not in content

@@ -1,0 +1,121 @@
+from datetime import timedelta
+from pathlib import Path
+from typing import ClassVar
+
+import click
+import pytest
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from nats_logship.app.configuration import Many, ProgramSettings, load
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.units import Duration
+
+
+class Example(ProgramSettings):
+    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
+    program: ClassVar[str] = "example"
+
+    name: str = Field("default", description="A name.")
+    names: Many = Field((), description="Names.")
+    wait: Duration = Field(timedelta(seconds=1), description="A time.")
+    needed: int = Field(description="A number.")
+    enough: int = Field(100, description="A larger number.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Example":
+        if self.needed > self.enough:
+            raise ValueError(f"needed ({self.needed}) must not be more than enough")
+        return self
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "example.toml"
+    path.write_text('name = "file"\nneeded = 1\nnames = ["a", "b"]\n', "utf-8")
+    return path
+
+
+def test_an_option_beats_environment_file_credential_and_default(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credential = tmp_path / "credentials" / "example.toml"
+    credential.parent.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credential.parent))
+
+    assert load(Example, {"needed": 1}, None).name == "default"
+    credential.write_text('enough = 7\nname = "credential"\n', "utf-8")
+    assert load(Example, {"needed": 1}, None).name == "credential"
+    assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
+    monkeypatch.setenv("EXAMPLE_NAME", "")
+    assert load(Example, {}, file).name == "file"
+    monkeypatch.setenv("EXAMPLE_NAME", "environment")
+    assert load(Example, {}, file).name == "environment"
+    assert load(Example, {"name": "option"}, file).name == "option"
+
+
+@pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
+def test_the_variables_of_an_orchestrators_service_are_passed_over(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "tcp://10.0.0.1:4222"
+    for name in ("HOST", "PORT", "PORT_CLIENT", "PORT_HTTP_METRICS"):
+        monkeypatch.setenv(f"{service}_SERVICE_{name}", "4222")
+    for name in ("", "_4222_TCP", "_4222_TCP_PROTO", "_4222_TCP_PORT", "_4222_TCP_ADDR", "_53_UDP"):
+        monkeypatch.setenv(f"{service}_PORT{name}", url)
+
+    assert load(Example, {"needed": 1}, None).needed == 1
+
+
+@pytest.mark.parametrize("name", ["PORT", "HTTP_PORT", "NAEM", "EXPORT"])
+def test_a_variable_like_that_of_a_service_is_refused_yet(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"EXAMPLE_{name}", "tcp://10.0.0.1:4222" if name == "EXPORT" else "4222")
+
+    with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting"):
+        load(Example, {"needed": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "content", "words"),
+    [
+        ({"wait": "soon"}, "", "", r"^--wait: .*length of time"),
+        ({}, "", 'wait = "soon"', r"x\.toml: wait: .*length of time"),
+        ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*length of time"),
+        ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
+        ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
+        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),
+    ],
+)
+def test_an_error_names_the_place_where_one_of_the_settings_stands(
+    options: dict[str, object],
+    variable: str,
+    content: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(content if "needed" in content else f"needed = 1\n{content}", "utf-8")
+    monkeypatch.setenv("EXAMPLE_WAIT", variable)
+
+    kind = click.UsageError if words.startswith(("^--", "^needed")) else ConfigurationError
+    with pytest.raises(kind, match=words):
+        load(Example, options, path)
+
+
+def test_a_missing_value_names_all_three_places() -> None:
+    with pytest.raises(click.UsageError, match=r"--needed .*EXAMPLE_NEEDED"):
+        load(Example, {}, None)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\nname = '\xff'", b"= 1", b"\nname = " + b"[" * 9999, b"\nname = " + b"9" * 9999]
+)
+def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match=r"x\.toml is not valid TOML"):
+        load(Example, {"needed": 1}, path)

@@ -1,0 +1,110 @@
+"""Files are whole, one writer's, and reached through no link, pipe or device that another user has put in their place."""
+
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nats_logship.app.files import open_folder, write_atomic, write_for_owner
+
+
+def planted_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "link": lambda path: path.symlink_to(path.with_name("secret")),
+    "pipe": lambda path: os.mkfifo(path),
+    "folder": lambda path: path.mkdir(),
+    "socket": planted_socket,
+}
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR | os.O_CREAT])
+@pytest.mark.parametrize("kind", PLANTED)
+def test_only_a_regular_file_is_opened_and_nothing_waited_for(
+    tmp_path: Path, kind: str, flags: int
+) -> None:
+    (tmp_path / "secret").write_text("theirs")
+    PLANTED[kind](tmp_path / "file")
+
+    with (
+        open_folder(tmp_path) as folder,
+        pytest.raises(OSError, match=r"link|regular|directory") as refused,
+    ):
+        folder.open("file", flags)
+
+    assert refused.value.filename == str(tmp_path / "file")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("before", ["file", "link"])
+def test_a_secret_is_never_open_to_others_nor_written_through_a_link(
+    tmp_path: Path, before: str
+) -> None:
+    theirs, secret = tmp_path / "theirs", tmp_path / "secret"
+    theirs.write_text("theirs")
+    if before == "link":
+        secret.symlink_to(theirs)
+    else:
+        secret.write_text("open")
+        secret.chmod(0o666)
+
+    write_atomic(secret, b"whole", 0o600)
+
+    assert (theirs.read_text(), secret.read_bytes()) == ("theirs", b"whole")
+    assert secret.lstat().st_mode == 0o100600
+    assert names(tmp_path) == ["secret", "theirs"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
+def test_what_root_makes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12346)
+
+    with open_folder(tmp_path) as folder:
+        folder.make("new").close()
+        write_for_owner(folder, "his", "x")
+    write_atomic(tmp_path / "ours", "x")
+
+    new, his, ours = ((tmp_path / name).stat() for name in ("new", "his", "ours"))
+    assert [(one.st_uid, one.st_gid) for one in (new, his)] == [(12345, 12346)] * 2
+    assert (new.st_mode & 0o777, ours.st_uid) == (0o750, 0)
+
+
+def test_two_who_write_one_file_never_leave_a_torn_one(tmp_path: Path) -> None:
+    path, seen = tmp_path / "positions", set()
+
+    def race(letter: str) -> None:
+        for size in range(1, 200):
+            write_atomic(path, letter * size * 500 + ".")
+
+    with ThreadPoolExecutor() as pool:
+        racing = [pool.submit(race, letter) for letter in "ab"]
+        while not all(one.done() for one in racing):
+            if path.exists():
+                text = path.read_text()
+                seen.add((frozenset(text), len(text) % 500))
+
+    assert [one.result() for one in racing] == [None, None]
+    assert seen <= {(frozenset("a."), 1), (frozenset("b."), 1)}
+    assert names(tmp_path) == ["positions"]
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
+    tmp_path: Path,
+) -> None:
+    for name in ("[mark].more", "mark.1.tmp", "[mark].2.tmp", "[mark].3.tmp"):
+        (tmp_path / name).touch()
+    for name in ("mark.1.tmp", "[mark].2.tmp"):
+        os.utime(tmp_path / name, (0, 0))
+
+    write_atomic(tmp_path / "[mark]", "")
+
+    assert names(tmp_path) == ["[mark]", "[mark].3.tmp", "[mark].more", "mark.1.tmp"]

@@ -1,0 +1,78 @@
+"""What clients of every kind get from the small HTTP server, and what they cannot do to it."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.pages import Page, page_server
+from tests.support.ports import free_port
+
+
+async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="--listen"):
+        async with page_server(Address("192.0.2.1", 9464), {}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /page?x=1 HTTP/1.0\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET /other HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /page HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /page\r\n\r\n", b"400"),
+        (b"GET /page HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"400"),
+    ],
+)
+async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, status: bytes) -> None:
+    port = free_port()
+    async with opened(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        try:
+            answer = await reader.read()
+        except ConnectionError:  # it was not even read to its end
+            answer = b"HTTP/1.1 400"
+        writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.endswith(b"well\n") == (status == b"200")
+
+
+async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only() -> (
+    None
+):
+    port = free_port()
+    async with opened(port, body=b"x" * (64 << 20), patience=0.5):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
+        for _, writer in deaf:
+            writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+
+        async with asyncio.timeout(20):
+            while not await answers(port):  # noqa: ASYNC110 - others let go at some time
+                await asyncio.sleep(0.05)
+
+        for _, writer in silent + deaf:
+            writer.transport.abort()
+
+
+def opened(
+    port: int, body: bytes = b"well\n", patience: float = 5.0
+) -> AbstractAsyncContextManager[None]:
+    pages = {"/page": lambda: Page(200, body)}
+    return page_server(Address("127.0.0.1", port), pages, patience=patience)
+
+
+async def answers(port: int) -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        return (await reader.read()).startswith(b"HTTP/1.1 404")
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()

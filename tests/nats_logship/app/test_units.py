@@ -1,0 +1,121 @@
+"""Lengths of time, places in the stream and addresses are read as people write them; what others send is an object or nothing."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_logship.app.address import Address, parse_address
+from nats_logship.app.plural import counted
+from nats_logship.app.units import Moment, format_duration, parse_duration, read_moment
+from nats_logship.app.untrusted import json_object
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1h30m", 5400), ("1d", 86400), ("2w", 1209600), ("250ms", 0.25), ("7", 7), (" 1D ", 86400)],
+)
+def test_a_length_of_time_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1y", "d", "-1s", "1 d", "1d x", "\u0661s", "nan", "inf", "9" * 20 + "d"]
+)
+def test_anything_else_is_an_error_of_one_kind(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the kind that pydantic turns into one line
+        parse_duration(text)
+
+
+@given(st.integers(0, 10**9))
+def test_a_whole_number_of_seconds_comes_back_from_its_text(seconds: int) -> None:
+    length = timedelta(seconds=seconds)
+
+    assert parse_duration(format_duration(length)) == length
+
+
+NOW = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("seq:12345", 12345),
+        ("12345", 12345),
+        ("earliest", 0),
+        ("1d12h", NOW - timedelta(hours=36)),
+        ("2026-11-20T10:00", datetime(2026, 11, 20, 9, tzinfo=UTC)),
+        ("2026-11-20 10:00-05:00", datetime(2026, 11, 20, 15, tzinfo=UTC)),
+        ("2026-11-20", datetime(2026, 11, 19, 23, tzinfo=UTC)),
+        ("today", datetime(2026, 11, 20, 23, tzinfo=UTC)),
+        ("yesterday", datetime(2026, 11, 19, 23, tzinfo=UTC)),
+    ],
+)
+def test_a_place_is_read_as_people_write_it(text: str, meant: Moment) -> None:
+    assert read_moment(text, NOW, BERLIN) == meant
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "seq:", "seq:x", "-1", "2026-13-01", "10:00", "9" * 30]
+)
+def test_anything_else_is_refused_with_what_would_do(text: str) -> None:
+    with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):
+        read_moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:4222", Address("127.0.0.1", 4222)),
+        ("[::1]:4222", Address("::1", 4222)),
+        ("4222", Address("127.0.0.1", 4222)),
+        (":4222", Address("0.0.0.0", 4222)),
+        ("broker.example.net:0", Address("broker.example.net", 0)),
+    ],
+)
+def test_an_address_is_read_as_people_write_it(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "a:b", "a:70000", "::1:4222", "a:-1", "a:\u0661", "a\nb:1"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_address(text)
+
+
+def test_a_listener_everywhere_is_reached_on_this_machine() -> None:
+    assert str(Address("0.0.0.0", 0).reached_at(7)) == "127.0.0.1:7"
+    assert not Address("0.0.0.0", 0).is_loopback
+    assert Address("127.0.0.2", 0).is_loopback
+    assert not Address("127.0.0.1.attacker.example", 0).is_loopback
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"no", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000),
+        *(b'{"a":NaN}', b'{"a":1e400}'),
+    ],
+)
+def test_what_is_no_object_is_nothing(data: bytes) -> None:
+    assert json_object(data) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "text"),
+    [
+        (0, ("host",), "0 hosts"),
+        (1, ("host",), "1 host"),
+        (1, ("message", "wait"), "1 message waits"),
+        (2, ("message", "wait"), "2 messages wait"),
+        (1, ("byte", "were"), "1 byte was"),
+        (1234, ("line", "are", ","), "1,234 lines are"),
+    ],
+)
+def test_a_number_goes_with_what_it_counts(count: int, words: tuple[str, ...], text: str) -> None:
+    assert counted(count, *words) == text

@@ -1,0 +1,277 @@
+"""Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails.
+
+What cannot be used is said before anything is sent. No message holds a secret.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.access import Access
+from nats_logship.client.connection import BrokerAway, Connection
+from nats_logship.client.credentials import read_credentials
+from nats_logship.client.nkey import new_seed, user_key
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.suite import start_nats_server
+
+pytestmark = pytest.mark.nats
+
+HERE = Path(__file__).parent
+USERS = 'authorization {{ users: [ {{ user: "web01", password: "s3cret" }} ] }}'
+Serve = Callable[[str], str]
+
+
+def secured(name: str, more: str = "") -> str:
+    """Return the configuration of a server with a certificate, `{tls}` being the folder of that."""
+    return f'tls {{{{ cert_file: "{{tls}}/{name}.pem", key_file: "{{tls}}/{name}.key"{more} }}}}\n'
+
+
+MUTUAL = ', ca_file: "{tls}/authority.pem", verify: true'
+EXPIRED = {"tls_cert": "expired.pem", "tls_key": "expired.key"}
+
+
+@pytest.fixture
+def serve(processes: Processes, tmp_path: Path) -> Serve:
+    """Return a function that starts a server with some configuration, and returns where it is: host and port."""
+
+    def start(configuration: str) -> str:
+        port, path = free_port(), tmp_path / "server.conf"
+        path.write_text(f"listen: 127.0.0.1:{port}\n{configuration}")
+        start_nats_server(processes, "server", path)
+        return f"127.0.0.1:{port}"
+
+    return start
+
+
+async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
+    """Connect, and return whether the line is secured."""
+    connection = Connection([url], "test", access=access)
+    try:
+        client = await connection.once()
+        await client.flush()
+        return client.tls is not None
+    finally:
+        await connection.close()
+
+
+async def refusal(url: str, access: Access) -> str:
+    with pytest.raises(BrokerAway) as raised:
+        await enter(url, access)
+    assert "s3cret" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "configuration", "access", "words"),
+    [
+        ("nats://", USERS, {"user": "web01", "password": "s3cret1"}, " refuses user 'web01'"),
+        ("nats://web02:s3cret@", USERS, {}, " refuses a client without --creds"),
+        ("tls://", secured("server"), {"tls_ca": "stranger.pem"}, "issuer"),
+        ("tls://", secured("server"), {}, "issuer"),
+        ("tls://", secured("elsewhere"), {"tls_ca": "authority.pem"}, "mismatch"),
+        ("tls://", secured("expired"), {"tls_ca": "authority.pem"}, "expired"),
+        ("nats://", secured("server", MUTUAL), {"tls_ca": "authority.pem"}, "TLS handshake"),
+        ("nats://", secured("server", MUTUAL), {"tls_ca": "authority.pem"} | EXPIRED, "handshake"),
+    ],
+)
+async def test_who_is_kept_out_is_told_why_without_a_secret(
+    url: str, configuration: str, access: dict[str, str], words: str, serve: Serve, tls: Path
+) -> None:
+    where = serve(configuration.format(tls=tls))
+    given: dict[str, Any] = {
+        name: tls / value if name.startswith("tls_") else value for name, value in access.items()
+    }
+
+    said = await refusal(url + where, Access(**given))
+
+    assert f"the broker at {url.partition('web02')[0]}{where} " in said
+    assert words in said
+    assert "no broker" not in said
+    assert ("--tls-ca" in said) == ("refuses" not in words)
+
+
+async def test_a_key_gets_in_and_its_file_which_may_be_one_of_settings_is_read_at_each_connect(
+    serve: Serve, tmp_path: Path, tls: Path
+) -> None:
+    seed, file = new_seed(), tmp_path / "web01.nk"
+    where = serve(f"authorization {{ users: [ {{ nkey: {user_key(seed).public} }} ] }}")
+    file.write_text(f"{new_seed()}\n")
+    connection = Connection([f"nats://{where}"], "test", access=Access(nkey=file))
+
+    with pytest.raises(BrokerAway, match=f"refuses the key of {file}"):
+        await connection.once()
+    authority = f'tls_ca_pem = """\n{(tls / "authority.pem").read_text()}"""'
+    settings = f'# a credential\nhost = "Sally"\n{authority}\nnkey_seed = "{seed}"\n'
+    for text in (f"# of web01\n{seed}\n", settings):
+        file.write_text(text)
+        await connection.once()
+        await connection.close()
+
+
+async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(serve: Serve) -> None:
+    """Operator, account and user are of keys made for this test, without an end."""
+    where = serve(HERE.joinpath("operator.conf").read_text())
+
+    await enter(f"nats://{where}", Access(creds=HERE / "user.creds"))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["handshake first", "after hello"])
+async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first: bool) -> None:
+    more = f"{MUTUAL}, handshake_first: {str(first).lower()}"
+    where = serve(secured("server", more).format(tls=tls))
+    own = Access(tls_cert=tls / "client.pem", tls_key=tls / "client.key", tls_first=first)
+    authority = tls / "authority.pem"
+
+    assert await enter(f"nats://{where}", replace(own, tls_ca=authority))
+    assert await enter(f"nats://{where}", replace(own, tls_ca_pem=authority.read_text()))
+
+
+async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
+    where = serve(f"allow_non_tls: true\n{secured('server').format(tls=tls)}")
+
+    assert await enter(f"tls://{where}", Access(tls_ca=tls / "authority.pem"))
+
+
+@pytest.mark.parametrize("scheme", ["tls", "nats"])
+async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) -> None:
+    heard, ended = bytearray(), asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b'INFO {"server_id":"x","version":"2.15.1","auth_required":true,"max_payload":1}\r\n'
+        )
+        heard.extend(await reader.read())
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    port = free_port()
+    async with await asyncio.start_server(listen, "127.0.0.1", port):
+        authority = None if scheme == "tls" else tls / "authority.pem"
+        access = Access(user="web01", password="s3cret", tls_ca=authority)
+        said = await refusal(f"{scheme}://127.0.0.1:{port}", access)
+        await ended.wait()
+
+    assert "offers no TLS" in said
+    assert heard == b""
+
+
+@pytest.mark.parametrize(
+    ("said_first", "access", "words"),
+    [
+        (
+            b"",
+            {"tls_first": True},
+            r"answers, but does not begin with TLS \(.*leave out --tls-first",
+        ),
+        (b"SSH-2.0-OpenSSH\r\n", {}, "answers, but not as a broker: .*check --server"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "answers, but not as a broker: .*--server"),
+        pytest.param(
+            *(b"", {}, "takes the connection and says nothing within 3 s; .* port for clients"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+async def test_a_port_that_is_no_broker_s_is_called_that(
+    said_first: bytes, access: dict[str, bool], words: str
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer as a server of another protocol does, HTTP for one."""
+        writer.write(said_first)
+        with suppress(ConnectionError):
+            while await reader.read(1000):
+                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
+
+    ended = asyncio.Event()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        where = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+        said = await refusal(where, Access(**access))
+        await ended.wait()
+
+    assert re.search(f"the server at {where} {words}", said), said
+    assert "logbroker run" not in said
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+async def test_nobody_at_an_address_is_no_broker(scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1:{free_port()}"
+
+    said = await refusal(url, Access())
+
+    hint = "start one with `logbroker run`, or check --server"
+    assert said == f"no broker at {url}: Connection refused; {hint}"
+
+
+async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:
+    where = serve(
+        """accounts { SHIP {
+             users: [ { user: "web01", password: "s3cret" } ]
+             limits { max_connections: 1 }
+           } }"""
+    )
+    access = Access(user="web01", password="s3cret")
+    first = Connection([f"nats://{where}"], "test", access=access)
+    await first.once()
+
+    said = await refusal(f"nats://{where}", access)
+
+    assert "connection limit reached: maximum account active connections exceeded" in said
+    assert "host_connections" in said
+    await first.close()
+
+
+SEED = "SUAHG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG4YR6A"
+FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
+
+
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        *(({f"{one}": "gone"}, f"No such file.*; check --{one}") for one in ("creds", "nkey")),
+        *(({f"tls_{one}": "gone"}, f"No such file.*; check --tls-{one}") for one in ("ca", "cert")),
+        ({"tls_cert": "client.pem", "tls_key": "gone"}, "No such file.*; check --tls-key"),
+        ({"nkey": "empty"}, "holds no seed"),
+        ({"nkey": "not-base32"}, "holds no seed"),
+        ({"nkey": "damaged"}, "damaged"),
+        ({"creds": "empty", "nkey": "empty"}, "--creds and --nkey"),
+        ({"nkey": "empty", "nkey_seed": "s3cret"}, "--nkey and --nkey-seed"),
+        ({"password": "s3cret"}, "come together"),
+        ({"tls_ca": "client.pem", "tls_ca_pem": "-----"}, "two ways"),
+        ({"tls_ca_pem": "-----"}, "no certificate in tls_ca_pem"),
+        ({"tls_ca_pem": "é"}, "no certificate in tls_ca_pem"),
+        ({"tls_ca": "client.key"}, "no certificate in"),
+        ({"tls_ca": "empty"}, "no certificate in"),
+        ({"tls_key": "client.key"}, "--tls-cert"),
+        ({"tls_cert": "client.pem", "tls_key": "server.key"}, "KEY_VALUES_MISMATCH"),
+    ],
+)
+def test_what_cannot_get_in_is_refused_in_one_line_without_a_secret(
+    access: dict[str, str], words: str, tls: Path, tmp_path: Path
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    texts = {"nkey_seed", "password", "tls_ca_pem"}
+    folder = {name: tls if "." in file else tmp_path for name, file in access.items()}
+    given = Access(
+        **{one: file if one in texts else folder[one] / file for one, file in access.items()}
+    )
+
+    with pytest.raises(ConfigurationError, match=words) as raised:
+        read_credentials(given)
+
+    shown = f"{raised.value} {given} {given!r}"
+    assert "\n" not in shown
+    assert not any(secret in shown for secret in ("s3cret", "S3CRET", SEED[:20]))

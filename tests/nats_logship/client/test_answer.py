@@ -1,0 +1,141 @@
+"""What may be relied on of what a broker answers, when it is asked again, and what a bucket takes."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+
+from nats_logship.client import bucket
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
+from nats_logship.client.connection import Connection, until_answered
+from receiver.consume.claim import Behind, confirm_entry
+from receiver.consume.wake import is_level
+
+SECOND = 1_000_000_000
+
+
+def info(replicas: int, leader: str, *active: float, offline: int = 0) -> dict[str, Any]:
+    others = [
+        {"name": f"n{number}", "current": True, "active": int(seconds * SECOND)}
+        for number, seconds in enumerate(active)
+    ]
+    for other in others[:offline]:
+        other["offline"] = True
+    return {"config": {"num_replicas": replicas}, "cluster": {"leader": leader, "replicas": others}}
+
+
+def lagging(told: dict[str, Any], **replica: Any) -> dict[str, Any]:
+    told["cluster"]["replicas"][0] |= replica
+    return told
+
+
+@pytest.mark.parametrize(
+    ("told", "certain", "level"),
+    [
+        pytest.param({"config": {"num_replicas": 1}}, True, True, id="no-cluster"),
+        pytest.param(info(3, "n9", 0.1, 1.1), True, True, id="whole"),
+        pytest.param(info(3, "n9", 0.1, 900), True, True, id="one-is-down"),
+        pytest.param(info(3, "", 0.1, 0.1), False, False, id="no-leader"),
+        pytest.param(info(3, "n9", 3.0, 3.0), False, False, id="cut-off"),
+        pytest.param(info(3, "n9", 0.1, 0.1, offline=2), False, False, id="offline"),
+        pytest.param(info(3, "n9"), False, False, id="nothing-known"),
+        pytest.param(info(5, "n9", 0.1, 4, 4, 4), False, False, id="minority-of-five"),
+        pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=1), True, False, id="one-lags"),
+        pytest.param(
+            lagging(info(3, "n9", 0.1, 0.1), current=False), True, False, id="one-catches-up"
+        ),
+        pytest.param(lagging(info(3, "n9", 900, 0.1), lag=9), True, True, id="who-lags-is-down"),
+    ],
+)
+def test_what_a_stream_holds_is_known_by_a_leader_of_the_majority_and_by_all_that_do_not_lag(
+    told: dict[str, Any], certain: bool, level: bool
+) -> None:
+    assert (is_certain(told), is_level(told)) == (certain, level)
+
+
+Trouble = ConnectionLost | Rejected
+
+LOST = ConnectionLost("no answer in 3 s")
+NOBODY = Rejected(503, 0, "nobody listens there")
+NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
+NO_STREAM = Rejected(404, 10059, "stream not found")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "is_clustered", "is_waited_out"),
+    [
+        *((trouble, True, True) for trouble in (LOST, NOBODY, NO_LEADER)),
+        *((trouble, True, False) for trouble in (NO_STREAM, Denied("permissions violation"))),
+        (NOBODY, False, False),
+    ],
+    ids=str,
+)
+async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_told_at_once(
+    trouble: Trouble, is_clustered: bool, is_waited_out: bool
+) -> None:
+    connection: Any = AsyncMock()  # to a server that is always there
+    connection.once.return_value = SimpleNamespace(is_clustered=is_clustered)
+
+    found = until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
+
+    assert await asyncio.gather(found, return_exceptions=True) == [
+        "found" if is_waited_out else trouble
+    ]
+
+
+@pytest.mark.nats
+async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
+    connection: Connection,
+) -> None:
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", entry)
+
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
+    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
+
+
+class Crowded(Connection):
+    """A connection whose next writes a broker refuses, so many, since another one of the key is under way."""
+
+    left = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.left and subject.startswith("$KV."):
+            self.left -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
+
+
+@pytest.mark.nats
+async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: str) -> None:
+    crowded = Crowded([logs_url], "test")
+
+    crowded.left = 5
+    revision = await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"one", 0)
+    crowded.left = 5
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
+    crowded.left = 5
+    await confirm_entry(
+        crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
+    )
+    crowded.left = 10_000
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    await crowded.close()
+
+
+@pytest.mark.nats
+async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connection) -> None:
+    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    for stale in (None, bucket.Entry(b"one", revision)):
+        with pytest.raises(Behind):
+            await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

@@ -1,0 +1,197 @@
+import asyncio
+import gc
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import BrokerAway, Connection
+from tests.conftest import Server
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.nats
+
+
+async def test_a_broker_that_is_away_is_said_at_once_without_a_password() -> None:
+    connection = Connection(["nats://user:secret@127.0.0.1:1", "127.0.0.1:2"], "test")
+
+    assert connection.servers == "nats://127.0.0.1:1, 127.0.0.1:2"
+    with pytest.raises(BrokerAway, match=r"no broker at nats://127.0.0.1:1: .*logbroker run"):
+        await connection.once()
+
+
+async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
+    own_server: Server,
+) -> None:
+    connection, asked = Connection([own_server.url], "test"), asyncio.Event()
+
+    async def say_nothing(_: object) -> None:
+        asked.set()
+
+    await connection.subscribe("silence", say_nothing)
+    waiting = asyncio.ensure_future(connection.request("silence", patience=30))
+    await asked.wait()
+    await asyncio.to_thread(own_server.kill_and_restart)
+
+    with pytest.raises(ConnectionLost):
+        await waiting
+    assert (await connection.api("INFO", patience=20))["streams"] == 0
+    await connection.close()
+
+
+async def test_reasons_that_change_while_a_broker_starts_are_one_warning_and_a_refusal_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    info = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1}\r\n'
+    words = [b""]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello, *rest = words
+        writer.write(hello)
+        for word in rest:
+            await reader.readline()
+            writer.write(word)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    port = free_port()
+    connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+    connecting = asyncio.create_task(connection.client())
+    await until(lambda: "Connection refused" in connection.away)
+    async with await asyncio.start_server(serve, "127.0.0.1", port):
+        await until(lambda: "not as a broker" in connection.away)
+        words = [info]
+        await until(lambda: "ended the connection" in connection.away)
+        words = [info, b"-ERR 'Authorization Violation'\r\n"]
+        await until(lambda: "refuses a client" in connection.away)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+
+    warnings = [message for message in caplog.messages if "broker away" in message]
+    assert len(warnings) == 2, warnings
+    assert "Connection refused" in warnings[0]
+    assert "refuses a client without --creds" in warnings[1]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.02)
+
+
+async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:
+    chance = random.Random(5)
+    lost = 0
+    for _ in range(150):
+        connection = Connection([fresh_url], "test")
+        connecting = asyncio.create_task(connection.client())
+        for _ in range(chance.randrange(1, 100)):
+            await asyncio.sleep(0)
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            lost += not connecting.cancelled()
+        await connection.close()
+
+    assert lost == 0
+
+
+async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
+    own_server: Server, fresh_url: str
+) -> None:
+    """One that is cut off from the leader takes whatever it is sent."""
+    silent = Connection([own_server.url], "silent")
+    connection = Connection([own_server.url, fresh_url], "test")
+
+    async def say_nothing(message: object) -> None:
+        """Be somebody who listens, so that the server has nothing to say about it."""
+
+    await silent.subscribe("$JS.API.LEADER", say_nothing)
+    while (await connection.client()).address != own_server.url:
+        await connection.close()
+    with pytest.raises(ConnectionLost):
+        await connection.ask("$JS.API.LEADER", patience=2.3)
+    assert (await connection.client()).address == own_server.url
+    with pytest.raises(ConnectionLost):
+        await connection.ask("$JS.API.LEADER", patience=2.3)
+    moved_to = (await connection.client()).address
+    await connection.close()
+    await silent.close()
+
+    assert moved_to != own_server.url
+    assert fresh_url.endswith(moved_to.removeprefix("nats://"))
+
+
+SILENCE, NOBODY = ConnectionLost("no answer"), Rejected(503, 0, "nobody listens")
+IN_HAND = Rejected(400, 10071, "wrong last sequence")
+
+
+@pytest.mark.parametrize(
+    ("endings", "is_left"),
+    [
+        ([(5.0, SILENCE)], True),
+        ([(4.0, SILENCE)], False),
+        ([(5.0, NOBODY)], False),
+        ([(13.0, NOBODY)], True),
+        ([(4.0, SILENCE), (0.0, None), (1.0, SILENCE)], False),
+        ([(4.4, SILENCE), (0.0, IN_HAND), (5.0, SILENCE)], True),
+        ([(9.0, IN_HAND)], False),
+    ],
+)
+async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_for_long(
+    fresh_url: str, endings: list[tuple[float, ConnectionLost | Rejected | None]], is_left: bool
+) -> None:
+    connection = Connection([fresh_url, "nats://127.0.0.1:1"], "test")
+    client = await connection.client()
+    waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(0.01), 60))
+    await asyncio.sleep(0)
+
+    for seconds, error in endings:
+        connection.judge(seconds, error)
+
+    (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(ended, ConnectionLost) is is_left
+    assert (await connection.client() is not client) is is_left
+    await connection.close()
+
+
+def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The answer may come in the same turn of the loop: asyncio then forgets the cancellation."""
+
+    async def given_up_after(turns: int) -> None:
+        answered, closed = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"max_payload": 1000}\r\n')
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            answered.set()
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            closed.set()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+            connecting = asyncio.ensure_future(connection.once())
+            await answered.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await connecting
+                await connection.close()  # it was not given up in time
+            async with asyncio.timeout(10):
+                await closed.wait()
+
+    for turns in range(10):
+        asyncio.run(given_up_after(turns))
+    gc.collect()
+
+    assert caplog.messages == []

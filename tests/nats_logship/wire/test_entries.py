@@ -1,0 +1,103 @@
+"""Entries of buckets: an offset is read as it was written or not at all; a list of pauses says which hosts do not publish."""
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_logship.wire.offset import Offset, UnreadableOffset
+from nats_logship.wire.pause import Pause, UnreadablePauses, decode_pauses, longest
+
+times = st.just("") | st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
+offsets = st.builds(
+    Offset,
+    next=st.integers(0, 2**63),
+    epoch=st.integers(0, 2**31),
+    stream_created=st.text(),
+    owner=st.text(),
+    lines=st.integers(0, 2**63),
+    size=st.integers(0, 2**63),
+    last_time=times,
+    committed_at=times,
+    commit=st.text(),
+    moved_in=st.integers(0, 2**31),
+)
+
+
+@given(offsets)
+def test_an_offset_comes_back_as_it_was_written_without_fields_of_a_later_program(
+    offset: Offset,
+) -> None:
+    later = json.dumps(json.loads(offset.encode()) | {"colour": "blue"}).encode()
+
+    assert Offset.decode(offset.encode()) == Offset.decode(later) == offset
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"version": 1, "next": 1}'])
+def test_an_entry_that_is_not_ours_is_unreadable(data: bytes) -> None:
+    with pytest.raises(UnreadableOffset):
+        Offset.decode(data)
+
+
+@given(offsets, st.data())
+def test_an_entry_with_another_value_is_read_as_it_is_or_unreadable(
+    offset: Offset, data: st.DataObject
+) -> None:
+    entry = json.loads(offset.encode())
+    name = data.draw(st.sampled_from(sorted(entry)))
+    entry[name] = data.draw(st.none() | st.text() | st.integers() | st.lists(st.integers()))
+
+    with suppress(UnreadableOffset):
+        found = Offset.decode(json.dumps(entry).encode())
+        assert found == replace(offset, **{name: entry[name]} if name != "version" else {})
+        assert type(entry[name]) is type(getattr(offset, name, 1))
+        assert name != "version" or entry[name] == 1
+
+
+NOW = datetime(2026, 11, 23, 14, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"\xff", b"{}", b"[1]", b"[" * 10_000, b'[{"reason": "no hosts"}]'),
+        *(b'[{"hosts": "%s"}]' % hosts for hosts in (b"", b"a b", b"a/b", b"a.>")),
+        *(b'[{"hosts": "*", "until": "%s"}]' % end for end in (b"soon", b"2026-11-23T14:30:00")),
+        b'[{"hosts": "*", "reason": "%s"}]' % (501 * b"x"),
+    ],
+)
+def test_what_is_no_list_of_pauses_is_refused_in_one_line(value: bytes) -> None:
+    with pytest.raises(UnreadablePauses, match=r"^[^\n]+$"):
+        decode_pauses(value)
+
+
+@pytest.mark.parametrize(
+    ("glob", "matched", "others"),
+    [
+        ("*", ("web01", "a.b.c", "münchen"), ()),
+        ("web*", ("web", "web01.example.net"), ("db01", "Web01", "my.web01")),
+        ("db?.x[!1]", ("db1.x2",), ("db12.x2", "db1.x1", "db1-x2")),
+    ],
+)
+def test_a_glob_matches_whole_names(
+    glob: str, matched: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    pauses = (Pause(hosts=glob),)
+
+    assert all(longest(pauses, host, NOW) for host in matched)
+    assert not any(longest(pauses, host, NOW) for host in others)
+
+
+def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
+    over, later, last, endless = (
+        Pause(hosts="web*", until=end) for end in (NOW, NOW + HOUR, NOW + 2 * HOUR, None)
+    )
+
+    assert longest((over,), "web01", NOW) is None
+    assert longest((over, last, later), "web01", NOW) == last
+    assert longest((later, endless, last), "web01", NOW) == endless

@@ -1,0 +1,102 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_logship.wire.delivery import Delivery, parse
+from nats_logship.wire.subjects import (
+    InvalidHost,
+    InvalidSubject,
+    Subject,
+    is_shared_name,
+    registry_consumer,
+    validate_host,
+)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", ".", "..", "../../etc/x", "a/b", ".hidden", "end.", "a..b", "a*", ">", "a.>"),
+        *("a b", "a\tb", "a\nb", "a\x00b", "a\u2028b", "a\u200bb", "\udc80"),
+        *("x" * 254, "ü" * 127),
+    ],
+)
+def test_a_host_that_could_leave_its_subject_or_folder_is_refused(host: str) -> None:
+    with pytest.raises(InvalidHost):
+        validate_host(host)
+
+
+@given(st.text())
+def test_whatever_host_is_accepted_is_one_file_name_and_comes_back_from_its_subject(
+    host: str,
+) -> None:
+    try:
+        subject = Subject.for_host(host, 10)
+    except InvalidHost:
+        return
+
+    assert "/" not in host
+    assert host not in {".", ".."}
+    assert Subject.parse(str(subject)) == subject
+    assert not any(token in {"", "*", ">"} for token in str(subject).split("."))
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        *("logs", "logs.p1", "logs.3.web", "logs.p03.web", "logs.p-1.web", "log.p1.web"),
+        *("logs.p1234567.x", "logs.p\u0661.x"),
+    ],
+)
+def test_a_subject_that_we_would_not_send_is_refused(subject: str) -> None:
+    with pytest.raises((InvalidSubject, InvalidHost)):
+        Subject.parse(subject)
+
+
+def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() -> None:
+    hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
+
+    names = {registry_consumer(host) for host in hosts}
+
+    assert len(names) == len(hosts)
+    assert all(re.fullmatch("shipper-=[0-9a-f]{32}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("reply", "delivery"),
+    [
+        ("$JS.ACK.LOGS.receiver-p0.1.22.3.444.5", Delivery(1, 22, 3, 444, 5)),
+        ("$JS.ACK._.ACCHASH.LOGS.receiver-p0.1.22.3.444.5.token", Delivery(1, 22, 3, 444, 5)),
+        ("$JS.ACK.hub.ACCHASH.LOGS.receiver-p0.2.22.3.444.5", Delivery(2, 22, 3, 444, 5)),
+        ("", None),
+        ("_INBOX.abc", None),
+        ("$JS.ACK.LOGS.receiver-p0.1.22", None),
+        ("$JS.ACK.LOGS.receiver-p0.1.22.x.444.5", None),
+    ],
+)
+def test_a_reply_subject_of_either_form_says_where_a_message_stands(
+    reply: str, delivery: Delivery | None
+) -> None:
+    assert parse(reply) == delivery
+
+
+@given(st.text(max_size=60))
+def test_any_subject_is_a_delivery_or_not(text: str) -> None:
+    assert isinstance(parse(f"$JS.ACK.{text}"), Delivery | None)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_shared"),
+    [
+        *(
+            (name, True)
+            for name in ("localhost", "localhost.localdomain", "LOCALHOST", "127.0.0.1")
+        ),
+        *((name, True) for name in ("localhost6.localdomain6", "ip6-localhost", "127.0.1.1")),
+        *((name, False) for name in ("web01", "localhost.example.net", "mylocalhost", "10.0.0.1")),
+    ],
+)
+def test_a_name_that_every_machine_has_of_itself_is_known(host: str, is_shared: bool) -> None:
+    assert is_shared_name(host) is is_shared

@@ -1,0 +1,150 @@
+"""The data source on a real stream, without Spark: which rows, from where and to where, and what is said when it fails."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from broker.topology import Topology
+from nats_logship.app.exits import OperatorError
+from nats_logship.client import background
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Origin, encode_origin
+from pyspark_jetstream.datasource import JetStreamSource
+from pyspark_jetstream.stream import LostSequences, Range, read
+from tests.conftest import apply_topology
+from tests.receiver.partition import api, lines_of, message, publish
+from tests.support.ports import free_port
+from tests.support.processes import Processes
+from tests.support.suite import start_nats_server
+
+pytestmark = pytest.mark.nats
+
+
+def rows_of(url: str, **options: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch, in order within each of its partitions."""
+    reader = JetStreamSource({"servers": url, **options}).reader(StructType())
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()  # type: ignore[union-attr]
+    ]
+
+
+def sequences(url: str, **options: str) -> list[int]:
+    return [row["sequence"] for row in rows_of(url, **options)]
+
+
+def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
+    parts = [
+        lines_of("a", 0, b"one\ntwo\n"),
+        lines_of("b", 0, b"", end=90, filtered=True),
+        lines_of("b", 90, b"piece"),
+        lines_of("a", 8, b"\n\n"),
+    ]
+    subject, payload, headers = message("web1", *parts, compressed=True)
+    claim = encode_origin(Origin("1-aa", 99))
+    publish(
+        logs_url,
+        ("logs.p0.web1", b"", claim),
+        (subject, payload, headers),
+        ("logs.p0.web1", b"plain", None),
+    )
+
+    rows, lines = rows_of(logs_url), rows_of(logs_url, explode="true")
+
+    files = ["/var/log/a", "/var/log/b", "/var/log/b", "/var/log/a"]
+    assert [(row["sequence"], row["section"], row["file"]) for row in rows] == [
+        *((2, n, file) for n, file in enumerate(files)),
+        (3, 0, None),
+    ]
+    assert b"".join(row["payload"] for row in rows) == b"one\ntwo\npiece\n\nplain\n"
+    assert dict(rows[0]["headers"]) == dict(rows[3]["headers"]) == headers
+    assert [(row["sequence"], row["pos"], row["line"], row["file"]) for row in lines] == [
+        *((2, 0, "one", "/var/log/a"), (2, 1, "two", "/var/log/a"), (2, 2, "piece", "/var/log/b")),
+        *((2, 3, "", "/var/log/a"), (2, 4, "", "/var/log/a"), (3, 0, "plain", None)),
+    ]
+
+
+def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str) -> None:
+    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
+    moments = {row["sequence"]: row["time"].isoformat() for row in rows_of(logs_url)}
+
+    found = sequences(logs_url, startingTimestamp=moments[5], endingTimestamp=moments[8])
+    pieces = JetStreamSource({"servers": logs_url, "minPartitions": "4"}).reader(StructType())
+
+    assert sequences(logs_url, startingOffsets="3", endingOffsets="6") == [3, 4, 5]
+    # a row shows microseconds, the broker counts nanoseconds
+    assert found == [*range(found[0], found[-1] + 1)]
+    assert 3 <= found[0] <= 5 <= found[-1] < 8
+    assert sequences(logs_url, startingTimestamp="2200-01-01") == []
+    assert len(pieces.partitions()) >= 4
+    assert sequences(logs_url, minPartitions="4") == list(range(1, 11))
+
+
+def test_what_retention_removed_is_an_error_by_name_or_skipped(logs_url: str) -> None:
+    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
+    api(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
+
+    with pytest.raises(LostSequences, match="sequences 1 to 3 were removed"):
+        sequences(logs_url, startingOffsets="1")
+
+    assert sequences(logs_url, startingOffsets="1", failOnDataLoss="false") == [4, 5, 6]
+    assert sequences(logs_url) == [4, 5, 6]
+
+
+def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is_named(
+    own_server: Any,
+) -> None:
+    largest = bytes(8_000_000 - 1) + b"\n"
+    api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
+    connection = Connection([own_server.url], "tests")
+    runs = read(connection, Range("logs.p0.>", 1, 6))
+
+    read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
+    own_server.kill_and_restart()
+    read_so_far += [(m.sequence, len(m.payload)) for run in runs for m in run]
+    api(own_server.url, "STREAM.PURGE.LOGS", {"seq": 5})
+
+    assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
+    with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
+        list(read(connection, Range("logs.p0.>", 1, 6), fail=True))
+    background.wait(connection.close(), 5)
+
+
+_SECRET = "s3cret-of-the-analyst"
+RIGHTS = ("$JS.API.STREAM.INFO.LOGS", "$JS.API.DIRECT.GET.LOGS", "$JS.API.STREAM.MSG.GET.LOGS")
+
+
+@pytest.fixture
+def guarded(processes: Processes, tmp_path: Path) -> dict[str, str]:
+    where, conf = f"127.0.0.1:{free_port()}", tmp_path / "server.conf"
+    allowed = ", ".join(f'"{right}"' for right in RIGHTS)
+    conf.write_text(
+        f'listen: {where}\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
+        'authorization { users: [ { user: "central", password: "c" }\n'
+        f'{{ user: "analyst", password: "{_SECRET}", permissions: {{\n'
+        f'  publish: [ {allowed} ], subscribe: [ "_INBOX.>" ] }} }} ] }}\n'
+    )
+    start_nats_server(processes, "server", conf)
+    url = f"nats://central:c@{where}"
+    apply_topology(url, Topology(partitions=2))
+    publish(url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    return {"servers": f"nats://{where}", "user": "analyst", "password": _SECRET}
+
+
+def test_the_rights_that_the_page_names_suffice_and_a_refusal_is_told_without_the_password(
+    guarded: dict[str, str],
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")
+
+    assert all(right in page for right in RIGHTS)
+    assert {row["host"] for row in rows_of("", **guarded)} == {"web01", "web02"}
+    with pytest.raises(OperatorError, match="refuses user 'analyst'") as refused:
+        rows_of("", **{**guarded, "password": "wr0ng"})
+    assert "wr0ng" not in str(refused.value)
+    with pytest.raises(OperatorError, match=r"permissions violation .*STREAM\.INFO\.OTHER"):
+        rows_of("", **guarded, stream="OTHER")

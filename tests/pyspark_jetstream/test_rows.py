@@ -1,0 +1,102 @@
+"""A stored message and its row. No fixtures."""
+
+import itertools
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import zstandard
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
+from pyspark_jetstream.options import SourceOptions
+from pyspark_jetstream.rows import columns, record_batches
+from pyspark_jetstream.stream import SourceMessage
+
+AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
+TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
+IDENTITY = Identity(7, 5, "ab", 5, "cd")
+ORIGIN = Origin("1-aa", 99, (Section("/var/log/ü.log", Span("f1", 10, 15), 5, 2, IDENTITY),))
+
+
+def rows(*messages: SourceMessage, explode: bool = False) -> list[dict[str, Any]]:
+    show = SourceOptions(headers=False, explode=explode)
+    return [row for batch in record_batches(messages, show) for row in batch.to_pylist()]
+
+
+def stored(
+    headers: dict[str, str], payload: bytes, subject: str = "logs.p3.web1.example"
+) -> SourceMessage:
+    return SourceMessage(8, AS_WRITTEN, subject, headers, payload)
+
+
+def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
+    for flags in itertools.product((False, True), repeat=2):
+        show = SourceOptions(**dict(zip(("headers", "explode"), flags, strict=True)))
+        (batch,) = record_batches([stored({"A": "b"}, b"x\n")], show)
+
+        assert batch.schema.equals(to_arrow_schema(columns(show), timezone="UTC"))
+
+
+def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
+    (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\n"))
+
+    assert row == {
+        "partition": 3,
+        "sequence": 8,
+        "time": TIME,
+        "subject": "logs.p3.web1.example",
+        "host": "web1.example",
+        "file": "/var/log/ü.log",
+        "section": 0,
+        "span": {"file": "f1", "start": 10, "end": 15},
+        "lines": 2,
+        "payload": b"a\nbc\n",
+    }
+
+
+def lines(*messages: SourceMessage) -> list[tuple[Any, ...]]:
+    found = rows(*messages, explode=True)
+    return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
+
+
+def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
+    payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
+
+    message = stored({"Content-Encoding": "zstd"}, zstandard.compress(payload))
+    found = list(record_batches([message], SourceOptions(headers=False, explode=True)))
+
+    assert max(batch.nbytes for batch in found) < 32 * 1024 * 1024
+    assert len(found) > 4
+    assert [n for batch in found for n in batch["pos"].to_pylist()] == list(range(2**21))
+    texts = [text for batch in found for text in batch["line"].to_pylist()]
+    assert texts == payload.decode().splitlines()
+
+
+def test_a_damaged_message_is_one_row_without_a_line() -> None:
+    damaged = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
+    (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\nmore\n"))  # of other sections
+    host = "web1.example"
+
+    found = lines(stored({}, b"a\nb\n"), stored(damaged, b"no\nframe\n"), stored({}, b"c\n"))
+
+    assert (row["payload"], row["lines"], row["file"]) == (b"a\nbc\nmore\n", None, None)
+    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, None, None), (8, host, 0, "c")]
+
+
+def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
+    chance = random.Random(4)
+    payloads = [
+        bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)
+    ]
+    blocks = [
+        SourceMessage(n, AS_WRITTEN, "logs.p0.web", {}, payload)
+        for n, payload in enumerate(payloads)
+    ]
+
+    assert [(row[0], row[2], row[3]) for row in lines(*blocks)] == [
+        (n, pos, line.decode())
+        for n, payload in enumerate(payloads)
+        if payload
+        for pos, line in enumerate(payload.removesuffix(b"\n").split(b"\n"))
+    ]
