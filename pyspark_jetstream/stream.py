@@ -15,6 +15,7 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.streams import STREAM
@@ -24,7 +25,6 @@ Position = datetime | int
 """Where to begin or to end in a stream: a time of storage, or a sequence."""
 EARLIEST, LATEST = 0, 2**63 - 1
 
-_NO_STREAM, _NO_MESSAGE = 10059, 10037
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
 _LAG = 0.1  # seconds until a replica that is behind its leader is asked again
@@ -69,7 +69,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
     try:
         return await stream_state(connection, stream)
     except Rejected as error:
-        if error.error == _NO_STREAM:
+        if error.is_absent:
             raise ConfigurationError(
                 f"there is no stream {stream} at {connection.servers}; check the option stream, "
                 "or run `logbroker apply`"
@@ -95,7 +95,7 @@ async def message_at(
     try:
         answer = await connection.api(f"STREAM.MSG.GET.{stream}", request)
     except Rejected as error:
-        if error.error == _NO_MESSAGE:
+        if error.error == ErrorCode.NO_MESSAGE_FOUND:
             return None
         raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
     return dict(answer["message"])

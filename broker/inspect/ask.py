@@ -31,6 +31,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.config import known_layout
 from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
@@ -50,7 +51,6 @@ _RECEIVER = 1.0  # seconds for its answer
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
-_NO_CONSUMER = 10014
 _SECOND = 1_000_000_000
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
@@ -218,7 +218,7 @@ async def _behind(connection: Connection, number: int, stream: str) -> tuple[int
     try:
         consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
     except Rejected as error:
-        if error.error != _NO_CONSUMER:
+        if error.error != ErrorCode.CONSUMER_NOT_FOUND:
             raise
         counts = await counts_by_subject(connection, [stream], partition_filter(number))
         return sum(counts.values()), 1

@@ -20,6 +20,7 @@ from nats_logship.app.units import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import host_filter, reader_names
@@ -36,8 +37,11 @@ _INACTIVE = 60  # seconds after which the server removes a consumer that nobody 
 _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
-_NO_MESSAGE_FOUND = 10037
-_NAME_IN_USE = {10013, 10105, 10148}
+_NAME_IN_USE = {
+    ErrorCode.CONSUMER_NAME_EXIST,
+    ErrorCode.CONSUMER_EXISTING_ACTIVE,
+    ErrorCode.CONSUMER_ALREADY_EXISTS,
+}
 logger = logging.getLogger(__name__)
 
 
@@ -245,7 +249,7 @@ async def find_message(
     try:
         message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
     except Rejected as error:
-        if error.error == _NO_MESSAGE_FOUND:
+        if error.error == ErrorCode.NO_MESSAGE_FOUND:
             return None
         raise
     head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))

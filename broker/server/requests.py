@@ -30,6 +30,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.subjects import site_api, site_prefix
 
 _AWAY = 0.5  # seconds until it listens again
@@ -40,7 +41,6 @@ _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _NO_NAME = "the name of the consumer is none"
-_REFUSED = 10012  # JetStream's error for a consumer that cannot be made
 _REQUEST = {"stream_name", "config", "action"}
 _CONFIG = {
     *("name", "durable_name", "description", "metadata"),
@@ -207,7 +207,11 @@ class ConsumerRequests:
         if isinstance(request, str):
             answer = {
                 "type": "io.nats.jetstream.api.v1.consumer_create_response",
-                "error": {"code": 400, "err_code": _REFUSED, "description": request},
+                "error": {
+                    "code": 400,
+                    "err_code": ErrorCode.CONSUMER_CREATE,
+                    "description": request,
+                },
             }
             await self._connection.publish(message.reply, json.dumps(answer).encode())
             return

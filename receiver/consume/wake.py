@@ -11,6 +11,7 @@ from typing import Any
 
 from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
 from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.subjects import partition_filter, wake_name
 
@@ -20,7 +21,6 @@ _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
 _SHORT = 0.7  # seconds for what may never be answered
 _NANOSECONDS = 1_000_000_000
-_NO_CONSUMER = 10014
 
 
 def headers_only(subject: str, lives: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ async def remove(connection: Connection, stream: str, name: str) -> None:
         with suppress(ConnectionLost):
             await connection.api(f"CONSUMER.DELETE.{stream}.{name}", patience=_SHORT)
     except Rejected as error:
-        if error.error != _NO_CONSUMER:
+        if error.error != ErrorCode.CONSUMER_NOT_FOUND:
             raise
 
 
