@@ -8,10 +8,11 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.timestamps import EPOCH, format_datetime, parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, until_answered
@@ -20,7 +21,6 @@ from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.streams import STREAM
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Position = datetime | int
 """Where to begin or to end in a stream: a time of storage, or a sequence."""
 EARLIEST, LATEST = 0, 2**63 - 1
@@ -59,6 +59,11 @@ class SourceMessage:
     headers: dict[str, str]
     payload: bytes
 
+    @property
+    def stored_at(self) -> int:
+        """`time` in nanoseconds since the epoch."""
+        return parse_time(self.time)
+
 
 async def look(connection: Connection, stream: str) -> StreamState:
     """Return what a stream holds now, by a leader: by another's answer it may seem to have been rewound.
@@ -83,7 +88,7 @@ async def sequence_of(connection: Connection, position: Position, state: StreamS
         return {EARLIEST: state.first, LATEST: state.until}.get(position, position)
     if not state.messages or position > state.last:
         return state.until
-    request = {"start_time": max(position, EPOCH).astimezone(UTC).isoformat(), "next_by_subj": ">"}
+    request = {"start_time": format_datetime(max(position, EPOCH)), "next_by_subj": ">"}
     found = await message_at(connection, state.name, request)
     return min(found["seq"], state.until) if found else state.until
 

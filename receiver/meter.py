@@ -8,18 +8,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from nats_logship.app.pages import Page, health_page
 from nats_logship.app.plural import counted
+from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
-from receiver.consume.claim import nanoseconds
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
@@ -113,7 +112,7 @@ class Standing:
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
         self.blocked, self.blocked_since, self.began_at = None, 0, self.clock()
         self._said = None
-        self.stored_at = nanoseconds(offset.last_time) or self.stored_at
+        self.stored_at = offset.stored_at or self.stored_at
 
     def done(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
@@ -199,11 +198,10 @@ class Standing:
         """Return what only the owner knows."""
         blocked = None
         if self.blocked:
-            since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC)
             blocked = Blockade(
                 cause=self.blocked.cause.value,
                 detail=self.blocked.detail,
-                since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
+                since=format_time(self.blocked_since, "seconds"),
             )
         _, lines = self.rate_at(now)
         while self._of_a_day and self._of_a_day[0][0] < now - _DAY:

@@ -37,6 +37,7 @@ from nats_logship.app.files import (
     write_atomic,
 )
 from nats_logship.app.table import Advance, progress
+from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
@@ -102,7 +103,7 @@ async def back_up(connection: Connection, folder: Path, began: datetime) -> Back
     offsets, positions, config = BUCKETS
     names = (offsets, positions, *await lines_in(connection), config)
     archives = [await _archive(connection, name, folder) for name in names]
-    at = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = format_datetime(began, "milliseconds")
     backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
     write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
     return backup

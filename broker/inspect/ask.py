@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from broker.inspect.message import nanoseconds, subject_of
+from broker.inspect.message import subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import (
     BrokerStatus,
@@ -26,6 +26,7 @@ from broker.inspect.status import (
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.timestamps import parse_time, to_datetime
 from nats_logship.app.untrusted import json_object
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
@@ -162,7 +163,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
         asked = {"seq": max(1, first), "next_by_subj": partition_filter(number)}
         with suppress(Rejected, ConnectionLost):  # it may have lost its leader by now
             if oldest := await find_message(connection, stream, asked):
-                age = (nanoseconds(now) - oldest.stored_at) / _SECOND
+                age = (parse_time(now) - oldest.stored_at) / _SECOND
                 known["behind_seconds"] = max(0.0, age)
             else:  # the offset knows better than a consumer that lags, or was not made yet
                 known["behind"] = 0
@@ -178,12 +179,12 @@ async def _with_receivers(
     names = {one.presence for one in status.partitions if not one.released and not one.moved}
     asked = {name: _receiver(connection, name) for name in names - {""}}
     answers = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
-    created, now = {one.name: one.created for one in status.streams}, nanoseconds(status.now)
+    created, now = {one.name: one.created for one in status.streams}, parse_time(status.now)
     found = []
     for one in status.partitions:
         receiver = _receiver_of(one, answers.get(one.presence))
         if receiver["running"] is False:
-            since = nanoseconds(one.changed_at or created[one.stream])
+            since = parse_time(one.changed_at or created[one.stream])
             receiver["missing_seconds"] = max(0.0, (now - since) / _SECOND)
         found.append(one.model_copy(update={"receiver": receiver}))
     return tuple(found)
@@ -284,7 +285,7 @@ async def ask_hosts(
     )
     partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}
-    now = nanoseconds(status.now)
+    now = parse_time(status.now)
     for stream in streams:
         reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
         async with aclosing(reader.read_all()) as messages:
@@ -294,7 +295,7 @@ async def ask_hosts(
                 host = found.setdefault(one.host, HostStatus(one.host))
                 known = partitions.get(one.subject.partition)
                 host.add(one, known, subjects.get(one.name, 0))
-    moment = datetime.fromtimestamp(now / _SECOND, UTC)
+    moment = to_datetime(now)
     if saved:
         # the bucket may be lost, or not ours to read: the hosts are shown all the same
         with suppress(Rejected):

@@ -11,11 +11,12 @@ import random
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from broker.inspect.message import StoredMessage, nanoseconds
+from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.timestamps import format_datetime, parse_time
 from nats_logship.app.units import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
@@ -214,8 +215,8 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
 async def sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
     """Return the first sequence of a stream at a sequence, or stored at a time, or later; at most `end`."""
     if isinstance(moment, datetime):
-        text = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        found = await find_message(connection, stream, {"start_time": text, "next_by_subj": ">"})
+        asked = {"start_time": format_datetime(moment), "next_by_subj": ">"}
+        found = await find_message(connection, stream, asked)
         moment = found.sequence if found else end
     return min(moment, end)
 
@@ -254,5 +255,5 @@ async def find_message(
         raise
     head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
     headers = RawMessage("", "", head, b"").headers or {}
-    name, sequence, stored = message["subject"], message["seq"], nanoseconds(message["time"])
+    name, sequence, stored = message["subject"], message["seq"], parse_time(message["time"])
     return StoredMessage(name, sequence, stored, headers, payload, len(payload))

@@ -13,7 +13,8 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_fiel
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
 from nats_logship.app.plural import counted
-from nats_logship.app.units import format_duration, format_size, rfc3339
+from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import format_duration, format_size
 from nats_logship.wire.pause import Pause
 
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
@@ -302,7 +303,7 @@ class HostStatus:
 
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
-        return asdict(self) | {"last_seen": rfc3339(self.last_seen)}
+        return asdict(self) | {"last_seen": format_time(self.last_seen)}
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table, as `HOST_HEAD` names them."""
@@ -310,7 +311,7 @@ class HostStatus:
             self.host,
             ",".join(f"p{number}" for number in self.partitions),
             str(self.messages),
-            f"{rfc3339(self.last_seen)[:19]}Z",
+            f"{format_time(self.last_seen)[:19]}Z",
             short_duration(self.silent_seconds) + (", paused" if self.paused else ""),
             self.file or ("(no lines since it started)" if self.agent else "-"),
         )

@@ -21,7 +21,6 @@ from nats_logship.wire.message import (
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
-from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
 from receiver.consume.judging import Judge, host_of
@@ -60,7 +59,7 @@ class OpenPartition:
         )
         zone = named_zone(destination.time_zone)
         self.layout = Layout(template)
-        self.days = Days(zone, nanoseconds(offset.last_time))
+        self.days = Days(zone, offset.stored_at)
         self.calendar = Calendar(destination.rotate_every, zone)
         self.store = self.site.open(offset.lines) or self._made()
         self._folders = Folders(output, destination.permissions)

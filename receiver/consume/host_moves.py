@@ -14,10 +14,10 @@ receiver of one partition may make and not read.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import isinf
 from typing import Any, NamedTuple
 
+from nats_logship.app.timestamps import format_time, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
 from nats_logship.client.connection import Connection
@@ -235,8 +235,8 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = state_of(info), _nanoseconds(entry.time) if entry else 0
-            reached, now = _reached(entry, state), _nanoseconds(info["ts"])
+            state, since = state_of(info), parse_time(entry.time) if entry else 0
+            reached, now = _reached(entry, state), parse_time(info["ts"])
             found = _Other(state.name, state.until - 1, reached, since, now)
             self._others[partition] = found
         return found
@@ -338,8 +338,7 @@ class _Counted:
         return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
 
     async def _since(self, moment: int) -> int:
-        start = datetime.fromtimestamp(moment // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        start += f".{moment % _SECOND:09d}Z"
+        start = format_time(moment, "nanoseconds")
         return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
 
     async def _count(self, start: Mapping[str, Any]) -> int:
@@ -366,7 +365,3 @@ def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
     if offset.stream_created == stream.created:
         return max(offset.next, 1)
     return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
-
-
-def _nanoseconds(moment: str) -> int:
-    return round(datetime.fromisoformat(moment).timestamp() * _SECOND)

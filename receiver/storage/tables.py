@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 
+from nats_logship.app.timestamps import to_datetime
 from receiver.storage.findings import Ends, Finding
 from receiver.storage.store import Store
 
@@ -102,7 +102,7 @@ def _told(gap: Finding) -> dict[str, object]:
 def _iso(moment: int) -> str | None:
     if not 0 < moment < 2**62:
         return None
-    return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
+    return to_datetime(moment).isoformat(timespec="milliseconds")
 
 
 def take_over(store: Store, before: Store, host: str) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from nats_logship.app.plural import counted
-from nats_logship.app.units import format_size, rfc3339
+from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
 from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
@@ -162,7 +163,7 @@ class AgentView:
             files=self._files(read),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
-            last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
+            last_ack=format_time(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
             troubles=tuple(f"{one.path}: {one.text}" for one in self.shipping.follower.troubles),
