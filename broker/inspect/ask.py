@@ -26,7 +26,7 @@ from broker.inspect.status import (
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.timestamps import parse_time, to_datetime
+from nats_logship.app.timestamps import SECOND, parse_time, to_datetime
 from nats_logship.app.untrusted import json_object
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
@@ -52,7 +52,6 @@ _RECEIVER = 1.0  # seconds for its answer
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
-_SECOND = 1_000_000_000
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
 _ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within the rest
@@ -142,7 +141,7 @@ def _site(copy: Mapping[str, Any]) -> SiteStatus:
     return SiteStatus(
         name=mirrored_site({"mirror": copy}) or copy["name"],
         lag=copy.get("lag", 0),
-        contact_seconds=active / _SECOND if active >= 0 else None,
+        contact_seconds=active / SECOND if active >= 0 else None,
         error=(copy.get("error") or {}).get("description", ""),
     )
 
@@ -163,7 +162,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
         asked = {"seq": max(1, first), "next_by_subj": partition_filter(number)}
         with suppress(Rejected, ConnectionLost):  # it may have lost its leader by now
             if oldest := await find_message(connection, stream, asked):
-                age = (parse_time(now) - oldest.stored_at) / _SECOND
+                age = (parse_time(now) - oldest.stored_at) / SECOND
                 known["behind_seconds"] = max(0.0, age)
             else:  # the offset knows better than a consumer that lags, or was not made yet
                 known["behind"] = 0
@@ -185,7 +184,7 @@ async def _with_receivers(
         receiver = _receiver_of(one, answers.get(one.presence))
         if receiver["running"] is False:
             since = parse_time(one.changed_at or created[one.stream])
-            receiver["missing_seconds"] = max(0.0, (now - since) / _SECOND)
+            receiver["missing_seconds"] = max(0.0, (now - since) / SECOND)
         found.append(one.model_copy(update={"receiver": receiver}))
     return tuple(found)
 
@@ -303,7 +302,7 @@ async def ask_hosts(
     for host in found.values():
         if saved:
             host.files, host.version = saved.by_key.get(positions_key(host.host), (None, ""))
-        host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
+        host.silent_seconds = round(max(0.0, (now - host.last_seen) / SECOND), 3)
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import format_datetime, parse_time
+from nats_logship.app.timestamps import SECOND, format_datetime, parse_time
 from nats_logship.app.units import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
@@ -35,7 +35,6 @@ _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
 _EXPIRES = 4  # seconds
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
-_NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
 _NAME_IN_USE = {
@@ -175,7 +174,7 @@ class MessageReader:
             "replay_policy": "instant",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": _INACTIVE * _NANOSECONDS,
+            "inactive_threshold": _INACTIVE * SECOND,
             # the server takes one that is alike for the one that is there
             "metadata": {"reader": nonce},
         }

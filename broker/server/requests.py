@@ -27,6 +27,7 @@ from broker.auth.permissions import CONSUMER_REQUESTS, copied_streams
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.report import CredentialsReport, CredentialsRequest
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.timestamps import SECOND
 from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
@@ -66,8 +67,7 @@ _COPY_NAME = re.compile(r"JS_(MIRROR|SRC)_[A-Za-z0-9]{1,64}")
 # where nats-server itself hears answers: another server's, or one of another account
 _COPY_ANSWER = re.compile(r"(\$JSC\.R|_R_)(\.[A-Za-z0-9]{1,64}){1,3}")
 _COPY_HEADERS = ("Nats-Required-Api-Level", "Nats-Stream-Identity")
-_SECOND = 1_000_000_000  # nanoseconds
-_LONGEST_INACTIVE = 60 * _SECOND  # that a consumer outlives its site; nats-server asks for 10 s
+_LONGEST_INACTIVE = 60 * SECOND  # that a consumer outlives its site; nats-server asks for 10 s
 
 Handler = Callable[[Message], Awaitable[None]]
 

@@ -3,6 +3,8 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+SECOND = 1_000_000_000
+"""A second in nanoseconds."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NANOSECONDS = re.compile(r"\.[0-9]{6}([0-9]{1,3})")

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any, TypeVar
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
@@ -270,7 +271,7 @@ def consumer_config(partition: int) -> dict[str, Any]:
         "durable_name": consumer_name(partition),
         "deliver_policy": "all",
         "ack_policy": "all",
-        "ack_wait": 86_400 * 1_000_000_000,  # a day, in nanoseconds
+        "ack_wait": 86_400 * SECOND,  # a day, in nanoseconds
         "max_ack_pending": -1,
         "filter_subject": partition_filter(partition),
         "replay_policy": "instant",

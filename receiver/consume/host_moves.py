@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import format_time, parse_time
+from nats_logship.app.timestamps import SECOND, format_time, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
 from nats_logship.client.connection import Connection
@@ -41,7 +41,6 @@ _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
 _TRIES = 5  # counts of what is left while the host goes on writing
 _CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
-_SECOND = 1_000_000_000  # nanoseconds
 
 
 class MustWait(Exception):
@@ -318,7 +317,7 @@ class _Counted:
         """Count what a claim does not wait for: by sequence, in another stream also by time."""
         if self.other.stream == self.examiner.stream:
             return await self._from(min(self.named + 1, claim.sequence))
-        skew = round(self.examiner.patience.skew * _SECOND)
+        skew = round(self.examiner.patience.skew * SECOND)
         is_old = self.other.now > claim.stored_at + skew
         later = await self._since(claim.stored_at + (0 if is_old else skew))
         return max(later, await self._from(self.named + 1))
@@ -327,7 +326,7 @@ class _Counted:
         """Whether it has committed nothing for `still`, with lines of the host left for as long."""
         if isinf(still := self.examiner.patience.still):
             return False
-        long_ago = self.other.now - round(still * _SECOND)
+        long_ago = self.other.now - round(still * SECOND)
         if self.other.since > long_ago:
             return False
         recent = await self._since(long_ago)
@@ -350,7 +349,7 @@ class _Counted:
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
     """Whether each replica that may count has all that was stored before a claim."""
     lags = [one.get("lag", 0) for one in in_touch(info)]
-    is_old = now > claim.stored_at + _CAUGHT_UP * _SECOND
+    is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
@@ -20,7 +21,6 @@ _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
 _SHORT = 0.7  # seconds for what may never be answered
-_NANOSECONDS = 1_000_000_000
 
 
 def headers_only(subject: str, lives: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def headers_only(subject: str, lives: int) -> dict[str, Any]:
         "headers_only": True,
         "mem_storage": True,
         "num_replicas": 1,
-        "inactive_threshold": lives * _NANOSECONDS,
+        "inactive_threshold": lives * SECOND,
     }
 
 
