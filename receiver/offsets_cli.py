@@ -12,6 +12,7 @@ import click
 
 from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.timestamps import format_datetime
@@ -29,7 +30,6 @@ from receiver.consume.claim import end_of_files, moved
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
-from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site, require_template
 from receiver.storage.site import adopt as take

@@ -10,7 +10,6 @@ On disk each backup is a folder of its own, named by the time of its beginning, 
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import re
@@ -36,6 +35,7 @@ from nats_logship.app.files import (
     reporting,
     write_atomic,
 )
+from nats_logship.app.locks import lock
 from nats_logship.app.table import Advance, progress
 from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
@@ -221,12 +221,8 @@ def _take_over(folder: Folder) -> None:
             f"{folder.path} may be entered by others, and a backup holds all lines in the clear: "
             f"`chmod 700 {folder.path}`, and run this as its owner"
         )
-    try:
-        fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OperatorError(
-            f"another backup to {folder.path} is under way; wait for its end"
-        ) from None
+    held = f"another backup to {folder.path} is under way; wait for its end"
+    lock(folder.descriptor, held, patience=0.0)
     for left in folder.path.glob("*.part"):
         if _NAME.fullmatch(left.stem):
             shutil.rmtree(left, ignore_errors=True)

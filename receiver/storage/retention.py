@@ -19,9 +19,9 @@ import zstandard
 
 from nats_logship.app.faults import fault
 from nats_logship.app.files import Folder
+from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.units import format_size
-from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
