@@ -18,7 +18,7 @@ from typing import IO, Any
 import zstandard
 
 from nats_logship.app.faults import fault
-from nats_logship.app.files import Folder
+from nats_logship.app.files import Folder, replace_file
 from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.units import format_size
@@ -30,6 +30,10 @@ from receiver.storage.store import Damaged, SegmentRow, Store
 _PIECE = 1024 * 1024
 
 
+class _LeftOff(Exception):
+    """Compressing was stopped, or the segment has grown meanwhile."""
+
+
 def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
     """Put the compressed form in the place of a segment, with its mode, owner and time; return its suffix, empty for none.
 
@@ -39,7 +43,8 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
     suffix = compressed_form(folder, plain)
     if (found := folder.find(plain)) is None:
         return suffix  # whoever compressed it died before that was stored
-    _remove_half(folder, plain)  # of a process that died over it
+    with suppress(FileNotFoundError):
+        folder.remove(_half(plain))  # of a process that died over it
     if not suffix and method in SUFFIXES and _written(folder, plain, SUFFIXES[method], stopped):
         suffix = SUFFIXES[method]
     form = folder.find(plain + suffix)
@@ -56,44 +61,39 @@ def compressed_form(folder: Folder, plain: str) -> str:
 
 def _written(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool]) -> bool:
     """Write the compressed form; False where that was broken off, or the segment has grown meanwhile."""
-    half, flags = _half(plain), os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         with (
             os.fdopen(folder.open(plain, os.O_RDONLY), "rb") as source,
-            os.fdopen(folder.open(half, flags, 0o600), "wb") as raw,
+            replace_file(folder, plain + suffix, _half(plain), 0o600) as raw,
         ):
-            with _writer(raw, suffix) as packed:
-                while not stopped() and (piece := source.read(_PIECE)):
-                    packed.write(piece)
-            raw.flush()
-            if os.fstat(source.fileno()).st_size != source.tell():
-                return False
-            _finish(raw.fileno(), os.fstat(source.fileno()))
-        fault("compressed")
-        folder.rename(half, plain + suffix)
-    finally:
-        _remove_half(folder, plain)
-    folder.sync()
+            _pack(source, raw, suffix, stopped)
+            fault("compressed")
+    except _LeftOff:
+        return False
     fault("packed")
     return True
 
 
+def _pack(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[[], bool]) -> None:
+    """Write the compressed form of a file, and give it owner, mode and time of the file.
+
+    Raises `_LeftOff`, OSError.
+    """
+    with _writer(raw, suffix) as packed:
+        while not stopped() and (piece := source.read(_PIECE)):
+            packed.write(piece)
+    raw.flush()
+    like = os.fstat(source.fileno())
+    if like.st_size != source.tell():
+        raise _LeftOff
+    with suppress(PermissionError):  # that's fine: only root may give a file away
+        os.fchown(raw.fileno(), like.st_uid, like.st_gid)
+    os.fchmod(raw.fileno(), like.st_mode & 0o777)
+    os.utime(raw.fileno(), ns=(like.st_mtime_ns, like.st_mtime_ns))
+
+
 def _half(plain: str) -> str:
     return f".{plain}.new"
-
-
-def _remove_half(folder: Folder, plain: str) -> None:
-    with suppress(FileNotFoundError):
-        folder.remove(_half(plain))
-
-
-def _finish(descriptor: int, like: os.stat_result) -> None:
-    """Give a file owner, mode and time of another, and bring it to disk."""
-    with suppress(PermissionError):  # that's fine: only root may give a file away
-        os.fchown(descriptor, like.st_uid, like.st_gid)
-    os.fchmod(descriptor, like.st_mode & 0o777)
-    os.utime(descriptor, ns=(like.st_mtime_ns, like.st_mtime_ns))
-    os.fsync(descriptor)
 
 
 def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
