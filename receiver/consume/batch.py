@@ -153,9 +153,9 @@ class OpenPartition:
             for end, reached in received
         ]
         with self.store.transaction():
-            self.store.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+            self.store.return_files(host)
             if not all(are_here):
-                self.store.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
+                self.store.forget_spans(host)
         self.names.forget()
         self.spans = Spans(self.store)
 
@@ -362,8 +362,8 @@ class Batch:
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
             self._output.put(batch, dict(self._endings.as_texts()))
-            for path in (path for host in self._left for path in partition.names.own(host)):
-                store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
+            left = [path for host in self._left for path in partition.names.own(host)]
+            store.leave_files(left, batch.number)
             partition.spans.put(batch.number)
             tables.put_gaps(store, missing, batch.number)
         if self._left:

@@ -105,10 +105,6 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
 _MODEST = 15  # steps of niceness: receiving goes first wherever there are few cores
 _CLOSED = "batch <= (SELECT number FROM batch)"
 """Segments that have their names by now; no undo needs them."""
-_NEWEST = """
-SELECT coalesce(max(last_line), 0)
-FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
-"""
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
@@ -210,9 +206,7 @@ class Retention:
         with self._noted(), within(self.order.output, segment.path) as (folder, name):
             suffix = compress_segment(folder, name, self.order.compress, stopped)
             if suffix and (form := folder.find(name + suffix)):
-                query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
-                with store.transaction():
-                    store.change(query, suffix, form.st_size, segment.path)
+                store.note_compressed(segment.path, suffix, form.st_size)
 
     def _prune(self, paths: list[Path]) -> None:
         limits, now, newest = self.order.limits, self.clock(), 0
@@ -220,7 +214,7 @@ class Retention:
         segments: list[SegmentRow] = []
         for path in paths:
             with self._noted(), Store(path) as store:
-                newest = max(newest, int(str(store.rows(_NEWEST)[0][0])))
+                newest = max(newest, store.newest_line())
                 present = self._present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._of_all_days, present)
@@ -256,7 +250,7 @@ class Retention:
                     else:
                         gone.append(row.path)
         if gone:
-            _forget(store, gone)
+            store.forget_segments(gone)
         return present
 
     def _remove(self, store: Store, segments: list[SegmentRow]) -> None:
@@ -268,7 +262,7 @@ class Retention:
                 folder.remove(name)
             fault("pruned")
             remove_empty(self.order.output, segment.path.rpartition("/")[0])
-        _forget(store, [segment.path for segment in segments])
+        store.forget_segments([segment.path for segment in segments])
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
@@ -286,13 +280,3 @@ def be_modest() -> None:
     # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
     with suppress(PermissionError):
         os.nice(_MODEST)
-
-
-def _forget(store: Store, paths: list[str]) -> None:
-    """Forget closed segments, and the files of days that are over."""
-    with store.transaction():
-        store.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
-        store.change_all(
-            "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)",
-            ((path,) for path in paths),
-        )

@@ -213,6 +213,16 @@ _PUT_BATCH = (
 _PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in FileRow._fields[4:]
 )
+_NEWEST = """
+SELECT coalesce(max(last_line), 0)
+FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
+"""
+_UNDO_SPANS = (
+    "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?"
+)
+_FORGET_DAYS = (
+    "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)"
+)
 _ONE_FILE = f"SELECT {_FILE} FROM files WHERE path = ? AND left_in = 0"
 
 
@@ -417,6 +427,74 @@ class Store:
             f"SELECT {_SEGMENT} FROM segments WHERE {where} ORDER BY live, day, number", *values
         )
         return [SegmentRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+
+    def last_day(self) -> str:
+        """Return the last day of all live files; empty for none."""
+        return str(self.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
+
+    def newest_line(self) -> int:
+        """Return when the newest line was stored, in nanoseconds since the epoch; 0 for none."""
+        return int(str(self.rows(_NEWEST)[0][0]))
+
+    def leave_files(self, paths: Iterable[str], batch: int) -> None:
+        """Note that a batch leaves live files to other partitions, within a transaction."""
+        leaving = ((batch, path) for path in paths)
+        self.change_all("UPDATE files SET left_in = ? WHERE path = ?", leaving)
+
+    def return_files(self, host: str) -> None:
+        """Have the live files of a host back that were left, within a transaction."""
+        self.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+
+    def return_files_since(self, batch: int) -> None:
+        """Have the live files back that were left from a batch on; on disk when this returns."""
+        if self.rows("SELECT 1 FROM files WHERE left_in >= ? LIMIT 1", batch):
+            with self.transaction():
+                self.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", batch)
+
+    def forget_files(self, paths: Sequence[str]) -> None:
+        """Forget live files with all their segments, within a transaction."""
+        self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
+        self.change_all("DELETE FROM segments WHERE live = ?", ((path,) for path in paths))
+
+    def forget_spans(self, host: str) -> None:
+        """Forget how far the source files of a host were received, within a transaction."""
+        self.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
+
+    def undo(self, since: int, stored: int) -> None:
+        """Take back gaps, spans and closed segments, within a transaction.
+
+        Gaps and spans are those of the batches from `since` on, segments those of the batches
+        behind `stored`.
+        """
+        self.change("UPDATE segments SET batch = 0 WHERE batch > ?", stored)
+        self.change("DELETE FROM gaps WHERE batch >= ?", since)
+        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
+        self.change(_UNDO_SPANS, since)
+
+    def forget_batches(self) -> None:
+        """Have nothing to undo, and no segments and lengths, within a transaction.
+
+        Files that were left to other partitions stay as they are, with their segments.
+        """
+        self.change(
+            "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
+        )
+        self.change(
+            "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
+        )
+        self.change("UPDATE spans SET until_before = NULL, batch = 0")
+
+    def note_compressed(self, path: str, suffix: str, size: int) -> None:
+        """Note the compressed form of a segment, of `size` bytes; on disk when this returns."""
+        with self.transaction():
+            query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
+            self.change(query, suffix, size, path)
+
+    def forget_segments(self, paths: Sequence[str]) -> None:
+        """Forget closed segments, and the files of days that are over; on disk when this returns."""
+        with self.transaction():
+            self.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
+            self.change_all(_FORGET_DAYS, ((path,) for path in paths))
 
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""

@@ -133,7 +133,5 @@ def take_over(store: Store, before: Store, host: str) -> None:
         )
     if left or spans:  # a host may name any partition: its store is not locked without a reason
         with before.transaction():
-            before.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
-            for row in left:
-                before.change("DELETE FROM files WHERE path = ?", row.path)
-                before.change("DELETE FROM segments WHERE live = ?", row.path)
+            before.forget_spans(host)
+            before.forget_files([row.path for row in left])
