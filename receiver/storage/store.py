@@ -220,6 +220,16 @@ FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
 _UNDO_SPANS = (
     "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?"
 )
+_PUT_SPAN = (
+    "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET "
+    "until_before = until, until = excluded.until, read_at_before = read_at, "
+    "read_at = excluded.read_at, batch = excluded.batch"
+)
+_TAKE_SPAN = (
+    "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, 0) ON CONFLICT DO UPDATE SET "
+    "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)"
+)
+_OLD_SPAN = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
 _FORGET_DAYS = (
     "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)"
 )
@@ -455,6 +465,39 @@ class Store:
         """Forget live files with all their segments, within a transaction."""
         self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
         self.change_all("DELETE FROM segments WHERE live = ?", ((path,) for path in paths))
+
+    def has_spans(self) -> bool:
+        """Whether anything is known of how far source files were received."""
+        return bool(self.rows("SELECT 1 FROM spans LIMIT 1"))
+
+    def spans(self, host: str) -> list[tuple[object, ...]]:
+        """Return host, file, end and time of reading of each source file of a host."""
+        query = "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file != ''"
+        return self.rows(query, host)
+
+    def put_spans(self, rows: Iterable[Sequence[object]], batch: int) -> None:
+        """Write rows as `spans` returns them, of a batch, within its transaction."""
+        self.change_all(_PUT_SPAN, ((*row, batch) for row in rows))
+
+    def take_spans(self, rows: Iterable[Sequence[object]]) -> None:
+        """Write rows as `spans` of another store returned them, within a transaction.
+
+        The later end and time count. The rows are never undone.
+        """
+        self.change_all(_TAKE_SPAN, rows)
+
+    def forget_old_spans(self, now: int, age: int) -> None:
+        """Forget source files that were read `age` nanoseconds before the last one, or before `now`.
+
+        The earlier of both counts. On disk when this returns.
+        """
+        if self.rows(f"SELECT 1 FROM spans WHERE {_OLD_SPAN} LIMIT 1", now, age):
+            with self.transaction():
+                self.change(f"DELETE FROM spans WHERE {_OLD_SPAN}", now, age)
+
+    def put_gaps(self, rows: Iterable[Sequence[object]]) -> None:
+        """Write rows of gaps, without their ids, within a transaction."""
+        self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 11)})", rows)
 
     def forget_spans(self, host: str) -> None:
         """Forget how far the source files of a host were received, within a transaction."""
