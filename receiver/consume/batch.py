@@ -34,7 +34,7 @@ from receiver.storage.output import Output
 from receiver.storage.quarantine import Quarantine
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site, first_undone, recover, settled
-from receiver.storage.store import UNKNOWN, Store, StoredBatch, path_of
+from receiver.storage.store import NOT_CLOSED, UNKNOWN, Store, StoredBatch, path_of
 from receiver.storage.tables import Spans
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
@@ -184,7 +184,7 @@ class OpenPartition:
         """Close live files with lines whose last line is older than a moment; raises OSError."""
         where = "host != '' AND length > 0"
         if self.layout.has_date:
-            where += " AND path NOT IN (SELECT path FROM segments)"
+            where += f" AND {NOT_CLOSED}"
         rows = self.store.files(f"{where} AND last_line < ?", since)
         output.close_files(row.path for row in rows)
 

@@ -25,7 +25,7 @@ from nats_logship.app.units import format_size
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
-from receiver.storage.store import Damaged, SegmentRow, Store
+from receiver.storage.store import IS_STORED, Damaged, SegmentRow, Store
 
 _PIECE = 1024 * 1024
 
@@ -103,8 +103,6 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
 
 
 _MODEST = 15  # steps of niceness: receiving goes first wherever there are few cores
-_CLOSED = "batch <= (SELECT number FROM batch)"
-"""Segments that have their names by now; no undo needs them."""
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
@@ -193,7 +191,7 @@ class Retention:
             paths = sorted(self.order.state.glob("p*.db"))
             for path in paths:
                 with self._noted(), Store(path) as store:
-                    for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
+                    for segment in store.segments(f"compressed = '' AND {IS_STORED}"):
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.order.limits != Limits() and not stopped():
@@ -243,7 +241,7 @@ class Retention:
         present: list[SegmentRow] = []
         gone: list[str] = []
         with closing(Folders(self.order.output)) as folders:
-            for row in store.segments(_CLOSED):
+            for row in store.segments(IS_STORED):
                 with suppress(OSError):  # that's fine: it is looked at again
                     if found := folders.find(row.path + row.compressed):
                         present.append(row._replace(size=found.st_size))

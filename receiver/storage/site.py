@@ -21,6 +21,7 @@ from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import live_of, parse_closed
 from receiver.storage.store import (
+    NOT_CLOSED,
     UNKNOWN,
     Damaged,
     FileRow,
@@ -191,7 +192,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
                 folders.cut(segment.live, segment.length)  # somebody else has appended to it
             folders.rename(segment.live, segment.path)
             fault("undoing")
-    rows = store.files("path NOT IN (SELECT path FROM segments)")
+    rows = store.files(NOT_CLOSED)
     notices: list[str] = []
     recovered = [
         _recovered(row, folders, since, notices if trusts_inodes else None) for row in rows

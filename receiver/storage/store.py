@@ -198,6 +198,11 @@ class SegmentRow(NamedTuple):
     length: int | None = None
 
 
+NOT_CLOSED = "path NOT IN (SELECT path FROM segments)"
+"""The condition of live files that are not about to be closed under their own name."""
+IS_STORED = "batch <= (SELECT number FROM batch)"
+"""The condition of segments of stored batches: they have their names, no undo needs them."""
+
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
 _BATCH = ", ".join(StoredBatch._fields)
 
@@ -216,6 +221,16 @@ _PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE
 _NEWEST = """
 SELECT coalesce(max(last_line), 0)
 FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
+"""
+_SIZES = """
+SELECT path,
+  CASE WHEN last_line
+    THEN strftime('%Y-%m-%dT%H:%M:%SZ', last_line / 1000000000, 'unixepoch') ELSE ''
+  END,
+  length + coalesce(closed, 0), coalesce(count, 0)
+FROM files LEFT JOIN (
+  SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
+) ON live = path WHERE length NOT NULL AND host != ''
 """
 _UNDO_SPANS = (
     "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?"
@@ -461,10 +476,20 @@ class Store:
             with self.transaction():
                 self.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", batch)
 
-    def forget_files(self, paths: Sequence[str]) -> None:
-        """Forget live files with all their segments, within a transaction."""
+    def forget_files(self, paths: Iterable[str]) -> None:
+        """Forget live files, within a transaction; their segments stay."""
         self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
-        self.change_all("DELETE FROM segments WHERE live = ?", ((path,) for path in paths))
+
+    def forget_segments_of(self, lives: Iterable[str]) -> None:
+        """Forget the segments of live files, within a transaction."""
+        self.change_all("DELETE FROM segments WHERE live = ?", ((live,) for live in lives))
+
+    def sizes(self) -> list[tuple[object, ...]]:
+        """Return the live files of hosts: path, last line (text), bytes, number of segments.
+
+        The bytes are those of the file and of its segments.
+        """
+        return self.rows(_SIZES)
 
     def has_spans(self) -> bool:
         """Whether anything is known of how far source files were received."""

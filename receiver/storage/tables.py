@@ -119,4 +119,5 @@ def take_over(store: Store, before: Store, host: str) -> None:
     if left or spans:  # a host may name any partition: its store is not locked without a reason
         with before.transaction():
             before.forget_spans(host)
-            before.forget_files([row.path for row in left])
+            before.forget_files(row.path for row in left)
+            before.forget_segments_of(row.path for row in left)
