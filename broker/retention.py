@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from broker.inspect.ask import counts_by_subject
-from broker.inspect.message import nanoseconds, subject_of
+from broker.inspect.message import subject_of
 from broker.inspect.reader import (
     LAST_PER_SUBJECT,
     MessageReader,
@@ -112,7 +112,7 @@ async def committed_until(connection: Connection, info: Mapping[str, Any], parti
     last = await find_message(connection, info["config"]["name"], {"seq": offset.next - 1})
     if last is None:
         return offset.next  # purged, as most that is committed
-    apart = timedelta(microseconds=(last.stored_at - nanoseconds(offset.last_time)) // 1000)
+    apart = timedelta(microseconds=(last.stored_at - offset.stored_at) // 1000)
     return offset.next if abs(apart) < _ROUNDED else 0
 
 

@@ -8,23 +8,23 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.timestamps import EPOCH, format_datetime, parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.streams import STREAM
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Position = datetime | int
 """Where to begin or to end in a stream: a time of storage, or a sequence."""
 EARLIEST, LATEST = 0, 2**63 - 1
 
-_NO_STREAM, _NO_MESSAGE = 10059, 10037
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
 _LAG = 0.1  # seconds until a replica that is behind its leader is asked again
@@ -59,6 +59,11 @@ class SourceMessage:
     headers: dict[str, str]
     payload: bytes
 
+    @property
+    def stored_at(self) -> int:
+        """`time` in nanoseconds since the epoch."""
+        return parse_time(self.time)
+
 
 async def look(connection: Connection, stream: str) -> StreamState:
     """Return what a stream holds now, by a leader: by another's answer it may seem to have been rewound.
@@ -69,7 +74,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
     try:
         return await stream_state(connection, stream)
     except Rejected as error:
-        if error.error == _NO_STREAM:
+        if error.is_absent:
             raise ConfigurationError(
                 f"there is no stream {stream} at {connection.servers}; check the option stream, "
                 "or run `logbroker apply`"
@@ -83,7 +88,7 @@ async def sequence_of(connection: Connection, position: Position, state: StreamS
         return {EARLIEST: state.first, LATEST: state.until}.get(position, position)
     if not state.messages or position > state.last:
         return state.until
-    request = {"start_time": max(position, EPOCH).astimezone(UTC).isoformat(), "next_by_subj": ">"}
+    request = {"start_time": format_datetime(max(position, EPOCH)), "next_by_subj": ">"}
     found = await message_at(connection, state.name, request)
     return min(found["seq"], state.until) if found else state.until
 
@@ -95,7 +100,7 @@ async def message_at(
     try:
         answer = await connection.api(f"STREAM.MSG.GET.{stream}", request)
     except Rejected as error:
-        if error.error == _NO_MESSAGE:
+        if error.error == ErrorCode.NO_MESSAGE_FOUND:
             return None
         raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
     return dict(answer["message"])

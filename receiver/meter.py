@@ -8,29 +8,27 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from nats_logship.app.pages import Page, health_page
 from nats_logship.app.plural import counted
+from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
-from receiver.consume.claim import nanoseconds
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
-_SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
-_DAY = 24 * 3600 * _SECOND
+_DAY = 24 * 3600 * SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 _OF_A_RESTART = 15  # refusals of a broker that starts, with half a minute of pauses between them
 _MOST_STANDBYS = 8  # that are named of a partition
-_STANDBY_FOR = 6 * _SECOND  # for which each is named after it has asked
-_RECENT = 70 * _SECOND  # longer than a task
+_STANDBY_FOR = 6 * SECOND  # for which each is named after it has asked
+_RECENT = 70 * SECOND  # longer than a task
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +111,7 @@ class Standing:
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
         self.blocked, self.blocked_since, self.began_at = None, 0, self.clock()
         self._said = None
-        self.stored_at = nanoseconds(offset.last_time) or self.stored_at
+        self.stored_at = offset.stored_at or self.stored_at
 
     def done(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
@@ -128,7 +126,7 @@ class Standing:
         self.quarantined += done.quarantined
         self.stored_at = done.stored_at or self.stored_at
         self.committed_at = now if report.batches else self.committed_at
-        seconds = max(1.0, (now - self.began_at) / _SECOND)
+        seconds = max(1.0, (now - self.began_at) / SECOND)
         self.rate = done.size / seconds, done.lines / seconds
         for finding in done.findings:
             self.found[finding.kind.value] += 1
@@ -181,7 +179,7 @@ class Standing:
         """Return the age of the last received line while others wait behind it, else 0."""
         if not self.pending or not self.stored_at:
             return 0.0
-        return max(0, now - self.stored_at) / _SECOND
+        return max(0, now - self.stored_at) / SECOND
 
     def rate_at(self, now: int) -> tuple[float, float]:
         """Return bytes and lines a second, none where no task has committed anything for a while."""
@@ -189,7 +187,7 @@ class Standing:
 
     def problem(self, now: int) -> str:
         """Return why the partition is not received, empty when it is."""
-        seconds = (now - self.blocked_since) / _SECOND
+        seconds = (now - self.blocked_since) / SECOND
         if self.blocked and seconds >= _LONG:
             reason = f"{self.blocked.cause.value}: {self.blocked.detail}"
             return f"partition {self.partition} is blocked for {seconds:.0f} s: {reason}"
@@ -199,11 +197,10 @@ class Standing:
         """Return what only the owner knows."""
         blocked = None
         if self.blocked:
-            since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC)
             blocked = Blockade(
                 cause=self.blocked.cause.value,
                 detail=self.blocked.detail,
-                since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
+                since=format_time(self.blocked_since, "seconds"),
             )
         _, lines = self.rate_at(now)
         while self._of_a_day and self._of_a_day[0][0] < now - _DAY:

@@ -12,8 +12,10 @@ import click
 
 from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.program import log_to_stderr
+from nats_logship.app.timestamps import format_datetime
 from nats_logship.app.units import read_moment
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
@@ -24,11 +26,10 @@ from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from pyspark_jetstream.stream import LATEST, look, sequence_of
-from receiver.consume.claim import end_of_files, iso, moved
+from receiver.consume.claim import end_of_files, moved
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
-from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site, require_template
 from receiver.storage.site import adopt as take
@@ -222,7 +223,7 @@ async def propose(
     return Move(
         partition,
         revision,
-        moved(offset, stream, sequence, by, iso(now), revision),
+        moved(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
         f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
         objection,
     )

@@ -9,6 +9,7 @@ not that of the machine: nothing is synced.
 """
 
 import asyncio
+import errno
 import fcntl
 import glob
 import logging
@@ -26,6 +27,7 @@ from dataclasses import dataclass, replace
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import Folder
+from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
 from shipper.shipping import Shipping
 from shipper.tail.identity import HEAD_BYTES, identify
@@ -169,11 +171,9 @@ class Spool:
     def _add(self, name: str, file: str, flags: int = 0) -> _Segment:
         """Open and lock a segment, the last one from now on; raises BlockingIOError where another process holds it."""
         descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             os.close(descriptor)
-            raise
+            raise BlockingIOError(errno.EWOULDBLOCK, f"another process holds {name}")
         self._segments.append(_Segment(name, file, descriptor, os.fstat(descriptor).st_size))
         return self._segments[-1]
 

@@ -4,7 +4,6 @@ A store that is damaged or newer is refused with what to do, never replaced and 
 while it is written? The atomic writer leaves the file as it was, or whole; the lock ends with the process.
 """
 
-import fcntl
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.files import make_folder, open_folder, reporting, write_for_owner
+from nats_logship.app.locks import lock
 from nats_logship.app.secret_files import head_of
 from nats_logship.wire.subjects import inbox_of
 
@@ -50,7 +50,7 @@ def change_credentials(
     with reporting(folder, "open"):
         opened = make_folder(folder)
     with opened:
-        fcntl.flock(opened.descriptor, fcntl.LOCK_EX)  # the folder itself, until it is closed
+        lock(opened.descriptor)  # the folder itself, until it is closed
         before = load_credentials(folder)
         after = change(before)
         write_for_owner(opened, CREDENTIALS, after.as_json())

@@ -10,7 +10,6 @@ On disk each backup is a folder of its own, named by the time of its beginning, 
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import re
@@ -36,7 +35,9 @@ from nats_logship.app.files import (
     reporting,
     write_atomic,
 )
+from nats_logship.app.locks import lock
 from nats_logship.app.table import Advance, progress
+from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
@@ -102,7 +103,7 @@ async def back_up(connection: Connection, folder: Path, began: datetime) -> Back
     offsets, positions, config = BUCKETS
     names = (offsets, positions, *await lines_in(connection), config)
     archives = [await _archive(connection, name, folder) for name in names]
-    at = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = format_datetime(began, "milliseconds")
     backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
     write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
     return backup
@@ -220,12 +221,8 @@ def _take_over(folder: Folder) -> None:
             f"{folder.path} may be entered by others, and a backup holds all lines in the clear: "
             f"`chmod 700 {folder.path}`, and run this as its owner"
         )
-    try:
-        fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OperatorError(
-            f"another backup to {folder.path} is under way; wait for its end"
-        ) from None
+    held = f"another backup to {folder.path} is under way; wait for its end"
+    lock(folder.descriptor, held, patience=0.0)
     for left in folder.path.glob("*.part"):
         if _NAME.fullmatch(left.stem):
             shutil.rmtree(left, ignore_errors=True)

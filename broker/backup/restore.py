@@ -21,7 +21,7 @@ from typing import Any
 import aiofiles
 
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
-from broker.provision.apply import STREAM_NOT_FOUND, described
+from broker.provision.apply import described
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.plural import counted
 from nats_logship.app.table import progress
@@ -160,7 +160,7 @@ async def _replace(connection: Connection, folder: Path, archive: Archive) -> No
     try:
         await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
     except Rejected as error:
-        if error.error != STREAM_NOT_FOUND:
+        if not error.is_absent:
             raise
     made = await _read_in(connection, closed, archive, folder / archive.file)
     if (last := int(made["state"]["last_seq"])) != archive.until - 1:

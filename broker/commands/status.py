@@ -33,7 +33,8 @@ from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import Moment, rfc3339
+from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import Moment
 from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import Connection
 from nats_logship.wire.endings import Endings
@@ -237,7 +238,7 @@ def tail_(
 
 def _objects(piece: TailPiece) -> bytes:
     known = piece._asdict()
-    known["time"] = rfc3339(known.pop("stored_at"))
+    known["time"] = format_time(known.pop("stored_at"))
     del known["file_id"], known["end"]
     lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
     texts = (line.decode("utf-8", "surrogateescape") for line in lines)

@@ -22,7 +22,7 @@ from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import rfc3339
+from nats_logship.app.timestamps import format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
@@ -151,7 +151,7 @@ class Feeds:
             "version": positions.version,
             "gaps": gaps,
             "files": [
-                {"path": one.path, "position": one.offset, "read": rfc3339(one.seen)}
+                {"path": one.path, "position": one.offset, "read": format_time(one.seen)}
                 for one in files
             ],
         }
@@ -197,7 +197,7 @@ def _document(piece: TailPiece, most: int) -> dict[str, Any]:
         "host": piece.host,
         "partition": piece.partition,
         "sequence": piece.sequence,
-        "stored": rfc3339(piece.stored_at),
+        "stored": format_time(piece.stored_at),
         "file": piece.file,
         "lines": shown,
         "more": len(lines) - len(shown),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from broker.inspect.message import nanoseconds, subject_of
+from broker.inspect.message import subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import (
     BrokerStatus,
@@ -26,11 +26,13 @@ from broker.inspect.status import (
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.timestamps import SECOND, parse_time, to_datetime
 from nats_logship.app.untrusted import json_object
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.config import known_layout
 from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
@@ -50,8 +52,6 @@ _RECEIVER = 1.0  # seconds for its answer
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
-_NO_CONSUMER = 10014
-_SECOND = 1_000_000_000
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
 _ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within the rest
@@ -141,7 +141,7 @@ def _site(copy: Mapping[str, Any]) -> SiteStatus:
     return SiteStatus(
         name=mirrored_site({"mirror": copy}) or copy["name"],
         lag=copy.get("lag", 0),
-        contact_seconds=active / _SECOND if active >= 0 else None,
+        contact_seconds=active / SECOND if active >= 0 else None,
         error=(copy.get("error") or {}).get("description", ""),
     )
 
@@ -162,7 +162,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
         asked = {"seq": max(1, first), "next_by_subj": partition_filter(number)}
         with suppress(Rejected, ConnectionLost):  # it may have lost its leader by now
             if oldest := await find_message(connection, stream, asked):
-                age = (nanoseconds(now) - oldest.stored_at) / _SECOND
+                age = (parse_time(now) - oldest.stored_at) / SECOND
                 known["behind_seconds"] = max(0.0, age)
             else:  # the offset knows better than a consumer that lags, or was not made yet
                 known["behind"] = 0
@@ -178,13 +178,13 @@ async def _with_receivers(
     names = {one.presence for one in status.partitions if not one.released and not one.moved}
     asked = {name: _receiver(connection, name) for name in names - {""}}
     answers = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
-    created, now = {one.name: one.created for one in status.streams}, nanoseconds(status.now)
+    created, now = {one.name: one.created for one in status.streams}, parse_time(status.now)
     found = []
     for one in status.partitions:
         receiver = _receiver_of(one, answers.get(one.presence))
         if receiver["running"] is False:
-            since = nanoseconds(one.changed_at or created[one.stream])
-            receiver["missing_seconds"] = max(0.0, (now - since) / _SECOND)
+            since = parse_time(one.changed_at or created[one.stream])
+            receiver["missing_seconds"] = max(0.0, (now - since) / SECOND)
         found.append(one.model_copy(update={"receiver": receiver}))
     return tuple(found)
 
@@ -218,7 +218,7 @@ async def _behind(connection: Connection, number: int, stream: str) -> tuple[int
     try:
         consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
     except Rejected as error:
-        if error.error != _NO_CONSUMER:
+        if error.error != ErrorCode.CONSUMER_NOT_FOUND:
             raise
         counts = await counts_by_subject(connection, [stream], partition_filter(number))
         return sum(counts.values()), 1
@@ -284,7 +284,7 @@ async def ask_hosts(
     )
     partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}
-    now = nanoseconds(status.now)
+    now = parse_time(status.now)
     for stream in streams:
         reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
         async with aclosing(reader.read_all()) as messages:
@@ -294,7 +294,7 @@ async def ask_hosts(
                 host = found.setdefault(one.host, HostStatus(one.host))
                 known = partitions.get(one.subject.partition)
                 host.add(one, known, subjects.get(one.name, 0))
-    moment = datetime.fromtimestamp(now / _SECOND, UTC)
+    moment = to_datetime(now)
     if saved:
         # the bucket may be lost, or not ours to read: the hosts are shown all the same
         with suppress(Rejected):
@@ -302,7 +302,7 @@ async def ask_hosts(
     for host in found.values():
         if saved:
             host.files, host.version = saved.by_key.get(positions_key(host.host), (None, ""))
-        host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
+        host.silent_seconds = round(max(0.0, (now - host.last_seen) / SECOND), 3)
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]

@@ -5,13 +5,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
 import zstandard
 
-from nats_logship.app.units import rfc3339
+from nats_logship.app.timestamps import format_time
 from nats_logship.app.untrusted import printable
 from nats_logship.wire.message import (
     MalformedMessage,
@@ -28,11 +27,6 @@ _SPANS = "Log-Spans"
 _ACTIVE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-
-
-def nanoseconds(time: str) -> int:
-    """Return a time of the server, RFC 3339, as nanoseconds since the epoch, to the microsecond; raises ValueError."""
-    return round(datetime.fromisoformat(time).timestamp() * 1_000_000) * 1000
 
 
 @lru_cache(100_000)
@@ -121,11 +115,11 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
     document = {
         "subject": message.name,
         "sequence": message.sequence,
-        "time": rfc3339(message.stored_at),
+        "time": format_time(message.stored_at),
         "partition": subject.partition if subject else None,
         "host": subject.host if subject else None,
         "agent": origin.agent if origin else None,
-        "read_at": rfc3339(origin.read_at) if origin else None,
+        "read_at": format_time(origin.read_at) if origin else None,
         "stored_bytes": message.size,
         "spans": json.loads(message.headers[_SPANS]) if message.sections else [],
         "headers": dict(message.headers),

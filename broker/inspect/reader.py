@@ -11,15 +11,17 @@ import random
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from broker.inspect.message import StoredMessage, nanoseconds
+from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.timestamps import SECOND, format_datetime, parse_time
 from nats_logship.app.units import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import host_filter, reader_names
@@ -33,11 +35,13 @@ _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
 _EXPIRES = 4  # seconds
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
-_NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
-_NO_MESSAGE_FOUND = 10037
-_NAME_IN_USE = {10013, 10105, 10148}
+_NAME_IN_USE = {
+    ErrorCode.CONSUMER_NAME_EXIST,
+    ErrorCode.CONSUMER_EXISTING_ACTIVE,
+    ErrorCode.CONSUMER_ALREADY_EXISTS,
+}
 logger = logging.getLogger(__name__)
 
 
@@ -170,7 +174,7 @@ class MessageReader:
             "replay_policy": "instant",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": _INACTIVE * _NANOSECONDS,
+            "inactive_threshold": _INACTIVE * SECOND,
             # the server takes one that is alike for the one that is there
             "metadata": {"reader": nonce},
         }
@@ -210,8 +214,8 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
 async def sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
     """Return the first sequence of a stream at a sequence, or stored at a time, or later; at most `end`."""
     if isinstance(moment, datetime):
-        text = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        found = await find_message(connection, stream, {"start_time": text, "next_by_subj": ">"})
+        asked = {"start_time": format_datetime(moment), "next_by_subj": ">"}
+        found = await find_message(connection, stream, asked)
         moment = found.sequence if found else end
     return min(moment, end)
 
@@ -245,10 +249,10 @@ async def find_message(
     try:
         message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
     except Rejected as error:
-        if error.error == _NO_MESSAGE_FOUND:
+        if error.error == ErrorCode.NO_MESSAGE_FOUND:
             return None
         raise
     head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
     headers = RawMessage("", "", head, b"").headers or {}
-    name, sequence, stored = message["subject"], message["seq"], nanoseconds(message["time"])
+    name, sequence, stored = message["subject"], message["seq"], parse_time(message["time"])
     return StoredMessage(name, sequence, stored, headers, payload, len(payload))

@@ -13,16 +13,16 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_fiel
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
 from nats_logship.app.plural import counted
-from nats_logship.app.units import format_duration, format_size, rfc3339
+from nats_logship.app.timestamps import SECOND, format_time
+from nats_logship.app.units import format_duration, format_size
 from nats_logship.wire.pause import Pause
 
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
 HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
-_SECOND = 1_000_000_000
 _OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a site again after 10 s without a word
 
 Limit = Annotated[int | None, BeforeValidator(lambda told: told if told >= 0 else None)]
-Age = Annotated[float | None, BeforeValidator(lambda told: told / _SECOND or None)]
+Age = Annotated[float | None, BeforeValidator(lambda told: told / SECOND or None)]
 Count = Annotated[int, BeforeValidator(lambda told: len(told or ()))]
 
 
@@ -41,7 +41,7 @@ class StreamPeer(BaseModel, frozen=True):
     @property
     def seen(self) -> str:
         """When it was last heard of."""
-        return f"seen {short_duration(self.active / _SECOND)} ago" if self.active >= 0 else "unseen"
+        return f"seen {short_duration(self.active / SECOND)} ago" if self.active >= 0 else "unseen"
 
 
 class SiteStatus(BaseModel, frozen=True):
@@ -302,7 +302,7 @@ class HostStatus:
 
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
-        return asdict(self) | {"last_seen": rfc3339(self.last_seen)}
+        return asdict(self) | {"last_seen": format_time(self.last_seen)}
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table, as `HOST_HEAD` names them."""
@@ -310,7 +310,7 @@ class HostStatus:
             self.host,
             ",".join(f"p{number}" for number in self.partitions),
             str(self.messages),
-            f"{rfc3339(self.last_seen)[:19]}Z",
+            f"{format_time(self.last_seen)[:19]}Z",
             short_duration(self.silent_seconds) + (", paused" if self.paused else ""),
             self.file or ("(no lines since it started)" if self.agent else "-"),
         )

@@ -25,8 +25,6 @@ from nats_logship.wire.streams import (
     stream_names,
 )
 
-STREAM_NOT_FOUND = 10059
-"""JetStream's error for a stream that is not there."""
 _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
 _STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
@@ -107,7 +105,7 @@ async def described(connection: Connection, name: str) -> Mapping[str, Any] | No
     try:
         return await connection.api(f"STREAM.INFO.{name}")
     except Rejected as error:
-        if error.error != STREAM_NOT_FOUND:
+        if not error.is_absent:
             raise
         return None
 

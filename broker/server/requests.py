@@ -27,9 +27,11 @@ from broker.auth.permissions import CONSUMER_REQUESTS, copied_streams
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.report import CredentialsReport, CredentialsRequest
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.timestamps import SECOND
 from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.subjects import site_api, site_prefix
 
 _AWAY = 0.5  # seconds until it listens again
@@ -40,7 +42,6 @@ _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _NO_NAME = "the name of the consumer is none"
-_REFUSED = 10012  # JetStream's error for a consumer that cannot be made
 _REQUEST = {"stream_name", "config", "action"}
 _CONFIG = {
     *("name", "durable_name", "description", "metadata"),
@@ -66,8 +67,7 @@ _COPY_NAME = re.compile(r"JS_(MIRROR|SRC)_[A-Za-z0-9]{1,64}")
 # where nats-server itself hears answers: another server's, or one of another account
 _COPY_ANSWER = re.compile(r"(\$JSC\.R|_R_)(\.[A-Za-z0-9]{1,64}){1,3}")
 _COPY_HEADERS = ("Nats-Required-Api-Level", "Nats-Stream-Identity")
-_SECOND = 1_000_000_000  # nanoseconds
-_LONGEST_INACTIVE = 60 * _SECOND  # that a consumer outlives its site; nats-server asks for 10 s
+_LONGEST_INACTIVE = 60 * SECOND  # that a consumer outlives its site; nats-server asks for 10 s
 
 Handler = Callable[[Message], Awaitable[None]]
 
@@ -207,7 +207,11 @@ class ConsumerRequests:
         if isinstance(request, str):
             answer = {
                 "type": "io.nats.jetstream.api.v1.consumer_create_response",
-                "error": {"code": 400, "err_code": _REFUSED, "description": request},
+                "error": {
+                    "code": 400,
+                    "err_code": ErrorCode.CONSUMER_CREATE,
+                    "description": request,
+                },
             }
             await self._connection.publish(message.reply, json.dumps(answer).encode())
             return

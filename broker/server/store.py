@@ -6,19 +6,18 @@ Keys and ciphers are never changed in place, though nats-server (2.15.1) offers 
 with their sequences. And with a wrong key, or none, it takes a store for empty.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.auth.permissions import LOGS
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
+from nats_logship.app.locks import Lock, exclusive_lock, try_lock
 
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
@@ -36,43 +35,24 @@ class Space(NamedTuple):
     total: int
 
 
-@contextmanager
-def locked_store(folder: Path) -> Iterator[int]:
+def locked_store(folder: Path) -> AbstractContextManager[int]:
     """Make the folder and hold its lock; gives the lock's file descriptor.
 
     A child that inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
     Raises `OperatorError` when another broker has it, and OSError.
     """
-    with make_folder(folder) as opened:
-        descriptor = opened.open(STORE_LOCK, os.O_RDWR | os.O_CREAT)
-    deadline = time.monotonic() + _PATIENCE
-    try:
-        while not _has_locked(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() >= deadline:
-                raise OperatorError(
-                    f"another broker has the store {folder}; stop it, or choose another --store-dir"
-                )
-            time.sleep(0.02)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    make_folder(folder).close()
+    held = f"another broker has the store {folder}; stop it, or choose another --store-dir"
+    return exclusive_lock(folder / STORE_LOCK, _PATIENCE, held)
 
 
 def is_locked(folder: Path) -> bool:
     """Whether a broker has this folder just now."""
     try:
         with open_folder(folder) as opened, os.fdopen(opened.open(STORE_LOCK, os.O_RDONLY)) as lock:
-            return not _has_locked(lock.fileno(), fcntl.LOCK_SH)
+            return not try_lock(lock.fileno(), Lock.SHARED)
     except OSError:
         return False
-
-
-def _has_locked(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def measure(folder: Path) -> Space:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from nats_logship.app.exits import OperatorError
 
@@ -162,6 +163,30 @@ def _kind(name: str, folder: int) -> str:
     return ""
 
 
+@contextmanager
+def replace_file(
+    folder: Folder, name: str, temporary: str, mode: int = 0o640
+) -> Iterator[IO[bytes]]:
+    """Yield the file `temporary`, which takes the place of `name` at the end, once it is on disk.
+
+    After an exception from inside `name` is as it was. A file `temporary` that a killed writer has
+    left is removed first: only one writer at a time may use that name. Raises OSError.
+    """
+    with suppress(FileNotFoundError):
+        folder.remove(temporary)
+    descriptor = folder.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            folder.rename(temporary, name)
+    finally:
+        with suppress(OSError):  # the file was renamed, or the next writer removes it
+            folder.remove(temporary)
+    folder.sync()
+
+
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
     """Write a file so that it is there whole or as it was before, also after a crash; raises `OperatorError`.
 
@@ -191,25 +216,16 @@ def reporting(path: Path, verb: str = "write") -> Iterator[None]:
 def _write(
     folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None = None
 ) -> None:
-    """Write a file beside the one of that name, and have it take its place once it is on disk; raises OSError.
+    """Write a file through a temporary one, whose name nobody else uses; raises OSError.
 
-    What dead writers of `name` have left is removed first, and this file when it was not renamed.
+    What dead writers of `name` have left is removed first.
     """
     _remove_leftovers(folder, name)
     temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
-    descriptor = folder.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if owner is not None:
-                _give(file.fileno(), owner)
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-            folder.rename(temporary, name)
-    finally:
-        with suppress(OSError):  # it was renamed, or stays for the next one to remove
-            folder.remove(temporary)
-    folder.sync()
+    with replace_file(folder, name, temporary, mode) as file:
+        if owner is not None:
+            _give(file.fileno(), owner)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def _remove_leftovers(folder: Folder, name: str) -> None:

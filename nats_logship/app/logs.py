@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from nats_logship.app.units import rfc3339
+from nats_logship.app.timestamps import format_time
 from nats_logship.app.untrusted import printable
 
 _GRADES = (  # from the worst on; syslog(3)
@@ -68,7 +68,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the object of a record; ASCII, so that no reader can take it wrongly."""
         entry = {
-            "time": rfc3339(round(record.created * 1e6) * 1000),
+            "time": format_time(round(record.created * 1e6) * 1000),
             "level": record.levelname.lower(),
             "logger": _subsystem(record.name),
             "message": _whole(record.getMessage()),

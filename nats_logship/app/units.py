@@ -94,13 +94,3 @@ def read_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     with suppress(ValueError, OverflowError):
         return now - parse_duration(word)
     raise ValueError(f"{text!r} is no place in the stream: give {ACCEPTED}")
-
-
-def rfc3339(nanoseconds: int, timespec: str = "microseconds") -> str:
-    """Return a time since the epoch as text in UTC, to the microsecond or so; one that no calendar has, as a number."""
-    seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    try:
-        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
-    except (ValueError, OverflowError, OSError):
-        return f"{nanoseconds} ns"
-    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")

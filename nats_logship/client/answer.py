@@ -8,18 +8,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nats_logship.client.error_codes import ErrorCode
+
 _UNAVAILABLE = 503
-_NOBODY_LISTENS, _NO_LEADER = 0, 10008
-_WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
-_TOO_MANY_REQUESTS = 10167
-_TOO_LARGE = 10054
 _SERVER_ERROR = 500
-_STREAM_NOT_FOUND = 10059
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
-    10028,  # more than the memory that streams may take
-    10047,  # more than the disk; a full disk is a failed write instead
-    10052,  # an invalid configuration
-    10074,  # replicas without a cluster
+    ErrorCode.MEMORY_RESOURCES_EXCEEDED,
+    ErrorCode.STORAGE_RESOURCES_EXCEEDED,  # a full disk is a failed write instead
+    ErrorCode.STREAM_INVALID_CONFIG,
+    ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED,  # replicas without a cluster
 }
 
 _LEASE = 2_500_000_000  # nanoseconds; nobody else is elected within 4 s of a replica's last word with its leader (raft.go)
@@ -37,23 +34,25 @@ class Rejected(Exception):
         self.code = code
         self.error = error
         self.description = description
-        self.is_nobody = code == _UNAVAILABLE and error == _NOBODY_LISTENS
+        self.is_nobody = code == _UNAVAILABLE and error == 0
         """Whether nobody listens at the subject: no JetStream, no such stream, or none that has a leader."""
-        self.is_leaderless = self.is_nobody or (code == _UNAVAILABLE and error == _NO_LEADER)
+        self.is_leaderless = self.is_nobody or (
+            code == _UNAVAILABLE and error == ErrorCode.CLUSTER_NOT_AVAIL
+        )
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
-        self.is_busy = error == _TOO_MANY_REQUESTS
+        self.is_busy = error == ErrorCode.STREAM_TOO_MANY_REQUESTS
         """Whether too many messages wait for the stream: nothing was stored; try again at once."""
         self.is_of_server = self.is_busy or (
             code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
         )
         """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
-        self.is_wrong_sequence = error == _WRONG_LAST_SEQUENCE
+        self.is_wrong_sequence = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE
         """Whether a write expected a sequence that is not the last one of its subject."""
-        self.is_write_under_way = error == _WRITE_UNDER_WAY
+        self.is_write_under_way = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
-        self.is_absent = error == _STREAM_NOT_FOUND
+        self.is_absent = error == ErrorCode.STREAM_NOT_FOUND
         """Whether there is no such stream, or bucket."""
-        self.is_too_large = error == _TOO_LARGE
+        self.is_too_large = error == ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM
         """Whether a message is larger than its stream takes."""
         self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
 

@@ -12,6 +12,7 @@ import asyncio
 import json
 from typing import NamedTuple
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
@@ -20,7 +21,6 @@ from nats_logship.wire.delivery import Delivery, RawMessage, parse
 _BEAT = 2  # seconds between the signs of life of a pull that waits; the broker takes none longer than half of the time
 _PATIENCE = 10.0  # seconds without a message of one that does not: those are there already, or it ends at once
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
-_NANOSECONDS = 1_000_000_000
 _ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
 _TOO_LARGE = "409 Message Size Exceeds MaxBytes"
 _ENDS = ("404", "408", "409 Batch Completed", _TOO_LARGE, _FULL, _CUT)
@@ -56,10 +56,10 @@ async def pull(
     if most_bytes:
         request["max_bytes"] = most_bytes
     if wait:
-        request["expires"] = int(wait * _NANOSECONDS)
+        request["expires"] = int(wait * SECOND)
     silence = wait + _PATIENCE
     if wait >= 2 * _BEAT:
-        request["idle_heartbeat"], silence = _BEAT * _NANOSECONDS, 2 * _BEAT
+        request["idle_heartbeat"], silence = _BEAT * SECOND, 2 * _BEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(most, is_outside=bool(connection.own))
     async with connection.hearing(under_way.take) as inbox:

@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
+from nats_logship.app.timestamps import parse_time
 from nats_logship.wire.streams import STREAM
 
 _VERSION = 1
@@ -47,6 +48,11 @@ class Offset:
     def is_moved(self) -> bool:
         """Whether a person has moved it and nobody has claimed it since."""
         return 0 < self.moved_in == self.epoch
+
+    @property
+    def stored_at(self) -> int:
+        """`last_time` in nanoseconds since the epoch, 0 for none."""
+        return parse_time(self.last_time) if self.last_time else 0
 
     def encode(self) -> bytes:
         """Return the entry as it is stored: JSON with a version."""

@@ -21,7 +21,6 @@ from nats_logship.wire.message import (
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
-from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
 from receiver.consume.judging import Judge, host_of
@@ -35,7 +34,7 @@ from receiver.storage.output import Output
 from receiver.storage.quarantine import Quarantine
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site, first_undone, recover, settled
-from receiver.storage.store import UNKNOWN, Store, StoredBatch, path_of
+from receiver.storage.store import NOT_CLOSED, UNKNOWN, Store, StoredBatch, path_of
 from receiver.storage.tables import Spans
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
@@ -60,7 +59,7 @@ class OpenPartition:
         )
         zone = named_zone(destination.time_zone)
         self.layout = Layout(template)
-        self.days = Days(zone, nanoseconds(offset.last_time))
+        self.days = Days(zone, offset.stored_at)
         self.calendar = Calendar(destination.rotate_every, zone)
         self.store = self.site.open(offset.lines) or self._made()
         self._folders = Folders(output, destination.permissions)
@@ -154,9 +153,9 @@ class OpenPartition:
             for end, reached in received
         ]
         with self.store.transaction():
-            self.store.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+            self.store.return_files(host)
             if not all(are_here):
-                self.store.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
+                self.store.forget_spans(host)
         self.names.forget()
         self.spans = Spans(self.store)
 
@@ -185,7 +184,7 @@ class OpenPartition:
         """Close live files with lines whose last line is older than a moment; raises OSError."""
         where = "host != '' AND length > 0"
         if self.layout.has_date:
-            where += " AND path NOT IN (SELECT path FROM segments)"
+            where += f" AND {NOT_CLOSED}"
         rows = self.store.files(f"{where} AND last_line < ?", since)
         output.close_files(row.path for row in rows)
 
@@ -363,8 +362,8 @@ class Batch:
         batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
             self._output.put(batch, dict(self._endings.as_texts()))
-            for path in (path for host in self._left for path in partition.names.own(host)):
-                store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
+            left = [path for host in self._left for path in partition.names.own(host)]
+            store.leave_files(left, batch.number)
             partition.spans.put(batch.number)
             tables.put_gaps(store, missing, batch.number)
         if self._left:

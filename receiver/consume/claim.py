@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from nats_logship.app.exits import FencedError, OperatorError
 from nats_logship.app.faults import fault
+from nats_logship.app.timestamps import format_datetime, format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
@@ -98,19 +99,6 @@ def _of_next_epoch(offset: Offset, owner: str, now: str) -> Offset:
     return replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
 
 
-def nanoseconds(moment: str) -> int:
-    """Read a moment that `iso` wrote, since the epoch; 0 for none, or what is none."""
-    try:
-        return round(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
-    except ValueError:
-        return 0
-
-
-def iso(moment: datetime) -> str:
-    """Write a moment as entries hold it: RFC 3339, to the millisecond."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class TakenOver(FencedError):
     """Another receiver, `owner`, has a partition by now."""
 
@@ -185,7 +173,11 @@ class Claim:
             entry = await bucket.read(*self._at)
             newest = entry.revision if entry else (await bucket.newest(*self._at)).revision
             try:
-                return await self._next(entry, stream, iso(now), newest), newest, stream.first
+                return (
+                    await self._next(entry, stream, format_datetime(now, "milliseconds"), newest),
+                    newest,
+                    stream.first,
+                )
             except Damaged as error:
                 await confirm_entry(*self._at, entry)
                 if doubt == (newest, str(error)):
@@ -327,8 +319,8 @@ class OffsetEntry:
                 next=done.until,
                 lines=self.offset.lines + done.lines,
                 size=self.offset.size + done.size,
-                last_time=iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC)),
-                committed_at=iso(self.clock()),
+                last_time=format_time(done.stored_at, "milliseconds"),
+                committed_at=format_datetime(self.clock(), "milliseconds"),
                 commit=done.commit,
                 moved_in=0,
             )

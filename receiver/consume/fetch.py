@@ -12,10 +12,12 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any, TypeVar
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import Pulled, pull, pull_singly
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import consumer_name, partition_filter
@@ -27,7 +29,6 @@ _SINGLE = 256  # messages that are pulled one by one; the broker takes 512 reque
 _SECONDS = 1.0  # of a batch: small messages of a fleet may come as fast as they are written, without an end
 _CONNECT = 30.0  # seconds
 _LONGEST = 600.0  # seconds for a pull to end
-_NO_CONSUMER = 10014
 _FIRST_PULL, _LEAST_PULL = 1024 * 1024, 128 * 1024  # bytes
 _QUICK, _SLOW = 1.0, 5.0  # seconds for a pull
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
@@ -152,7 +153,7 @@ class PartitionReader:
         try:
             info = await self._connection.api(f"CONSUMER.INFO.{name}")
         except Rejected as error:
-            if error.error != _NO_CONSUMER:
+            if error.error != ErrorCode.CONSUMER_NOT_FOUND:
                 raise
             request = {"stream_name": self._stream, "config": wanted}
             created = f"CONSUMER.CREATE.{name}.{wanted['filter_subject']}"
@@ -270,7 +271,7 @@ def consumer_config(partition: int) -> dict[str, Any]:
         "durable_name": consumer_name(partition),
         "deliver_policy": "all",
         "ack_policy": "all",
-        "ack_wait": 86_400 * 1_000_000_000,  # a day, in nanoseconds
+        "ack_wait": 86_400 * SECOND,  # a day, in nanoseconds
         "max_ack_pending": -1,
         "filter_subject": partition_filter(partition),
         "replay_policy": "instant",

@@ -14,10 +14,10 @@ receiver of one partition may make and not read.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import isinf
 from typing import Any, NamedTuple
 
+from nats_logship.app.timestamps import SECOND, format_time, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
 from nats_logship.client.connection import Connection
@@ -41,7 +41,6 @@ _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
 _TRIES = 5  # counts of what is left while the host goes on writing
 _CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
-_SECOND = 1_000_000_000  # nanoseconds
 
 
 class MustWait(Exception):
@@ -235,8 +234,8 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = state_of(info), _nanoseconds(entry.time) if entry else 0
-            reached, now = _reached(entry, state), _nanoseconds(info["ts"])
+            state, since = state_of(info), parse_time(entry.time) if entry else 0
+            reached, now = _reached(entry, state), parse_time(info["ts"])
             found = _Other(state.name, state.until - 1, reached, since, now)
             self._others[partition] = found
         return found
@@ -318,7 +317,7 @@ class _Counted:
         """Count what a claim does not wait for: by sequence, in another stream also by time."""
         if self.other.stream == self.examiner.stream:
             return await self._from(min(self.named + 1, claim.sequence))
-        skew = round(self.examiner.patience.skew * _SECOND)
+        skew = round(self.examiner.patience.skew * SECOND)
         is_old = self.other.now > claim.stored_at + skew
         later = await self._since(claim.stored_at + (0 if is_old else skew))
         return max(later, await self._from(self.named + 1))
@@ -327,7 +326,7 @@ class _Counted:
         """Whether it has committed nothing for `still`, with lines of the host left for as long."""
         if isinf(still := self.examiner.patience.still):
             return False
-        long_ago = self.other.now - round(still * _SECOND)
+        long_ago = self.other.now - round(still * SECOND)
         if self.other.since > long_ago:
             return False
         recent = await self._since(long_ago)
@@ -338,8 +337,7 @@ class _Counted:
         return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
 
     async def _since(self, moment: int) -> int:
-        start = datetime.fromtimestamp(moment // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        start += f".{moment % _SECOND:09d}Z"
+        start = format_time(moment, "nanoseconds")
         return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
 
     async def _count(self, start: Mapping[str, Any]) -> int:
@@ -351,7 +349,7 @@ class _Counted:
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
     """Whether each replica that may count has all that was stored before a claim."""
     lags = [one.get("lag", 0) for one in in_touch(info)]
-    is_old = now > claim.stored_at + _CAUGHT_UP * _SECOND
+    is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 
 
@@ -366,7 +364,3 @@ def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
     if offset.stream_created == stream.created:
         return max(offset.next, 1)
     return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
-
-
-def _nanoseconds(moment: str) -> int:
-    return round(datetime.fromisoformat(moment).timestamp() * _SECOND)

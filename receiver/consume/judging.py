@@ -11,12 +11,13 @@ from functools import lru_cache
 
 from zstandard import ZstdDecompressor
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import Section, decode_origin, decode_payload, split
 from nats_logship.wire.subjects import Subject
 from receiver.storage.findings import Ends, Finding, FindingKind
 
-_DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
+_DAY = 24 * 3600 * SECOND  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
 _NEWLINE = b"\n"
 

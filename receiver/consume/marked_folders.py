@@ -4,7 +4,6 @@ Those may be another machine's, or what is beneath a disk that is not mounted an
 is made in it once and stays. Where it is shared, locks must be shared, too: nothing else keeps two attempts apart.
 """
 
-import fcntl
 import os
 import secrets
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from nats_logship.app.files import FOLDER_ID, open_folder
+from nats_logship.app.locks import Lock, lock, try_lock
 from receiver.consume.assignment import MarkedFolder
 
 
@@ -27,7 +27,7 @@ def marked_folder(folder: Path) -> MarkedFolder:
         with open_folder(folder) as opened:
             descriptor = opened.open(FOLDER_ID, os.O_RDWR | os.O_CREAT, 0o644)
             with os.fdopen(descriptor, "r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # of several receivers that begin, one marks it
+                lock(descriptor)  # of several receivers that begin, one marks it
                 if not file.read():
                     file.write(secrets.token_hex(16))
                     file.flush()
@@ -49,15 +49,14 @@ def look(one: MarkedFolder) -> None:
             f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
             f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
         )
-    try:
-        with _mark(one.folder, os.O_RDWR) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # a mark that another user made cannot be asked
-        return
-    raise Elsewhere(
-        f"the driver's locks on {one.folder} do not reach {socket.gethostname()}; mount it with locks that all machines share, "
-        "such as NFS version 4"
-    )
+    is_free = False
+    with suppress(PermissionError), _mark(one.folder, os.O_RDWR) as file:  # another user's mark
+        is_free = try_lock(file.fileno())
+    if is_free:
+        raise Elsewhere(
+            f"the driver's locks on {one.folder} do not reach {socket.gethostname()}; mount it "
+            "with locks that all machines share, such as NFS version 4"
+        )
 
 
 @contextmanager
@@ -65,7 +64,8 @@ def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
     """Hold the locks that `look` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for one in folders:
-            fcntl.flock(stack.enter_context(_mark(one.folder, os.O_RDONLY)), fcntl.LOCK_SH)
+            mark = stack.enter_context(_mark(one.folder, os.O_RDONLY))
+            lock(mark.fileno(), kind=Lock.SHARED)
         yield
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain
 
 from nats_logship.app.faults import fault
+from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.wire.offset import Offset, UnreadableOffset
@@ -48,7 +49,6 @@ from receiver.consume.host_moves import (
 from receiver.consume.marked_folders import Elsewhere, look
 from receiver.consume.stream_state import hold_against_stream
 from receiver.consume.unforeseen import BatchFailed, Suspicion, blaming
-from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.output import Output
 from receiver.storage.store import Damaged

@@ -9,8 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
 from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.subjects import partition_filter, wake_name
 
@@ -19,8 +21,6 @@ _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
 _SHORT = 0.7  # seconds for what may never be answered
-_NANOSECONDS = 1_000_000_000
-_NO_CONSUMER = 10014
 
 
 def headers_only(subject: str, lives: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def headers_only(subject: str, lives: int) -> dict[str, Any]:
         "headers_only": True,
         "mem_storage": True,
         "num_replicas": 1,
-        "inactive_threshold": lives * _NANOSECONDS,
+        "inactive_threshold": lives * SECOND,
     }
 
 
@@ -63,7 +63,7 @@ async def remove(connection: Connection, stream: str, name: str) -> None:
         with suppress(ConnectionLost):
             await connection.api(f"CONSUMER.DELETE.{stream}.{name}", patience=_SHORT)
     except Rejected as error:
-        if error.error != _NO_CONSUMER:
+        if error.error != ErrorCode.CONSUMER_NOT_FOUND:
             raise
 
 

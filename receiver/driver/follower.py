@@ -9,11 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import inf
 
 from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError
 from nats_logship.app.faults import fault
+from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
@@ -223,7 +223,7 @@ class PartitionFollower:
                     raise OperatorError(in_use({self._partition: owner}))
                 if owner:
                     raise TakenOver(self._partition, owner)
-            now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
+            now = to_datetime(self._shared.clock())
             offset = await self.claim.claim(now, revision)
         self._was_damaged = False
         self._disturbed_at = asyncio.get_running_loop().time()

@@ -227,13 +227,13 @@ def read_lines(
     judge = Judge(wants=selection.wants_file)
     run, size = LineRun(), 0
     streams = [_messages(settings, one, advance) for one in ranges]
-    for count, message in enumerate(merge(*streams, key=nanoseconds), 1):
+    for count, message in enumerate(merge(*streams, key=lambda message: message.stored_at), 1):
         _, partition, host = message.subject.split(".", 2)
         is_there = settings.numbers is None or int(partition[1:]) in settings.numbers
         if is_there and selection.wants_host(host):
             about = (message.subject, message.headers, message.payload, message.sequence)
             try:
-                found = judge.take(*about, nanoseconds(message))
+                found = judge.take(*about, message.stored_at)
             except UNFORESEEN as error:  # a receiver puts such a message into quarantine
                 run.refused.append(f"sequence {message.sequence}: {error}")
             else:
@@ -257,10 +257,3 @@ def _messages(
             if messages:
                 advance(messages[-1].sequence + 1 - passed)
                 passed = messages[-1].sequence + 1
-
-
-def nanoseconds(message: SourceMessage) -> int:
-    """Return when a message was stored, in nanoseconds since the epoch."""
-    second, _, fraction = message.time.removesuffix("Z").partition(".")
-    whole = int(datetime.fromisoformat(f"{second}+00:00").timestamp())
-    return whole * 1_000_000_000 + int(fraction.ljust(9, "0"))

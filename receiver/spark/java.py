@@ -4,7 +4,6 @@ Spark's own launcher is gone round: it costs a second JVM, and asks for a module
 The JVM lives as long as the thread that started it, and the pipe to its stdin: however this process dies, JVM and workers end too.
 """
 
-import fcntl
 import importlib.util
 import os
 import re
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.locks import Locked, lock
 from nats_logship.app.parent_death import die_with
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
 
@@ -289,7 +289,7 @@ def scratch_folder() -> Iterator[Path]:
         parent = Path("/tmp")
     try:
         for left in parent.glob(f"{_PREFIX}*"):
-            with suppress(OSError), _locked(left):  # another user's, or locked
+            with suppress(OSError, Locked), _locked(left):  # another user's, or locked
                 shutil.rmtree(left, ignore_errors=True)
         new = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
         (new / "room").write_bytes(bytes(4096))  # for which a JVM would be waited for in vain
@@ -309,7 +309,7 @@ def scratch_folder() -> Iterator[Path]:
 def _locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor, f"another process holds {folder}", patience=0.0)
         yield
     finally:
         os.close(descriptor)

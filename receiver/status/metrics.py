@@ -10,11 +10,11 @@ from importlib.metadata import version
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from nats_logship.app.pages import Page, metrics_page
+from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
 from receiver.meter import Meter, Standing
 from receiver.storage.findings import FindingKind
 
-_SECOND = 1_000_000_000
 _Value = Callable[[Standing, int], float]
 _COUNTERS: dict[str, tuple[str, _Value]] = {
     "lines": ("Lines that are committed.", lambda p, _: p.lines),
@@ -34,7 +34,7 @@ _GAUGES: dict[str, tuple[str, _Value]] = {
     "lag_seconds": ("Age of the last received line while others wait.", Standing.lag_seconds),
     "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
-        lambda p, _: p.committed_at / _SECOND,
+        lambda p, _: p.committed_at / SECOND,
     ),
     "lost": ("1 since another receiver has the partition.", lambda p, _: bool(p.successor)),
 }

@@ -34,14 +34,6 @@ _HEAD = (
     *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s"),
     *("epoch", "running", "owner", "last commit"),
 )
-_FILES = """
-SELECT path,
-  CASE WHEN last_line THEN strftime('%Y-%m-%dT%H:%M:%SZ', last_line / 1000000000, 'unixepoch') ELSE '' END AS last_line,
-  length + coalesce(closed, 0) AS size, coalesce(count, 0) AS segments
-FROM files LEFT JOIN (
-  SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
-) ON live = path WHERE length NOT NULL AND host != ''
-"""
 
 
 class ReceivedPartition(PartitionReport):
@@ -105,7 +97,7 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for row in store.rows(_FILES):
+                for row in store.sizes():
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)

@@ -1,20 +1,14 @@
-"""What is asked of the system for files of ours: locked, and brought to disk cheaply."""
+"""Bringing files to disk cheaply, and asking the system about file systems."""
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import re
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from nats_logship.app.files import open_folder
-
-_LOOK_AGAIN = 0.02  # seconds
 _START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead
 _TO_THE_END = ctypes.c_int64(0)
 _TRUSTED = {"ext3", "ext4", "f2fs", "xfs"}  # of FUSE, for one, syncfs returns before all is safe
@@ -24,33 +18,6 @@ _LOCAL = {*_TRUSTED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _syncfs = getattr(_libc, "syncfs", None)
-
-
-class Locked(Exception):
-    """Another process holds the lock and did not let go in time."""
-
-
-@contextmanager
-def exclusive_lock(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock; the kernel lets go of it when its holder dies, however it dies.
-
-    `patience` is in seconds: a task that lost its driver holds it until its batch is written. Raises `Locked`, OSError.
-    """
-    with open_folder(path.parent) as folder:
-        descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)
-    try:
-        give_up = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise Locked(f"another process has held {path} for {patience:g} s") from None
-            time.sleep(_LOOK_AGAIN)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def begin_writing(descriptor: int) -> None:

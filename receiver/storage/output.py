@@ -20,7 +20,14 @@ from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, StoredBatch
+from receiver.storage.store import (
+    NOT_CLOSED,
+    UNKNOWN,
+    FileRow,
+    SegmentRow,
+    Store,
+    StoredBatch,
+)
 
 _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
@@ -126,9 +133,7 @@ class Output:
 
     def close_days(self, today: str) -> None:
         """Have files of days before `today` be closed as they are; raises OSError."""
-        rows = self.store.files(
-            "day != '' AND day < ? AND path NOT IN (SELECT path FROM segments)", today
-        )
+        rows = self.store.files(f"day != '' AND day < ? AND {NOT_CLOSED}", today)
         over = [self._segment(row, row.path, row.number, row.length) for row in rows]
         self._announce(over, [])
         self.closed += [segment.path for segment in over]

@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from nats_logship.app.files import Folder
+from nats_logship.app.files import Folder, replace_file
 from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.storage.folders import within
 
@@ -104,13 +103,6 @@ def _write(folder: Folder, name: str, data: bytes) -> bool:
     if not there.startswith(data):
         if not data.startswith(there):
             return False
-        half = f".{name}.new"
-        with suppress(FileNotFoundError):
-            folder.remove(half)  # of a process that died over it
-        with os.fdopen(folder.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        with replace_file(folder, name, f".{name}.new") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        folder.rename(half, name)
-        folder.sync()
     return True

@@ -18,16 +18,20 @@ from typing import IO, Any
 import zstandard
 
 from nats_logship.app.faults import fault
-from nats_logship.app.files import Folder
+from nats_logship.app.files import Folder, replace_file
+from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.units import format_size
-from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
-from receiver.storage.store import Damaged, SegmentRow, Store
+from receiver.storage.store import IS_STORED, Damaged, SegmentRow, Store
 
 _PIECE = 1024 * 1024
+
+
+class _LeftOff(Exception):
+    """Compressing was stopped, or the segment has grown meanwhile."""
 
 
 def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
@@ -39,7 +43,8 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
     suffix = compressed_form(folder, plain)
     if (found := folder.find(plain)) is None:
         return suffix  # whoever compressed it died before that was stored
-    _remove_half(folder, plain)  # of a process that died over it
+    with suppress(FileNotFoundError):
+        folder.remove(_half(plain))  # of a process that died over it
     if not suffix and method in SUFFIXES and _written(folder, plain, SUFFIXES[method], stopped):
         suffix = SUFFIXES[method]
     form = folder.find(plain + suffix)
@@ -56,44 +61,39 @@ def compressed_form(folder: Folder, plain: str) -> str:
 
 def _written(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool]) -> bool:
     """Write the compressed form; False where that was broken off, or the segment has grown meanwhile."""
-    half, flags = _half(plain), os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         with (
             os.fdopen(folder.open(plain, os.O_RDONLY), "rb") as source,
-            os.fdopen(folder.open(half, flags, 0o600), "wb") as raw,
+            replace_file(folder, plain + suffix, _half(plain), 0o600) as raw,
         ):
-            with _writer(raw, suffix) as packed:
-                while not stopped() and (piece := source.read(_PIECE)):
-                    packed.write(piece)
-            raw.flush()
-            if os.fstat(source.fileno()).st_size != source.tell():
-                return False
-            _finish(raw.fileno(), os.fstat(source.fileno()))
-        fault("compressed")
-        folder.rename(half, plain + suffix)
-    finally:
-        _remove_half(folder, plain)
-    folder.sync()
+            _pack(source, raw, suffix, stopped)
+            fault("compressed")
+    except _LeftOff:
+        return False
     fault("packed")
     return True
 
 
+def _pack(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[[], bool]) -> None:
+    """Write the compressed form of a file, and give it owner, mode and time of the file.
+
+    Raises `_LeftOff`, OSError.
+    """
+    with _writer(raw, suffix) as packed:
+        while not stopped() and (piece := source.read(_PIECE)):
+            packed.write(piece)
+    raw.flush()
+    like = os.fstat(source.fileno())
+    if like.st_size != source.tell():
+        raise _LeftOff
+    with suppress(PermissionError):  # that's fine: only root may give a file away
+        os.fchown(raw.fileno(), like.st_uid, like.st_gid)
+    os.fchmod(raw.fileno(), like.st_mode & 0o777)
+    os.utime(raw.fileno(), ns=(like.st_mtime_ns, like.st_mtime_ns))
+
+
 def _half(plain: str) -> str:
     return f".{plain}.new"
-
-
-def _remove_half(folder: Folder, plain: str) -> None:
-    with suppress(FileNotFoundError):
-        folder.remove(_half(plain))
-
-
-def _finish(descriptor: int, like: os.stat_result) -> None:
-    """Give a file owner, mode and time of another, and bring it to disk."""
-    with suppress(PermissionError):  # that's fine: only root may give a file away
-        os.fchown(descriptor, like.st_uid, like.st_gid)
-    os.fchmod(descriptor, like.st_mode & 0o777)
-    os.utime(descriptor, ns=(like.st_mtime_ns, like.st_mtime_ns))
-    os.fsync(descriptor)
 
 
 def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
@@ -103,12 +103,6 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
 
 
 _MODEST = 15  # steps of niceness: receiving goes first wherever there are few cores
-_CLOSED = "batch <= (SELECT number FROM batch)"
-"""Segments that have their names by now; no undo needs them."""
-_NEWEST = """
-SELECT coalesce(max(last_line), 0)
-FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
-"""
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
@@ -197,7 +191,7 @@ class Retention:
             paths = sorted(self.order.state.glob("p*.db"))
             for path in paths:
                 with self._noted(), Store(path) as store:
-                    for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
+                    for segment in store.segments(f"compressed = '' AND {IS_STORED}"):
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.order.limits != Limits() and not stopped():
@@ -210,9 +204,7 @@ class Retention:
         with self._noted(), within(self.order.output, segment.path) as (folder, name):
             suffix = compress_segment(folder, name, self.order.compress, stopped)
             if suffix and (form := folder.find(name + suffix)):
-                query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
-                with store.transaction():
-                    store.change(query, suffix, form.st_size, segment.path)
+                store.note_compressed(segment.path, suffix, form.st_size)
 
     def _prune(self, paths: list[Path]) -> None:
         limits, now, newest = self.order.limits, self.clock(), 0
@@ -220,7 +212,7 @@ class Retention:
         segments: list[SegmentRow] = []
         for path in paths:
             with self._noted(), Store(path) as store:
-                newest = max(newest, int(str(store.rows(_NEWEST)[0][0])))
+                newest = max(newest, store.newest_line())
                 present = self._present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._of_all_days, present)
@@ -249,14 +241,14 @@ class Retention:
         present: list[SegmentRow] = []
         gone: list[str] = []
         with closing(Folders(self.order.output)) as folders:
-            for row in store.segments(_CLOSED):
+            for row in store.segments(IS_STORED):
                 with suppress(OSError):  # that's fine: it is looked at again
                     if found := folders.find(row.path + row.compressed):
                         present.append(row._replace(size=found.st_size))
                     else:
                         gone.append(row.path)
         if gone:
-            _forget(store, gone)
+            store.forget_segments(gone)
         return present
 
     def _remove(self, store: Store, segments: list[SegmentRow]) -> None:
@@ -268,7 +260,7 @@ class Retention:
                 folder.remove(name)
             fault("pruned")
             remove_empty(self.order.output, segment.path.rpartition("/")[0])
-        _forget(store, [segment.path for segment in segments])
+        store.forget_segments([segment.path for segment in segments])
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
@@ -286,13 +278,3 @@ def be_modest() -> None:
     # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
     with suppress(PermissionError):
         os.nice(_MODEST)
-
-
-def _forget(store: Store, paths: list[str]) -> None:
-    """Forget closed segments, and the files of days that are over."""
-    with store.transaction():
-        store.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
-        store.change_all(
-            "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)",
-            ((path,) for path in paths),
-        )

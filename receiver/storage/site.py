@@ -21,6 +21,7 @@ from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import live_of, parse_closed
 from receiver.storage.store import (
+    NOT_CLOSED,
     UNKNOWN,
     Damaged,
     FileRow,
@@ -182,9 +183,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"
     trusts_inodes = batch.store_inode in {0, store.inode()}
-    if store.rows("SELECT 1 FROM files WHERE left_in >= ? LIMIT 1", since):
-        with store.transaction():
-            store.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", since)
+    store.return_files_since(since)
     closing = store.segments("batch > ? AND path != live", batch.number)
     for segment in closing:
         found = _regular(segment.live, folders)
@@ -193,7 +192,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
                 folders.cut(segment.live, segment.length)  # somebody else has appended to it
             folders.rename(segment.live, segment.path)
             fault("undoing")
-    rows = store.files("path NOT IN (SELECT path FROM segments)")
+    rows = store.files(NOT_CLOSED)
     notices: list[str] = []
     recovered = [
         _recovered(row, folders, since, notices if trusts_inodes else None) for row in rows
@@ -205,8 +204,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
     if changed or closing or after != batch:
         with store.transaction():
             store.put_files(changed)
-            store.change("UPDATE segments SET batch = 0 WHERE batch > ?", batch.number)
-            _take_back(store, since)
+            store.undo(since, batch.number)
             store.put_batch(after)
         fault("settled")
     rest = len(notices) - _MOST_NOTICES
@@ -253,15 +251,6 @@ def _regular(path: str, folders: Folders) -> os.stat_result | None:
     return None
 
 
-def _take_back(store: Store, since: int) -> None:
-    store.change("DELETE FROM gaps WHERE batch >= ?", since)
-    store.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
-    store.change(
-        "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?",
-        since,
-    )
-
-
 def adopt(site: Site, offset: Offset) -> int:
     """Have the store of a partition say that its files are committed as they are; return how many live ones there are.
 
@@ -283,13 +272,7 @@ def adopt(site: Site, offset: Offset) -> int:
             following = batch.number + 1 if batch else 1
             now = settled(following, offset, store.inode(), folders.inode, site.template)
             store.put_batch(now)
-            store.change(
-                "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
-            )
-            store.change(
-                "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
-            )
-            store.change("UPDATE spans SET until_before = NULL, batch = 0")
+            store.forget_batches()
             store.put_files(rows)
             store.put_segments(segments)
     return len(rows)

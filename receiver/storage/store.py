@@ -198,6 +198,11 @@ class SegmentRow(NamedTuple):
     length: int | None = None
 
 
+NOT_CLOSED = "path NOT IN (SELECT path FROM segments)"
+"""The condition of live files that are not about to be closed under their own name."""
+IS_STORED = "batch <= (SELECT number FROM batch)"
+"""The condition of segments of stored batches: they have their names, no undo needs them."""
+
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
 _BATCH = ", ".join(StoredBatch._fields)
 
@@ -212,6 +217,36 @@ _PUT_BATCH = (
 )
 _PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in FileRow._fields[4:]
+)
+_NEWEST = """
+SELECT coalesce(max(last_line), 0)
+FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
+"""
+_SIZES = """
+SELECT path,
+  CASE WHEN last_line
+    THEN strftime('%Y-%m-%dT%H:%M:%SZ', last_line / 1000000000, 'unixepoch') ELSE ''
+  END,
+  length + coalesce(closed, 0), coalesce(count, 0)
+FROM files LEFT JOIN (
+  SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
+) ON live = path WHERE length NOT NULL AND host != ''
+"""
+_UNDO_SPANS = (
+    "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?"
+)
+_PUT_SPAN = (
+    "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET "
+    "until_before = until, until = excluded.until, read_at_before = read_at, "
+    "read_at = excluded.read_at, batch = excluded.batch"
+)
+_TAKE_SPAN = (
+    "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, 0) ON CONFLICT DO UPDATE SET "
+    "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)"
+)
+_OLD_SPAN = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
+_FORGET_DAYS = (
+    "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)"
 )
 _ONE_FILE = f"SELECT {_FILE} FROM files WHERE path = ? AND left_in = 0"
 
@@ -417,6 +452,117 @@ class Store:
             f"SELECT {_SEGMENT} FROM segments WHERE {where} ORDER BY live, day, number", *values
         )
         return [SegmentRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+
+    def last_day(self) -> str:
+        """Return the last day of all live files; empty for none."""
+        return str(self.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
+
+    def newest_line(self) -> int:
+        """Return when the newest line was stored, in nanoseconds since the epoch; 0 for none."""
+        return int(str(self.rows(_NEWEST)[0][0]))
+
+    def leave_files(self, paths: Iterable[str], batch: int) -> None:
+        """Note that a batch leaves live files to other partitions, within a transaction."""
+        leaving = ((batch, path) for path in paths)
+        self.change_all("UPDATE files SET left_in = ? WHERE path = ?", leaving)
+
+    def return_files(self, host: str) -> None:
+        """Have the live files of a host back that were left, within a transaction."""
+        self.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+
+    def return_files_since(self, batch: int) -> None:
+        """Have the live files back that were left from a batch on; on disk when this returns."""
+        if self.rows("SELECT 1 FROM files WHERE left_in >= ? LIMIT 1", batch):
+            with self.transaction():
+                self.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", batch)
+
+    def forget_files(self, paths: Iterable[str]) -> None:
+        """Forget live files, within a transaction; their segments stay."""
+        self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
+
+    def forget_segments_of(self, lives: Iterable[str]) -> None:
+        """Forget the segments of live files, within a transaction."""
+        self.change_all("DELETE FROM segments WHERE live = ?", ((live,) for live in lives))
+
+    def sizes(self) -> list[tuple[object, ...]]:
+        """Return the live files of hosts: path, last line (text), bytes, number of segments.
+
+        The bytes are those of the file and of its segments.
+        """
+        return self.rows(_SIZES)
+
+    def has_spans(self) -> bool:
+        """Whether anything is known of how far source files were received."""
+        return bool(self.rows("SELECT 1 FROM spans LIMIT 1"))
+
+    def spans(self, host: str) -> list[tuple[object, ...]]:
+        """Return host, file, end and time of reading of each source file of a host."""
+        query = "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file != ''"
+        return self.rows(query, host)
+
+    def put_spans(self, rows: Iterable[Sequence[object]], batch: int) -> None:
+        """Write rows as `spans` returns them, of a batch, within its transaction."""
+        self.change_all(_PUT_SPAN, ((*row, batch) for row in rows))
+
+    def take_spans(self, rows: Iterable[Sequence[object]]) -> None:
+        """Write rows as `spans` of another store returned them, within a transaction.
+
+        The later end and time count. The rows are never undone.
+        """
+        self.change_all(_TAKE_SPAN, rows)
+
+    def forget_old_spans(self, now: int, age: int) -> None:
+        """Forget source files that were read `age` nanoseconds before the last one, or before `now`.
+
+        The earlier of both counts. On disk when this returns.
+        """
+        if self.rows(f"SELECT 1 FROM spans WHERE {_OLD_SPAN} LIMIT 1", now, age):
+            with self.transaction():
+                self.change(f"DELETE FROM spans WHERE {_OLD_SPAN}", now, age)
+
+    def put_gaps(self, rows: Iterable[Sequence[object]]) -> None:
+        """Write rows of gaps, without their ids, within a transaction."""
+        self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 11)})", rows)
+
+    def forget_spans(self, host: str) -> None:
+        """Forget how far the source files of a host were received, within a transaction."""
+        self.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
+
+    def undo(self, since: int, stored: int) -> None:
+        """Take back gaps, spans and closed segments, within a transaction.
+
+        Gaps and spans are those of the batches from `since` on, segments those of the batches
+        behind `stored`.
+        """
+        self.change("UPDATE segments SET batch = 0 WHERE batch > ?", stored)
+        self.change("DELETE FROM gaps WHERE batch >= ?", since)
+        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
+        self.change(_UNDO_SPANS, since)
+
+    def forget_batches(self) -> None:
+        """Have nothing to undo, and no segments and lengths, within a transaction.
+
+        Files that were left to other partitions stay as they are, with their segments.
+        """
+        self.change(
+            "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
+        )
+        self.change(
+            "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
+        )
+        self.change("UPDATE spans SET until_before = NULL, batch = 0")
+
+    def note_compressed(self, path: str, suffix: str, size: int) -> None:
+        """Note the compressed form of a segment, of `size` bytes; on disk when this returns."""
+        with self.transaction():
+            query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
+            self.change(query, suffix, size, path)
+
+    def forget_segments(self, paths: Sequence[str]) -> None:
+        """Forget closed segments, and the files of days that are over; on disk when this returns."""
+        with self.transaction():
+            self.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
+            self.change_all(_FORGET_DAYS, ((path,) for path in paths))
 
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 
+from nats_logship.app.timestamps import to_datetime
 from receiver.storage.findings import Ends, Finding
 from receiver.storage.store import Store
 
@@ -49,16 +49,12 @@ class Spans(Ends):
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
-        if not self.store.rows("SELECT 1 FROM spans LIMIT 1"):
+        if not self.store.has_spans():
             self["", ""] = sequence, 0
 
     def put(self, batch: int) -> None:
         """Write what was noted, within the transaction of a batch."""
-        self.store.change_all(
-            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET until_before = until, "
-            "until = excluded.until, read_at_before = read_at, read_at = excluded.read_at, batch = excluded.batch",
-            ((*key, *value, batch) for key, value in self._news.items()),
-        )
+        self.store.put_spans(((*key, *value) for key, value in self._news.items()), batch)
         self._news = {}
 
     def forget(self, now: int) -> None:
@@ -66,10 +62,7 @@ class Spans(Ends):
 
         `now` is in nanoseconds since the epoch: age counts by it or by the file that was read last, whichever is earlier.
         """
-        where = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
-        if self.store.rows(f"SELECT 1 FROM spans WHERE {where} LIMIT 1", now, _FORGOTTEN):
-            with self.store.transaction():
-                self.store.change(f"DELETE FROM spans WHERE {where}", now, _FORGOTTEN)
+        self.store.forget_old_spans(now, _FORGOTTEN)
 
 
 def gap_report(partition: int) -> str:
@@ -86,10 +79,7 @@ def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
 
 def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
     """Write what a batch has shown never to have come, within its transaction."""
-    store.change_all(
-        f"INSERT INTO gaps VALUES (NULL, {', '.join('?' for _ in _GAP)}, ?)",
-        ([*map(_told(gap).__getitem__, _GAP), batch] for gap in gaps),
-    )
+    store.put_gaps([*map(_told(gap).__getitem__, _GAP), batch] for gap in gaps)
 
 
 def _told(gap: Finding) -> dict[str, object]:
@@ -102,7 +92,7 @@ def _told(gap: Finding) -> dict[str, object]:
 def _iso(moment: int) -> str | None:
     if not 0 < moment < 2**62:
         return None
-    return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
+    return to_datetime(moment).isoformat(timespec="milliseconds")
 
 
 def take_over(store: Store, before: Store, host: str) -> None:
@@ -121,19 +111,13 @@ def take_over(store: Store, before: Store, host: str) -> None:
         for row in files
         for segment in before.segments("live = ?", row.path)
     ]
-    query = "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file != ''"
-    spans = list(before.rows(query, host))
+    spans = before.spans(host)
     with store.transaction():
         store.put_files(files)
         store.put_segments(segments)
-        store.change_all(
-            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, 0) ON CONFLICT DO UPDATE SET "
-            "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)",
-            spans,
-        )
+        store.take_spans(spans)
     if left or spans:  # a host may name any partition: its store is not locked without a reason
         with before.transaction():
-            before.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
-            for row in left:
-                before.change("DELETE FROM files WHERE path = ?", row.path)
-                before.change("DELETE FROM segments WHERE live = ?", row.path)
+            before.forget_spans(host)
+            before.forget_files(row.path for row in left)
+            before.forget_segments_of(row.path for row in left)

@@ -62,7 +62,7 @@ class Files:
             batch = self.store.batch()
             rows = self.store.files("path = ?", live)
             segments = self.store.segments("live = ?", live)
-            last_day = str(self.store.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
+            last_day = self.store.last_day()
         assert batch is not None, "something was received"
         is_undone = bool(undone) and undone == batch.commit_id
         following = rows[0].number if rows else 1

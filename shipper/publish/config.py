@@ -10,9 +10,9 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import Partitions, read_partitions
@@ -31,7 +31,6 @@ from nats_logship.wire.subjects import Subject
 
 _READ_EVERY = 10.0  # seconds
 _NEXT_LOOK = 1.0  # seconds, at most, until the end of a pause is noticed: not by all hosts at once
-_SECOND = 1_000_000_000
 logger = logging.getLogger(__name__)
 
 
@@ -53,7 +52,7 @@ class BrokerConfig:
     @property
     def pause(self) -> Pause | None:
         """The pause that holds this host, None while it may publish."""
-        now = datetime.fromtimestamp(self._clock() / _SECOND, UTC)
+        now = to_datetime(self._clock())
         return longest(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:

@@ -21,6 +21,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
 from nats_logship.wire.positions import Covered, Positions, PositionsUnreadable
@@ -37,7 +38,7 @@ _PAGE = 2000  # messages
 _PATIENCE = 8.0  # seconds: the server of the consumer may have died
 _SHORT = 1.0  # seconds for what may never be answered
 _NO_MESSAGE = "404"
-_EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
+_EXISTS = {ErrorCode.CONSUMER_NAME_EXIST, ErrorCode.CONSUMER_ALREADY_EXISTS}  # or is about to go
 _FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
 logger = logging.getLogger(__name__)
 

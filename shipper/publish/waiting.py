@@ -10,6 +10,7 @@ from typing import TypeVar
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.credentials import read_credentials
+from nats_logship.client.error_codes import ErrorCode
 from shipper.settings import ShipperSettings
 
 _CAUSES = ("lost", "busy", "full", "missing", "refused")
@@ -19,7 +20,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
 _SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
 _QUIET = {"lost": 0.0, "missing": 10.0, "busy": 5.0}
 """Seconds in which a cause is not reported: an ordinary restart of the broker and a flood pass sooner."""
-_FULL = {10077, 10023, 10002, 10047}
+_FULL = {
+    ErrorCode.STREAM_STORE_FAILED,
+    ErrorCode.INSUFFICIENT_RESOURCES,
+    ErrorCode.ACCOUNT_RESOURCES_EXCEEDED,
+    ErrorCode.STORAGE_RESOURCES_EXCEEDED,
+}
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from nats_logship.app.plural import counted
-from nats_logship.app.units import format_size, rfc3339
+from nats_logship.app.timestamps import SECOND, format_time
+from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
 from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from shipper.spool import Spool
 
 _LONG = 60.0  # seconds
-_SECOND = 1_000_000_000
 
 
 class FileStatus(BaseModel):
@@ -88,7 +88,7 @@ class AgentMeter:
     def acknowledged(self, round_: Round) -> None:
         """Count a round that is stored."""
         self.last_ack = self._clock()
-        self.observe(max(0, self.last_ack - round_.origin.read_at) / _SECOND)
+        self.observe(max(0, self.last_ack - round_.origin.read_at) / SECOND)
         self.rounds += 1
         self.sent += len(round_.payload)
         for section in round_.origin.sections:
@@ -162,7 +162,7 @@ class AgentView:
             files=self._files(read),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
-            last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
+            last_ack=format_time(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
             troubles=tuple(f"{one.path}: {one.text}" for one in self.shipping.follower.troubles),
@@ -205,4 +205,4 @@ class AgentView:
         )
 
     def _age(self, moment: int | None) -> float | None:
-        return None if moment is None else round(max(0, self._clock() - moment) / _SECOND, 3)
+        return None if moment is None else round(max(0, self._clock() - moment) / SECOND, 3)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from nats_logship.app.units import rfc3339
+from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
@@ -297,7 +297,9 @@ class Follower:
             since = tailer.unseen_since or now
             if now - since > self._hold:
                 what = "moved out of sight" if tailer.is_linked else "deleted"
-                how = f"was {what} before {rfc3339(since, 'seconds')} and is held open no longer"
+                how = (
+                    f"was {what} before {format_time(since, 'seconds')} and is held open no longer"
+                )
             elif self._is_kept(tailer, now):
                 if tailer.entry.packing is None:
                     tailer.mark_changed(now)

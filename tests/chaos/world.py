@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nats_logship.app.locks import exclusive_lock
 from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import Rejected
@@ -29,7 +30,6 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_of
 from pyspark_jetstream.stream import message_at
-from receiver.storage.disk import exclusive_lock
 from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk
 from tests.chaos.networks import Machine, machines

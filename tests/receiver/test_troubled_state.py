@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
+from nats_logship.app.locks import exclusive_lock
 from nats_logship.wire.streams import STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
-from receiver.storage.disk import exclusive_lock
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats

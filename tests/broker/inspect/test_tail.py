@@ -12,7 +12,7 @@ from broker.inspect.reader import get_message
 from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import rfc3339
+from nats_logship.app.timestamps import format_time
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Origin, Section, Span, encode_origin
 from nats_logship.wire.streams import STREAM
@@ -69,7 +69,7 @@ async def test_no_line_is_older_than_the_time_asked_for(
     await publish("web01", b"a\n")
     await publish("web01", b"b\n")
     second = await get_message(connection, STREAM, 2)
-    since = datetime.fromisoformat(rfc3339(second.stored_at - 10_000))
+    since = datetime.fromisoformat(format_time(second.stored_at - 10_000))
     wanted = TailOptions(since=since, lines=lines, follow=False)
 
     assert await _shown(connection, wanted) == b"b\n"

@@ -4,11 +4,12 @@ import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from nats_logship.app.files import open_folder, write_atomic, write_for_owner
+from nats_logship.app.files import open_folder, replace_file, write_atomic, write_for_owner
 
 
 def planted_socket(path: Path) -> None:
@@ -108,3 +109,23 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
     write_atomic(tmp_path / "[mark]", "")
 
     assert names(tmp_path) == ["[mark]", "[mark].3.tmp", "[mark].more", "mark.1.tmp"]
+
+
+def test_a_file_is_as_it_was_when_its_writer_fails_and_a_killed_writers_leftover_goes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mark").write_text("old")
+    (tmp_path / ".mark.new").symlink_to(tmp_path / "mark")
+    with open_folder(tmp_path) as folder:
+        with suppress(KeyError), replace_file(folder, "mark", ".mark.new", 0o600) as file:
+            file.write(b"new")
+            raise KeyError
+        assert (names(tmp_path), (tmp_path / "mark").read_text()) == (["mark"], "old")
+
+        (tmp_path / ".mark.new").symlink_to(tmp_path / "mark")
+        with replace_file(folder, "mark", ".mark.new", 0o600) as file:
+            file.write(b"new")
+            assert (tmp_path / "mark").read_text() == "old"
+
+    assert (names(tmp_path), (tmp_path / "mark").read_text()) == (["mark"], "new")
+    assert (tmp_path / "mark").stat().st_mode & 0o777 == 0o600

@@ -17,6 +17,7 @@ import pytest
 
 from broker.topology import Topology
 from nats_logship.app.exits import FencedError, OperatorError
+from nats_logship.app.locks import exclusive_lock
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
@@ -25,7 +26,6 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, Sessio
 from receiver.consume.claim import Claim, moved
 from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.meter import Meter
-from receiver.storage.disk import exclusive_lock
 from receiver.storage.rotation import Calendar
 from tests.conftest import Server
 from tests.receiver.partition import Partition

@@ -1,0 +1,45 @@
+"""A moment as nanoseconds since the epoch, as a datetime, and as the RFC 3339 text of nats-server."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000_000_000
+"""A second in nanoseconds."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NANOSECONDS = re.compile(r"\.[0-9]{6}([0-9]{1,3})")
+
+
+def parse_time(text: str) -> int:
+    """Return an RFC 3339 time as nanoseconds since the epoch, exactly; raises ValueError.
+
+    A time without a zone is UTC.
+    """
+    moment = datetime.fromisoformat(text)  # without the digits behind the microseconds
+    rest = _NANOSECONDS.search(text)
+    whole = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH
+    return whole // _MICROSECOND * 1000 + (int(rest[1].ljust(3, "0")) if rest else 0)
+
+
+def to_datetime(nanoseconds: int) -> datetime:
+    """Return a time since the epoch in UTC, cut to microseconds; raises OverflowError."""
+    return EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def format_datetime(moment: datetime, timespec: str = "microseconds") -> str:
+    """Write an aware datetime as RFC 3339 in UTC, cut to `timespec`."""
+    return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def format_time(nanoseconds: int, timespec: str = "microseconds") -> str:
+    """Write a time since the epoch as `format_datetime` does; a time in no calendar as a number.
+
+    `timespec` may also be `nanoseconds`.
+    """
+    try:
+        moment = to_datetime(nanoseconds)
+    except OverflowError:
+        return f"{nanoseconds} ns"
+    if timespec == "nanoseconds":
+        return f"{format_datetime(moment)[:-1]}{nanoseconds % 1000:03d}Z"
+    return format_datetime(moment, timespec)
