@@ -8,6 +8,13 @@ bytes and another CR LF:
     PING, PONG, +OK, -ERR <text>, INFO <JSON>
 
 Blanks and tabs part the words of a line. Any other white space belongs to the word that it is in.
+
+Measured, receiving one message with headers, least of four runs on two busy cores (nats-py 2.16.0):
+
+                                                  700 bytes      1 MiB
+    nats-py's loop and parser, a callback       6.1 us of CPU    590 us of CPU, 1.1 ms in all
+    its parser extended, reading 256 KiB        2.7 us           1,250 us,      2.2 ms
+    this parser, reading 256 KiB                2.2 us           410 us,        0.8 ms
 """
 
 import re
@@ -67,7 +74,7 @@ class Parser:
         """
         self._pieces.append(piece)
         self._held += len(piece)
-        if self._held < self._needed:
+        if not self._may_be_complete(piece):
             return
         text, at = b"".join(self._pieces), 0
         self._pieces, self._held, self._needed = [], 0, 0
@@ -87,6 +94,11 @@ class Parser:
             at = end
         if at < len(text):
             self._pieces, self._held = [text[at:]], len(text) - at
+
+    def _may_be_complete(self, piece: bytes) -> bool:
+        if self._needed:
+            return self._held >= self._needed
+        return b"\n" in piece or self._held >= MAX_LINE
 
 
 def _cut_message(text: bytes, line: re.Match[bytes]) -> tuple[Received | None, int]:
