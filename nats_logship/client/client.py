@@ -235,7 +235,7 @@ class BrokerClient(Client):
         match item:
             case Received(number, (subject, reply, head, data)):
                 with suppress(UnicodeDecodeError):  # no subscription of ours is for such a subject
-                    await self._process_msg(number, _raw(subject), _raw(reply), data, head or None)
+                    await self._process_msg(number, _raw(subject), _raw(reply), data, head)
             case Control("PING"):
                 await self._process_ping()
             case Control("PONG"):
@@ -244,6 +244,8 @@ class BrokerClient(Client):
                 await self._process_err(text.decode("utf-8", "replace").lower())
             case Control("INFO", text):
                 await self._process_info(json.loads(text))
+            case Control():  # +OK
+                pass
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # the first word of the server, before anything of ours is sent
