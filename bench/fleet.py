@@ -17,6 +17,7 @@ from statistics import quantiles
 
 import click
 import nats
+from nats.aio.msg import Msg
 
 from bench.charge import Charge
 from bench.field.system import System
@@ -66,7 +67,7 @@ async def _listening(url: str) -> AsyncIterator[_Commits]:
     commits = _Commits()
     client = await nats.connect(url)
 
-    async def heard(message: nats.aio.msg.Msg) -> None:
+    async def heard(message: Msg) -> None:
         commits.heard(message.subject, message.data)
 
     await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=heard)

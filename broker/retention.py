@@ -350,9 +350,11 @@ class StreamRetention:
             return
         if state in _FULL.values():
             logger.warning(
-                "stream %s is full, and %s: %s still needs its oldest message; start that receiver, or give the stream "
-                "more space (--max-bytes)",
-                *(self._stream, state, " and ".join(needed_by) or "nobody"),
+                "stream %s is full, and %s: %s still needs its oldest message; start that "
+                "receiver, or give the stream more space (--max-bytes)",
+                self._stream,
+                state,
+                " and ".join(needed_by) or "nobody",
             )
         else:
             logger.info("retention of stream %s: %s", self._stream, state)

@@ -96,7 +96,9 @@ class BrokerSettings(AccessSettings):
         None, "N", "Most streams and buckets that JetStream takes, ours among them.", file_only=True
     )
     max_consumers: Count | None = option(
-        *(None, "N", "Most consumers of a stream: ours, and those of readers and of new shippers."),
+        None,
+        "N",
+        "Most consumers of a stream: ours, and those of readers and of new shippers.",
         file_only=True,
     )
     memory: Size = Field(

@@ -47,7 +47,13 @@ _FORGOTTEN = 60.0  # seconds
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 _AT_ONCE = frozenset(
     {
-        *("compress", "keep", "keep_age", "keep_bytes", "log_format", "log_level", "max_batch"),
+        "compress",
+        "keep",
+        "keep_age",
+        "keep_bytes",
+        "log_format",
+        "log_level",
+        "max_batch",
         "rotate_size",
     }
 )
@@ -109,7 +115,9 @@ class _Pipeline:
         await unless(self._stop, require_sound(settings, self._connection, layout, wanted))
         slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(
-            *(settings.master, slots, settings.spark),
+            settings.master,
+            slots=slots,
+            conf=settings.spark,
             executor_python=settings.executor_python,
             jvm=self._jvm,
         )
@@ -118,8 +126,13 @@ class _Pipeline:
                 return
             stack.enter_context(held(folders))
             self._followers = Followers(
-                *(self._settings, self._connection, self._owner, self._meter, folders),
-                *(partial(run_job, spark), slots),
+                settings=self._settings,
+                connection=self._connection,
+                owner=self._owner,
+                meter=self._meter,
+                folders=folders,
+                run_job=partial(run_job, spark),
+                slots=slots,
             )
             asyncio.get_running_loop().add_signal_handler(
                 signal.SIGUSR1, self._followers.close_files
@@ -159,5 +172,6 @@ def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
         return tuple(marked_folder(folder.absolute()) for folder, _ in wanted)
     except OSError as error:
         raise OperatorError(
-            f"cannot use {error.filename or settings.output}: {error.strerror}; choose --output and --state-dir"
+            f"cannot use {error.filename or settings.output}: {error.strerror}; "
+            "choose --output and --state-dir"
         ) from None

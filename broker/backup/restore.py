@@ -62,8 +62,10 @@ def adapted(archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datet
     last = archive.state.get("last_ts") if archive.state.get("messages") else None
     if age and last and datetime.fromisoformat(last) < now - age:
         logger.warning(
-            "%s comes back without its max_age of %s, by which all of it would expire at once; `logbroker apply` sets it again",
-            *(archive.stream, format_duration(age)),
+            "%s comes back without its max_age of %s, by which all of it would expire at once; "
+            "`logbroker apply` sets it again",
+            archive.stream,
+            format_duration(age),
         )
         config["max_age"] = 0
     return archive.model_copy(update={"config": config})

@@ -66,7 +66,8 @@ def credentials() -> None:
     callback=partition_list,
 )
 @option(
-    *("--output", "FILE"),
+    "--output",
+    "FILE",
     "File of the secret, a directory, or - for standard output; default: KIND-NAME.toml here.",
     default="",
 )

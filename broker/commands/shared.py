@@ -80,7 +80,9 @@ HOSTS = option(
     "--host", "GLOB", "Only hosts that match; may be given several times.", several="hosts"
 )
 PARTITIONS = option(
-    *("--partition", "N", "Only these partitions; also as 0,3,5."),
+    "--partition",
+    "N",
+    "Only these partitions; also as 0,3,5.",
     several="only",
     callback=lambda *given: partition_list(*given) or (),
 )

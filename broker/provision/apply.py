@@ -51,8 +51,10 @@ async def apply(
     for step in made:
         if step.deletes:
             logger.warning(
-                "%s stays as it is, since the change %s; `logbroker apply` with the same settings asks, and does it",
-                *(step.name, step.deletes),
+                "%s stays as it is, since the change %s; `logbroker apply` with the same settings "
+                "asks, and does it",
+                step.name,
+                step.deletes,
             )
     safe = tuple(step for step in made if not step.deletes)
     await carry_out(connection, safe, patience)

@@ -91,15 +91,15 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 class ServerNotice(Enum):
-    """What logbroker waits for in the log: at which level nats-server (2.15) logs it, and how the line begins."""
+    """What logbroker waits for: the level of the line of nats-server (2.15), and how it begins."""
 
-    MONITORS = (INFO, "Starting http monitor on ")
-    LISTENS = (INFO, "Listening for client connections on ")
-    READY = (INFO, "Server is ready")
-    RELOADED = (INFO, "Reloaded server configuration")
-    NOT_RELOADED = (ERROR, "Failed to reload server configuration: ")
-    CANNOT_DECRYPT = (WARNING, "  Error decrypting our stream metafile: ")
-    CLOSING = (INFO, "Closing existing clients")
+    MONITORS = LogLine(INFO, "Starting http monitor on ")
+    LISTENS = LogLine(INFO, "Listening for client connections on ")
+    READY = LogLine(INFO, "Server is ready")
+    RELOADED = LogLine(INFO, "Reloaded server configuration")
+    NOT_RELOADED = LogLine(ERROR, "Failed to reload server configuration: ")
+    CANNOT_DECRYPT = LogLine(WARNING, "  Error decrypting our stream metafile: ")
+    CLOSING = LogLine(INFO, "Closing existing clients")
 
 
 def explain(lines: Iterable[LogLine]) -> str:
@@ -175,14 +175,14 @@ class NatsServer:
     def _take_line(self, line: LogLine) -> None:
         # a fatal line becomes the reason of the end; for debugging there are lines where an
         # operator asks for them
-        if line.level < INFO or (line.level < FATAL and self._limit.takes(*line)):
+        if line.level < INFO or (line.level < FATAL and self._limit.takes(line.level, line.text)):
             logger.log(line.level, "%s", with_names(line.text, self.names))
         if OF_CONNECTION.match(line.text):
             return  # a client or another server may have chosen the words
         self._last_lines.append(line)
         for notice in ServerNotice:
-            level, beginning = notice.value
-            if line.level == level and line.text.startswith(beginning):
+            begins = notice.value
+            if line.level == begins.level and line.text.startswith(begins.text):
                 self._said.setdefault(notice, line.text)
                 self._news.set()
 

@@ -350,7 +350,8 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     if asked is not None and limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",
-            *(format_size(limit), format_size(asked)),
+            format_size(limit),
+            format_size(asked),
         )
     return limit if asked is None else min(int(asked), limit)
 

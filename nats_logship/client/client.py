@@ -1,20 +1,34 @@
-"""One client of nats-py for one connection to one server: made, secured, and never reconnected.
+"""One client of nats-py for one connection to one server: secured, and never reconnected.
 
-What of nats-py's internals (2.16, one minor version at a time) is overridden, by what for:
+This module alone overrides or uses internals of nats-py, so one minor version at a time (2.16).
+It changes nothing in nats-py's modules and classes. What could be reported: docs/decisions.md.
 
-| names | why, and what was measured |
-|---|---|
-| `_process_msg`, `_remove_sub` | a message of 700 bytes costs 7 microseconds of processor time, not 17; its headers come as they are on the wire |
-| `_ps` and the parser with its two expressions | every byte counts as a sign of life; what cannot be read ends the connection, not the reading alone; a subject may hold white space that the protocol takes for none |
-| `_send_unsubscribe` | the end of a pull goes with what is sent next: with commits of several pulls at once, a fifth less CPU of all programs at a steady rate |
-| `_send_publish`, `_send_ping` | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
-| `_process_info`, `_public_nkey`, `_transport` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
-| `_process_op_err`, `_pending`, `_pending_data_size` | a dead connection ends without sending first |
+`_read_loop`, `_pings_outstanding`
+    The loop reads pieces of 256 KiB, and our parser cuts them. A message of 700 bytes for a tap
+    costs 2.2 microseconds of processor time instead of 6.1, one of 1 MiB 410 instead of 590. A
+    subject may hold white space that does not end a word of the protocol. Every byte from the
+    server is a sign of life. Bytes that cannot be read end the connection; nats-py's loop only
+    stops reading.
+`_process_msg`, `_process_ping`, `_process_pong`, `_process_err`
+    The loop calls them as nats-py's parser does.
+`_remove_sub`, `Subscription._id`
+    A tap ends with its subscription.
+`_send_unsubscribe`, `_send_command`
+    The end of a pull is sent with the next command, without a flush of its own: with commits of
+    several pulls at once, all programs need a fifth less processor time at a steady rate.
+`_send_publish`, `_send_ping`
+    A round of some MiB is in memory once, not three times, and costs a fifth less of the shipper's
+    processor time. A PING is sent after what was published before it.
+`_process_info`, `_public_nkey`, `_transport`
+    Nothing is sent in the clear if TLS is wanted; nats-py does not hold our keys; the kernel ends
+    dead connections.
+`_process_op_err`, `_pending`, `_pending_data_size`
+    A dead connection ends at once. nats-py first sends what is pending, fails, and tells nobody.
 """
 
 import asyncio
+import json
 import os
-import re
 import socket
 import ssl
 import struct
@@ -23,19 +37,17 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-import nats.aio.client
 import nats.errors
-import nats.protocol.parser
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
-from nats.protocol.parser import AWAITING_CONTROL_LINE, AWAITING_MSG_PAYLOAD, Parser
 
 from nats_logship.client.access import Access, public
 from nats_logship.client.credentials import ClientCredentials
+from nats_logship.client.parser import Control, Parser, Received
 from nats_logship.wire.delivery import RawMessage
 
 DIRECT_BYTES = 16 * 1024
-"""From this size on a payload goes straight to the socket; what is smaller is better off gathered by nats-py."""
+"""From this size on a payload is written straight to the socket; nats-py gathers smaller ones."""
 
 _CONNECT_TIMEOUT = 3  # seconds for each step
 _PING_EVERY = 5  # seconds
@@ -46,24 +58,23 @@ _END = b"\r\n"
 _NO_TLS = "it offers no TLS, and nothing of ours goes in the clear"
 _NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}  # of OpenSSL
 
-# nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
-nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
-# subjects may hold every white space but these: blank, tab, CR, LF
-_WORDS = rb"[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)"
-nats.protocol.parser.MSG_RE = re.compile(rb"\AMSG%b\r\n" % _WORDS)
-nats.protocol.parser.HMSG_RE = re.compile(rb"\AHMSG%b[ \t]+([0-9]+)\r\n" % _WORDS)
+_READ_BYTES = 256 * 1024  # at a time; nats-py reads 32 KiB
+
+# Malformed, an INFO of another shape, the PONG for a flush that was given up
+_INVALID = (ValueError, TypeError, AttributeError, LookupError)
+_UNREADABLE = (*_INVALID, RecursionError, asyncio.InvalidStateError)
 
 Tap = Callable[[RawMessage], None]
 """Told of every message at once, in order; it must not raise, and not wait."""
 
 
 class BrokerClient(Client):
-    """Sends large messages as they are, hands received ones to taps as they are, and tells when the connection is lost."""
+    """Sends and receives large messages without copies, and reports when the connection is lost."""
 
     _transport: Any
 
     def __init__(self, server: str, access: Access, credentials: ClientCredentials) -> None:
-        """Remember whom to connect to and how; `credentials` is what the files of `access` hold now."""
+        """Remember the server; `credentials` is what the files of `access` hold now."""
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the connection has ended, or nothing more is to be asked here."""
@@ -74,7 +85,7 @@ class BrokerClient(Client):
         self.received = 0
         """How many bytes have come."""
         self.taps: dict[int, Tap] = {}
-        self._ps = _Parser(self)
+        self._parser = Parser()
         self._server = server if "://" in server else f"nats://{server}"
         self.access, self._credentials = access, credentials
         self._wants_tls = access.wants_tls or urlsplit(self._server).scheme == "tls"
@@ -82,7 +93,7 @@ class BrokerClient(Client):
             self._public_nkey = credentials.key.public
 
     async def open(self, on_error: Callable[[Exception], Awaitable[None]], **options: Any) -> None:
-        """Connect, with what else `Client.connect` takes; raises OSError, TimeoutError or nats-py's errors.
+        """Connect; `options` are for `Client.connect`. Raises OSError or nats.errors.Error.
 
         `on_error` is told what goes wrong later.
         """
@@ -99,8 +110,10 @@ class BrokerClient(Client):
             if isinstance(error, nats.errors.NoServersError):
                 raise failed[0] from None  # why, rather than that there is no server left to try
             if isinstance(error, ConnectionError | AttributeError) and self._wants_tls:
-                # with TLS 1.3 our certificate is judged after the handshake, and the verdict may go down with the line
+                # TLS 1.3 judges our certificate after the handshake; the verdict may get lost
                 raise ssl.SSLError(1, "hung up; it may want another certificate") from None
+            if isinstance(error, _UNREADABLE) and not isinstance(error, OSError):
+                raise nats.errors.Error("its INFO cannot be used") from error
             raise
 
     async def _open(self, **options: Any) -> None:
@@ -111,7 +124,7 @@ class BrokerClient(Client):
         await self.connect(
             servers=[self._server],
             allow_reconnect=False,
-            # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
+            # nats-py repeats its first connect all the same: by default 60 attempts, 2 s each
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=_CONNECT_TIMEOUT,
@@ -157,10 +170,10 @@ class BrokerClient(Client):
     @property
     def incoming(self) -> int:
         """How many bytes have come in all while the rest of a message is still to come, else 0."""
-        return self.received if self._ps.state == AWAITING_MSG_PAYLOAD else 0
+        return self.received if self._parser.is_amid_message else 0
 
     async def end(self) -> None:
-        """Send what is still in hand and close the connection, within a second: nobody may be there to take it."""
+        """Send what is pending and close the connection, within a second: it may be dead."""
         try:
             async with asyncio.timeout(_CLOSE_WITHIN):
                 await self.close()
@@ -188,28 +201,51 @@ class BrokerClient(Client):
         return found
 
     async def tap(self, subject: str, tap: Tap) -> Subscription:
-        """Subscribe; `tap` is told until the end of the subscription. Nothing bounds what is under way but its sender."""
+        """Subscribe; `tap` gets each message at once, until the subscription ends."""
         subscription = await self.subscribe(subject)
         self.taps[subscription._id] = tap
         return subscription
 
     async def _send_unsubscribe(self, sid: int, limit: int = 0) -> None:
-        # nats-py flushes: a write and a wake-up of the server for each pull; it goes with what is sent next
+        # nats-py flushes: a write and a wake-up of the server for each pull
         await self._send_command(b"UNSUB %d\r\n" % sid)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self.taps.pop(sid, None)
         super()._remove_sub(sid, max_msgs)
 
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        if (tap := self.taps.get(sid)) is not None:
-            to, back = (word.decode("utf-8", "surrogateescape") for word in (subject, reply))
-            tap(RawMessage(to, back, headers or b"", data))
-            return
-        with suppress(UnicodeDecodeError):  # whose subject is no UTF-8 has nothing for us
-            await super()._process_msg(sid, subject, reply, data, headers)
+    async def _read_loop(self) -> None:
+        error: Exception = nats.errors.UnexpectedEOF()
+        try:
+            while not self.is_closed and (piece := await self._transport.read(_READ_BYTES)):
+                self.received += len(piece)
+                self._pings_outstanding = 0  # a server that sends is alive, however far its PONG is
+                for item in self._parser.read(piece):
+                    if isinstance(item, Received) and (tap := self.taps.get(item.subscription)):
+                        tap(item.message)
+                    else:
+                        await self._take(item)
+        except (OSError, *_UNREADABLE) as caught:
+            error = caught
+        finally:
+            self.leave()  # also after a defect, which asyncio logs
+        await self._process_op_err(error)
+
+    async def _take(self, item: Received | Control) -> None:
+        match item:
+            case Received(number, (subject, reply, head, data)):
+                with suppress(UnicodeDecodeError):  # no subscription of ours is for such a subject
+                    await self._process_msg(number, _raw(subject), _raw(reply), data, head)
+            case Control("PING"):
+                await self._process_ping()
+            case Control("PONG"):
+                await self._process_pong()
+            case Control("-ERR", text):
+                await self._process_err(text.decode("utf-8", "replace").lower())
+            case Control("INFO", text):
+                await self._process_info(json.loads(text))
+            case Control():  # +OK
+                pass
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # the first word of the server, before anything of ours is sent
@@ -225,14 +261,14 @@ class BrokerClient(Client):
 
     @staticmethod
     def _keep_alive(line: socket.socket) -> None:
-        """Have the kernel end the connection when the other machine is gone, also where nothing is to be sent."""
+        """Have the kernel end the connection when the other machine is gone, also while idle."""
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PING_EVERY)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PING_EVERY)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MOST_UNACKNOWLEDGED * 1000)
 
     async def _process_op_err(self, e: Exception) -> None:
-        # nats-py would first send what is pending: on a dead line that fails, and nobody would hear of the end
+        # nats-py first sends what is pending: on a dead connection that fails, and nobody is told
         self._pending, self._pending_data_size = [], 0
         await super()._process_op_err(e)
 
@@ -250,14 +286,14 @@ class BrokerClient(Client):
         block = _header_block(headers)
         size = len(block) + payload_size
         command = f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode()
-        # nothing is awaited before all of it is written: another task's message may not come in between
+        # all of it is written before anything is awaited: no other message may come in between
         self._write_pending(command, block, payload, _END)
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += payload_size
         await self._transport.drain()
 
     async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
-        # nats-py writes it ahead of what waits: whoever flushes would be told of what is still to be sent
+        # nats-py writes it ahead of what is pending, so a flush would end before that is sent
         if self._transport is not None:
             self._write_pending()
         await super()._send_ping(future)
@@ -265,6 +301,10 @@ class BrokerClient(Client):
     def _write_pending(self, *more: bytes) -> None:
         waiting, self._pending, self._pending_data_size = self._pending, [], 0
         self._transport.writelines([*waiting, *more])
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def why_not(error: Exception, client: BrokerClient) -> str:
@@ -318,30 +358,8 @@ def _of_tls(error: ssl.SSLError, text: str) -> str:
 
 
 def _header_block(headers: Mapping[str, str]) -> bytes:
-    """Return the headers as they go on the wire (ADR-4); raises ValueError for what would break out of its line."""
+    """Return the headers as on the wire (ADR-4); raises ValueError for a line break in one."""
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     if any(line.count("\n") != 1 or line.count("\r") != 1 for line in lines):
         raise ValueError(f"a line break in a header: {headers!r}")
     return "".join(["NATS/1.0\r\n", *lines, "\r\n"]).encode()
-
-
-class _Parser(Parser):
-    """Cuts what was read into messages as nats-py does, and ends a connection on which something cannot be read."""
-
-    def __init__(self, client: BrokerClient) -> None:
-        super().__init__(client)
-        self._client = client
-
-    async def parse(self, data: bytes = b"") -> None:
-        self._client.received += len(data)
-        self._client._pings_outstanding = 0  # a server that sends is alive, however far its PONG is
-        try:
-            await super().parse(data)
-        except (
-            *(ValueError, LookupError, ArithmeticError, TypeError, AttributeError),
-            asyncio.InvalidStateError,  # the answer to a flush that was given up comes late
-        ) as error:
-            # of a defect nats-py would read no more and tell nobody; of this it ends the connection
-            raise nats.errors.ProtocolError(f"nats: cannot be read: {error}") from error
-        if self.state == AWAITING_CONTROL_LINE and _END in self.buf:
-            raise nats.errors.ProtocolError("nats: a line that is no operation")

@@ -28,15 +28,19 @@ Answer = TypeVar("Answer")
 
 
 async def unless(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
-    """Return what `call` returns, or None as soon as `stop` is set; raises what `call` raises."""
+    """Return what `call` returns; None if `stop` is set first: `call` is cancelled and has ended.
+
+    Raises what `call` raises, also while it is cancelled.
+    """
     work = asyncio.ensure_future(call)
     stopped = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return work.result() if work.done() else None
     finally:
         stopped.cancel()
         work.cancel()
+        await asyncio.wait({work, stopped})
+    return None if work.cancelled() and stop.is_set() else work.result()
 
 
 @dataclass(slots=True)

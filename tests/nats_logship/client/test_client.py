@@ -1,68 +1,23 @@
-"""The wire of the client: messages are cut out of what was read, wherever it was cut on its way; what is sent is whole when a flush is over, and waits where nobody reads."""
+"""A client over a real socket: what it reads, what it sends, and what ends the connection."""
 
 import asyncio
 import os
-import random
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
-from nats.errors import ProtocolError
 
-from nats_logship.client.access import Access
 from nats_logship.client.answer import ConnectionLost
-from nats_logship.client.client import DIRECT_BYTES, BrokerClient
-from nats_logship.client.connection import Connection, Message
-from nats_logship.client.credentials import ClientCredentials
+from nats_logship.client.client import DIRECT_BYTES
+from nats_logship.client.connection import BrokerAway, Connection, Message
+from nats_logship.client.parser import MAX_LINE
 from nats_logship.wire.delivery import RawMessage
 
 BLOCK = os.urandom(256 * 1024)
 HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
-
-
-def wire(head: bytes, data: bytes, reply: bytes = b"") -> bytes:
-    # for messages of its own nats-server writes two blanks where there is no reply
-    words = [b"HMSG" if head else b"MSG", b"logs.p0.a", b"1", *([reply] if reply or head else [])]
-    sizes = [b"%d" % len(head)] if head else []
-    return b" ".join([*words, *sizes, b"%d" % len(head + data)]) + b"\r\n" + head + data + b"\r\n"
-
-
-class Heard(BrokerClient):
-    """A client that was never connected, and remembers what came."""
-
-    def __init__(self) -> None:
-        super().__init__("nats://nowhere", Access(), ClientCredentials())
-        self.messages: list[RawMessage] = []
-        self.pings = 0
-        self.taps[1] = self.messages.append
-
-    async def _process_ping(self) -> None:
-        self.pings += 1
-
-
-async def test_messages_are_whole_wherever_the_line_was_cut() -> None:
-    chance = random.Random(7)
-    sent = []
-    for number in range(60):
-        data = chance.choice([b"", b"\r\n", b"PING\r\n", chance.randbytes(chance.randrange(3000))])
-        head = chance.choice([b"", HEAD])
-        sent.append(RawMessage("logs.p0.a", chance.choice(["", f"r.{number}"]), head, data))
-    text = b"PING\r\n".join(wire(m.head, m.data, m.reply.encode()) for m in sent)
-
-    for most in (1, 2, 7, 400, 5_000, len(text)):
-        client, at = Heard(), 0
-        while at < len(text):
-            step = chance.randint(1, most)
-            await client._ps.parse(text[at : at + step])
-            at += step
-        assert client.messages == sent
-        assert client.pings == len(sent) - 1
-
-
-@pytest.mark.parametrize("text", [b"MSG a 1 x\r\n", b"HMSG a 1 1 1 x\r\n", b"NONSENSE\r\n"])
-async def test_nonsense_ends_the_line(text: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        await Heard()._ps.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +76,102 @@ async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
         yield connection, line
         line.close()
         await connection.close()
+
+
+async def test_a_message_behind_others_that_nobody_asked_for_is_received(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, line = ends
+    tapped = asyncio.get_running_loop().create_future()
+    await connection.tap("a", tapped.set_result)
+    # of subscriptions that have ended, one subject no UTF-8, and an error that ends nothing
+    line.sendall(b"MSG b 99 1\r\nx\r\nMSG \xff 99 1\r\nx\r\n+OK\r\nINFO {}\r\n")
+    line.sendall(b"-ERR 'Permissions Violation for Publish to \"\xff\"'\r\n")
+    line.sendall(b"HMSG a 1 \xff.r %d %d\r\n%bab\r\n" % (len(HEAD), len(HEAD) + 2, HEAD))
+    async with asyncio.timeout(10):
+        message = await tapped
+
+    assert message == RawMessage("a", "\udcff.r", HEAD, b"ab")
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"NONSENSE\r\n", "no operation"),
+        (b"MSG a 1 99999999\r\n", "impossible size"),
+        (b"HMSG a 1 5 4\r\nabcd\r\n", "impossible size"),
+        (b"MSG a 1 2\r\nabc\r\n", "longer than it says"),
+        (b"INFO " + b"x" * MAX_LINE, "more than"),
+        (b"INFO x\r\n", "Expecting value"),
+        (b"INFO 1\r\n", "not iterable"),
+        (b'INFO {"connect_urls": 1}\r\n', "not iterable"),
+        (b"INFO " + b"[" * 50_000 + b"\r\n", "recursion"),
+        (b"-ERR 'Unknown Protocol Operation'\r\n", "unknown protocol operation"),
+        (b"", "EOF"),
+    ],
+)
+async def test_what_cannot_be_read_ends_the_connection_and_says_why(
+    ends: tuple[Connection, socket.socket], sent: bytes, reason: str
+) -> None:
+    connection, line = ends
+    client = await connection.client()
+    waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(60), 60))
+    await asyncio.to_thread(line.sendall, sent)
+    if not sent:
+        line.shutdown(socket.SHUT_WR)
+
+    with pytest.raises(ConnectionLost, match=rf"connection lost: .*{reason}"):
+        await waiting
+    assert not connection.is_on(client)
+
+
+@pytest.mark.parametrize("info", [b"[]", b"1", b"{", b"x" * MAX_LINE, b"[" * 20_000])
+async def test_a_server_whose_first_line_cannot_be_read_is_no_broker(info: bytes) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + info + b"\r\n")
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BrokerAway, match=r"not as a broker: .*(INFO|info)"):
+            await Connection([f"nats://127.0.0.1:{port}"], "test").once()
+
+
+CHANGES = """
+import importlib, inspect, pkgutil, sys
+import nats
+
+for module in pkgutil.walk_packages(nats.__path__, "nats."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:  # it needs a package that is not installed
+        sys.modules.pop(module.name, None)
+names = sorted(name for name in sys.modules if name == "nats" or name.startswith("nats."))
+owners = {name: sys.modules[name] for name in names}
+for name in names:
+    for value in list(vars(owners[name]).values()):
+        if inspect.isclass(value) and value.__module__.split(".")[0] == "nats":
+            owners[f"{value.__module__}.{value.__qualname__}"] = value
+assert "nats.aio.client.Client" in owners and "nats.protocol.parser" in owners
+before = {name: dict(vars(owner)) for name, owner in owners.items()}
+
+import nats_logship.client.connection
+
+for name, owner in owners.items():
+    after, was = dict(vars(owner)), before[name]
+    for key in was.keys() | after.keys():
+        if not (key in was and key in after and was[key] is after[key]):
+            print(f"{name}.{key}")
+"""
+
+
+def test_importing_the_connection_changes_nothing_in_nats_py() -> None:
+    command = [sys.executable, "-P", "-c", CHANGES]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert ended.stdout == ""
 
 
 async def test_a_flush_is_over_when_all_before_it_has_been_read(
