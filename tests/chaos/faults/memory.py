@@ -297,7 +297,7 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets; an operator makes it again, and does once what the receiver then says."""
+    """Take away the bucket of offsets; an operator makes it again, and does what the receiver says of each."""
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
@@ -307,12 +307,11 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         yield
         _apply(world)
         if received:
-            told = hear(rb"`logreceiver (offsets adopt --partition [0-9,]+)`")
-            command = told.decode().split()
-            if not received <= {*command[-1].split(",")}:
-                raise RuntimeError(f"{command} does not name all of {received}")
+            for number in received:
+                hear(rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number))
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
+                command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))
                 words = (*command, *folders, "--yes", *world.admin_words)
                 retried(lambda: run_command("logreceiver", *words))
 
