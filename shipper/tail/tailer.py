@@ -207,7 +207,8 @@ class Tailer:
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
         self.in_line, self.held, self.note = False, 0, ""
-        self._settling = now
+        # its last line is waited for again, and so do the files behind it
+        self._settling = self._rotated_at = now
         self.mark_changed(now)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:

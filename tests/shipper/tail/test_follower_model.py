@@ -191,6 +191,9 @@ WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write
 HELD_UNTIL_STORED = (
     "write look gather_all delete look gather_all pass_time look gather_all look rewind"
 )
+WAITED_FOR_WHEN_REWOUND = (
+    "write_part look rename write look pass_time pass_time rewind look gather_all"
+)
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
 
@@ -207,6 +210,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_DELETED))
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
+@example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
