@@ -192,7 +192,7 @@ HELD_UNTIL_STORED = (
     "write look gather_all delete look gather_all pass_time look gather_all look rewind"
 )
 WAITED_FOR_WHEN_REWOUND = (
-    "write_part look rename write look pass_time pass_time rewind look gather_all"
+    "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
 )
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
