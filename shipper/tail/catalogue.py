@@ -259,9 +259,12 @@ class Catalogue:
     def _order(self) -> None:
         """Put the followed files into chains; one at another live path joins the chains of both."""
         chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
+        turns = {one.file: one.turn for chain in self.chains.values() for one in chain}
         found = defaultdict(list)
         for tailer in self.tailers.values():
             tailer.chain = chains[tailer.home]
+            if tailer.turn is None:  # a copy has the place of its original
+                tailer.turn = turns.get(tailer.file)
             found[tailer.chain].append(tailer)
         self.chains = {name: arrange(chain) for name, chain in found.items()}
         for number, tailer in enumerate(one for chain in self.chains.values() for one in chain):

@@ -191,6 +191,9 @@ WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write
 HELD_UNTIL_STORED = (
     "write look gather_all delete look gather_all pass_time look gather_all look rewind"
 )
+COPIED_BEHIND_A_DELETED_ONE = (
+    "write copy_slowly_and_truncate write compress_slowly copy_truncate backdate rewind"
+)
 WAITED_FOR_WHEN_REWOUND = (
     "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
 )
@@ -211,6 +214,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
+@example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
