@@ -101,9 +101,11 @@ class Catalogue:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
 
     def _note_folder(self, tailer: Tailer) -> None:
-        if not tailer.entry.wanted:
-            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
-            self._moved[f"{folder}/{name}"] = tailer.home
+        path, home = tailer.entry.path, tailer.home
+        moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
+        # a pattern may show the folder of rotated files, too; what is not named like one is live
+        if not tailer.entry.wanted or group_of(path, {moved}) == moved:
+            self._moved[moved] = home
 
     def _home(self, label: str, entry: FileEntry) -> str:
         """Return the live path that a file of this label was rotated from, wherever it is now."""
@@ -262,9 +264,11 @@ class Catalogue:
         turns = {one.file: one.turn for chain in self.chains.values() for one in chain}
         found = defaultdict(list)
         for tailer in self.tailers.values():
-            tailer.chain = chains[tailer.home]
             if tailer.turn is None:  # a copy has the place of its original
                 tailer.turn = turns.get(tailer.file)
+            if tailer.chain != chains[tailer.home] and tailer.is_fresh:
+                tailer.turn = None  # it was in another chain
+            tailer.chain = chains[tailer.home]
             found[tailer.chain].append(tailer)
         self.chains = {name: arrange(chain) for name, chain in found.items()}
         for number, tailer in enumerate(one for chain in self.chains.values() for one in chain):

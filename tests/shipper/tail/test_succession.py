@@ -102,6 +102,41 @@ async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read
     assert unread(host) == []
 
 
+@pytest.mark.parametrize("older", [0, 1], ids=["newer", "backdated"])
+@pytest.mark.parametrize("rotations", [1, 2, 4])
+@pytest.mark.parametrize("is_known", [False, True], ids=["first rotation", "later rotation"])
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_their_place(
+    make_host: MakeHost, rotations: int, older: int, *, is_known: bool, is_down: bool
+) -> None:
+    host = make_host("app.log", "old/*")
+    old = host.folder / "old"
+    old.mkdir()
+
+    def rotate(word: str) -> None:
+        for number in range(len(list(old.iterdir())), 0, -1):
+            host.move(f"old/app.log.{number}", f"old/app.log.{number + 1}")
+        host.move("app.log", "old/app.log.1")
+        host.write("app.log", lines(word))
+
+    host.write("app.log", lines("a"))
+    await host.ship()
+    if is_known:
+        rotate("b")
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    for number in range(rotations):
+        rotate(f"c{number}")
+    backdate(old / "app.log.1", older * 2 * HOUR)
+
+    await host.ship_out()
+
+    rotated = b"".join(lines(f"c{number}") for number in range(rotations))
+    assert host.shipped == lines("a") + lines("b") * is_known + rotated
+    assert unread(host) == []
+
+
 @pytest.mark.parametrize("rotations", [1, 2, 3])
 async def test_what_svlogd_rotated_while_the_agent_was_down_is_read(
     make_host: MakeHost, rotations: int
