@@ -125,6 +125,7 @@ class Program:
         for _ in range(2):
             await self.look()
             await self.gather_all()
+        await self.store()  # or what is written next may begin like what was stored of this one
         if self.model.write_anew(amount):
             for _ in range(3):
                 self.host.later += STEP
