@@ -54,9 +54,6 @@ LAYOUTS = {
     "extension": Layout(lambda number, _: f"app.{number}.log"),
     "extension, shown": Layout(lambda number, _: f"app.{number}.log", pattern="app*.log"),
     "olddir": Layout(lambda number, _: f"old/app.log.{number}", copies=False),
-    "olddir, shown": Layout(
-        lambda number, _: f"old/app.log.{number}", pattern="{app.log,old/*}", copies=False
-    ),
     "dates": Layout(lambda _, turn: f"app.log-2026{turn:04}", shifts=False),
     "svlogd": Layout(
         lambda _, turn: f"@4000000065a1b2c3{turn:08x}.s",
