@@ -385,3 +385,26 @@ async def test_an_unfinished_line_that_grows_holds_its_successor_back_for_a_boun
     host.write("app.log.1", b"done\n")
     await host.ship()
     assert host.shipped == b"1\n2\n" + b"work" + b"." * 10 + b"done\n"
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["at once", "long after"])
+async def test_late_lines_of_the_old_target_of_a_link_to_a_file_are_read_after_a_restart(
+    make_host: MakeHost, *, is_read: bool
+) -> None:
+    host = make_host("log/app.log")
+    for name in ("log", "opt/v1", "opt/v2"):
+        (host.folder / name).mkdir(parents=True)
+    host.write("opt/v1/app.log", lines("a"))
+    (host.folder / "log/app.log").symlink_to("../opt/v1/app.log")
+    await host.ship()
+    host.write("opt/v2/app.log", lines("b"))
+    switch(host.folder, "log/app.log", "../opt/v2/app.log")
+    await host.ship_out()
+    await host.restart_with_saved_positions()
+    if is_read:
+        await host.ship_out()
+
+    host.write("opt/v1/app.log", lines("late"))
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("late")
