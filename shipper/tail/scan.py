@@ -301,7 +301,7 @@ class _Lister:
                 above[real.rpartition("/")[0]] = None
         # a link to a file may have led to a folder beside, whose rotated files are another's
         beside = chain.from_iterable(self._subfolders(one) for one in above if one)
-        return {**dict.fromkeys(islice(beside, _MOST_PLACES), {}), **names}
+        return {**{place: {} for place in islice(beside, _MOST_PLACES)}, **names}
 
     def _places(self, *homes: str) -> Sequence[str]:
         """Return the folders that a file of these folders may have been moved to.

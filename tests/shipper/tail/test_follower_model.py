@@ -195,6 +195,7 @@ HELD_UNTIL_STORED = (
 COPIED_BEHIND_A_DELETED_ONE = (
     "write copy_slowly_and_truncate write compress_slowly copy_truncate backdate rewind"
 )
+FEW_BYTES_ALLOCATED = "write allocate write write write look restart write"
 WAITED_FOR_WHEN_REWOUND = (
     "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
 )
@@ -215,6 +216,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
+@example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
 @example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
 @as_many_as(150)
 @given(
