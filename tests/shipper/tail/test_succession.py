@@ -408,3 +408,25 @@ async def test_late_lines_of_the_old_target_of_a_link_to_a_file_are_read_after_a
     await host.ship_out()
 
     assert host.shipped == lines("a") + lines("b") + lines("late")
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("new", [1, 2, 4])
+async def test_files_that_are_begun_with_numbers_that_count_up_are_read_in_that_order(
+    make_host: MakeHost, new: int, *, is_down: bool
+) -> None:
+    host = make_host("app.log*")
+    names = ["app.log", *(f"app.log.{number}" for number in range(1, new + 3))]
+    for name in names[:3]:
+        host.write(name, lines(name))
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    host.write(names[2], lines("rest"))
+    for name in names[3:]:
+        host.write(name, lines(name))
+
+    await host.ship_out()
+
+    before = b"".join(map(lines, names[:3]))
+    assert host.shipped == before + lines("rest") + b"".join(map(lines, names[3:]))
