@@ -196,6 +196,7 @@ COPIED_BEHIND_A_DELETED_ONE = (
     "write copy_slowly_and_truncate write compress_slowly copy_truncate backdate rewind"
 )
 FEW_BYTES_ALLOCATED = "write allocate write write write look restart write"
+TRUNCATED_AND_COMPRESSED = "write copy_slowly_and_truncate rename gather_amid look_amid:22 compress"
 WAITED_FOR_WHEN_REWOUND = (
     "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
 )
@@ -218,6 +219,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
 @example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
 @example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
+@example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
