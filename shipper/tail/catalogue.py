@@ -291,8 +291,10 @@ class Catalogue:
         """Sort what is known: by group, and what is only remembered by inode as well."""
         tailers, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
         for tailer in self.tailers.values():
-            # where another file got its inode, its own group may show a copy
-            for group in {tailer.entry.group, tailer.home}:
+            # where another file got its inode, its own group may show a copy; its live path may
+            # have come since it was seen
+            home = self._home(tailer.label, tailer.entry)
+            for group in {tailer.entry.group, tailer.home, home}:
                 tailers[group].append(tailer)
         for cursor in self._remembered.values():
             by_group[group_of(cursor.path, self.lives)].append(cursor)

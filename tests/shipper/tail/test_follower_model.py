@@ -197,6 +197,7 @@ COPIED_BEHIND_A_DELETED_ONE = (
 )
 FEW_BYTES_ALLOCATED = "write allocate write write write look restart write"
 TRUNCATED_AND_COMPRESSED = "write copy_slowly_and_truncate rename gather_amid look_amid:22 compress"
+COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME = "write rename write rename compress_slowly write"
 WAITED_FOR_WHEN_REWOUND = (
     "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
 )
@@ -219,6 +220,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
 @example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
 @example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
+@example(layout="extension, shown", steps=written(COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME))
 @example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
 @as_many_as(150)
 @given(
