@@ -31,7 +31,7 @@ from shipper.spool import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
 from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
+from shipper.tail.paths import Selection, has_magic
 from shipper.tail.reader import most_open_files
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
@@ -255,11 +255,19 @@ class Agent:
 
 
 def _require_files(selection: Selection) -> None:
-    """Raise `OperatorError` for a pattern that shows no file which can be read."""
+    """Raise `OperatorError` for a path that cannot be read, or where no glob shows a file that can.
+
+    A glob that shows none keeps no other file waiting: it is reported when these are shipped.
+    """
     from shipper.status.show import BAD, FINE, check_files  # tables, which an agent shows nobody
 
+    lacking = {}
     for pattern in selection.patterns:
         found = list(check_files(replace(selection, patterns=(pattern,))))
         lacks = [text for level, text in found if level == BAD]
         if lacks and FINE not in dict(found):
-            raise OperatorError(f"{lacks[0]}; nothing was shipped; check --file")
+            lacking[pattern] = lacks[0]
+    is_none_shown = len(lacking) == len(selection.patterns)
+    for pattern, text in lacking.items():
+        if is_none_shown or not has_magic(pattern):
+            raise OperatorError(f"{text}; nothing was shipped; check --file")

@@ -101,9 +101,11 @@ class Catalogue:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
 
     def _note_folder(self, tailer: Tailer) -> None:
-        if not tailer.entry.wanted:
-            folder, name = tailer.entry.path.rpartition("/")[0], tailer.home.rpartition("/")[2]
-            self._moved[f"{folder}/{name}"] = tailer.home
+        path, home = tailer.entry.path, tailer.home
+        moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
+        # a pattern may show the folder of rotated files, too; what is not named like one is live
+        if not tailer.entry.wanted or group_of(path, {moved}) == moved:
+            self._moved[moved] = home
 
     def _home(self, label: str, entry: FileEntry) -> str:
         """Return the live path that a file of this label was rotated from, wherever it is now."""
@@ -259,8 +261,13 @@ class Catalogue:
     def _order(self) -> None:
         """Put the followed files into chains; one at another live path joins the chains of both."""
         chains = chains_of((one.home, one.entry.group) for one in self.tailers.values())
+        turns = {one.file: one.turn for chain in self.chains.values() for one in chain}
         found = defaultdict(list)
         for tailer in self.tailers.values():
+            if tailer.turn is None:  # a copy has the place of its original
+                tailer.turn = turns.get(tailer.file)
+            if tailer.chain != chains[tailer.home] and tailer.is_fresh:
+                tailer.turn = None  # it was in another chain
             tailer.chain = chains[tailer.home]
             found[tailer.chain].append(tailer)
         self.chains = {name: arrange(chain) for name, chain in found.items()}
@@ -284,8 +291,10 @@ class Catalogue:
         """Sort what is known: by group, and what is only remembered by inode as well."""
         tailers, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
         for tailer in self.tailers.values():
-            # where another file got its inode, its own group may show a copy
-            for group in {tailer.entry.group, tailer.home}:
+            # where another file got its inode, its own group may show a copy; its live path may
+            # have come since it was seen
+            home = self._home(tailer.label, tailer.entry)
+            for group in {tailer.entry.group, tailer.home, home}:
                 tailers[group].append(tailer)
         for cursor in self._remembered.values():
             by_group[group_of(cursor.path, self.lives)].append(cursor)

@@ -68,7 +68,7 @@ def measure_nuls(descriptor: int, position: int, size: int) -> Nuls:
 def written_head(descriptor: int, head: bytes, size: int) -> bytes:
     """Return the first bytes of a file without NULs that nothing follows, as they may be written over; raises OSError."""
     written = head.rstrip(b"\0")
-    if len(head) - len(written) <= MOST_IN_UNIT:
+    if written == head:
         return head
     return written if measure_nuls(descriptor, len(written), size).end >= size else head
 

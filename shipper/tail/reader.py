@@ -202,13 +202,17 @@ class Reader:
             return Reading(True, tailer.offset, 0, error=text)
 
     def has_its_content(self, tailer: "Tailer") -> bool | None:
-        """Whether the first bytes of an open file are those that were read; None while it is written to."""
+        """Whether the first bytes of an open file are those that were read.
+
+        None while it is written to, and where it was truncated: a copy may have what was read of it.
+        """
         try:
             data = os.pread(tailer.descriptor, tailer.content.length, 0)
             now = os.fstat(tailer.descriptor)
         except OSError:
             return None
-        if (now.st_size, now.st_mtime_ns) != (tailer.entry.size, tailer.entry.modified):
+        is_at_rest = (now.st_size, now.st_mtime_ns) == (tailer.entry.size, tailer.entry.modified)
+        if not is_at_rest or now.st_size < tailer.offset:
             return None
         return tailer.content.is_of(data)
 

@@ -163,7 +163,7 @@ def _compressed(
         if content.is_complete:
             end = _end(size, head, content.read(max(0, size - TAIL_BYTES), size))
     at_end = content.is_at_end()
-    size = content.reached if at_end else content.reached + 1
+    size = content.reached  # where it goes on, the question has decompressed more of it
     partial = at_end and not content.is_complete and not content.damage
     held = _held(cursors, size, head, tails)
     return Sample(entry, size, head, held, end, is_partial=partial, damage=content.damage)

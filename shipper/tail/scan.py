@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from shipper.tail import paths
@@ -272,13 +272,8 @@ class _Lister:
 
         A folder that has rotated files of a group and no live one is where they are moved to.
         """
-        names = defaultdict[str, dict[str, str]](dict)
-        for group in dict.fromkeys(sought.values()):
-            folder, _, name = group.rpartition("/")
-            for place in self._places(folder, os.path.realpath(group).rpartition("/")[0]):
-                names[place][name] = group
         found: list[FileEntry] = []
-        for folder, groups in names.items():
+        for folder, groups in self._names_by_place(sought.values()).items():
             listed = self._list_quietly(folder) if self._may_show(folder) else ()
             there = {entry.name for entry in listed}
             for entry in listed:
@@ -292,6 +287,21 @@ class _Lister:
                     is_sibling = bool(before) and before[0] not in there
                     found.append(replace(seen, is_sought=not is_sibling))
         return found
+
+    def _names_by_place(self, groups: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the folders to look in, each with the names of the groups whose files may be in it."""
+        names = defaultdict[str, dict[str, str]](dict)
+        above: dict[str, None] = {}
+        for group in dict.fromkeys(groups):
+            folder, _, name = group.rpartition("/")
+            real = os.path.realpath(group).rpartition("/")[0]
+            for place in self._places(folder, real):
+                names[place][name] = group
+            if real != folder:
+                above[real.rpartition("/")[0]] = None
+        # a link to a file may have led to a folder beside, whose rotated files are another's
+        beside = chain.from_iterable(self._subfolders(one) for one in above if one)
+        return {**{place: {} for place in islice(beside, _MOST_PLACES)}, **names}
 
     def _places(self, *homes: str) -> Sequence[str]:
         """Return the folders that a file of these folders may have been moved to.

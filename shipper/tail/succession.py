@@ -24,11 +24,13 @@ class Seen(Protocol):
 class Ordered(Seen, Protocol):
     """What is put in order.
 
-    `is_fresh` says that nothing was known of the file before it was found, `turn` is the place that
-    it got when it was put in order before, None where it was not.
+    `is_fresh` says that nothing was known of the file before it was found. `label` is the path at
+    which it was found if a pattern shows that, else its live path. `turn` is the place that it got
+    when it was put in order before, None where it was not.
     """
 
     is_fresh: bool
+    label: str
     turn: int | None
     unseen_since: int | None
 
@@ -71,6 +73,8 @@ def arrange(files: Collection[File]) -> list[File]:
     """
     placed = sorted((one for one in files if one.turn is not None), key=lambda one: one.turn or 0)
     new = [file for file in files if file.turn is None]
+    if _counts_up(files):
+        return [*placed, *sorted(new, key=lambda file: (file.is_fresh, file.entry.modified))]
     live = [file for file in (*placed, *new) if not file.is_rotated]
     rotated = [file for file in placed if file.is_rotated]
     # what was known before first: it says where the others belong
@@ -79,6 +83,16 @@ def arrange(files: Collection[File]) -> list[File]:
         older = (at for at, other in enumerate(rotated, 1) if _follows(file, other))
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]
+
+
+def _counts_up(files: Iterable[Ordered]) -> bool:
+    """Whether a file kept its number although another one came: rotation renames no file then.
+
+    So it is with `rotatelogs -n`: the file with the next number is the newest one.
+    """
+    numbered = [one for one in files if (place_in_names(one.entry.path) or ("", (0,)))[1][0] < 0]
+    kept = any(not one.is_fresh and one.entry.path == one.label for one in numbered)
+    return kept and any(one.is_fresh for one in numbered)
 
 
 def _follows(file: Ordered, other: Ordered) -> bool:

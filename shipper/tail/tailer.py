@@ -62,6 +62,7 @@ class Tailer:
         self.content = ContentHash()
         self.is_doubtful = self.is_due = self.is_another = False
         self._modified = entry.modified
+        self._was_padded = False  # when it was written last
         self._left_out = self._hole_end = 0
         self._remarks: list[str] = []
         self._grew = False  # since it was found, at a path that shows it
@@ -206,7 +207,8 @@ class Tailer:
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
         self.in_line, self.held, self.note = False, 0, ""
-        self._settling = now
+        # its last line is waited for again, and so do the files behind it
+        self._settling = self._rotated_at = now
         self.mark_changed(now)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
@@ -262,13 +264,15 @@ class Tailer:
     def _note_time(self, modified: int, size: int) -> None:
         """Take note of when the file was written last: a file that did not grow may have been written anew."""
         if modified != self._modified and self.entry.packing is None:
-            self.is_doubtful = self.offset > 0 and size <= self.size and not self.padding
+            self.is_doubtful = self.offset > 0 and size <= self.size
+            self._was_padded = self.padding > 0
             self._modified = modified
 
     def note_comparison(self, is_same: bool) -> None:
         """Take note of whether the file still has what was read of it, as far as its content is known."""
         self.is_doubtful = self.is_due = False
-        if is_same:
+        # an end that is allocated beforehand is written over, or cut off, without a remark
+        if is_same and not self._was_padded:
             known = f"the same {self.content.length} first bytes"
             self._remarks.append(f"was touched, or written again with {known}: not shipped again")
         self.is_another = not is_same

@@ -319,7 +319,8 @@ class Model:
             generation.begun = any(_begins(block, generation) for block in stored)
             generation.opened = False
             generation.excused |= generation.unlinked
-            if self._fresh:  # nobody has looked, and by now nobody may know of it
+            # nobody has looked, or its position was lost, and by now nobody may know of it
+            if self._fresh or not saved:
                 generation.is_missed &= generation.known
             if generation.unlinked:
                 generation.lose()

@@ -207,7 +207,8 @@ def _copying(name: str, directives: str, *programs: str) -> Way:
 
 
 def _watched(one: Rotated) -> None:
-    one.logrotate("create", _REOPEN.replace("{signal}", ""))
+    # the writer makes the file; one that logrotate meets when it does so is moved to `.backup`
+    one.logrotate("nocreate", _REOPEN.replace("{signal}", ""))
 
 
 def _alarm(program: str) -> Callable[[Rotated], object]:

@@ -138,6 +138,18 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
+def test_once_ships_what_one_pattern_shows_though_another_shows_nothing_and_says_so(
+    logs_url: str, ship: Ship, tmp_path: Path
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    nothing = tmp_path / "*.txt"
+
+    process = ship(logs_url, "--once", "--file", nothing, "--file", tmp_path / "*.log")
+
+    assert f"{nothing}: matches no file yet; check --file" in said(process, 1)
+    assert read_lines(logs_url) == b"one\n"
+
+
 # one agent of a host runs on a machine
 
 

@@ -173,3 +173,21 @@ async def test_a_few_bytes_of_a_compressed_file_do_not_tell_what_it_is(
     await host.ship_out()
 
     assert sorted(host.shipped.splitlines()) == sorted((first + b"second\nthird\n").splitlines())
+
+
+async def test_no_more_is_expected_of_a_compressed_file_than_it_holds(host: Host) -> None:
+    content = b"".join(b"%s\n" % os.urandom(40).hex().encode() for _ in range(200))
+    for read in range(1, len(content), 997):
+        host.write(f"{read}.log", content[:read])
+    await host.retarget("*.log")
+    await host.ship()
+    for read in range(1, len(content), 997):
+        (host.folder / f"{read}.log").write_bytes(content)
+        host.pack(f"{read}.log")
+    await host.restart_with_saved_positions()
+
+    await host.look()
+
+    assert {state.size for state in host.follower.states() if state.entry.packing} <= {
+        *range(len(content) + 1)
+    }

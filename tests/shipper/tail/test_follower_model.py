@@ -125,6 +125,7 @@ class Program:
         for _ in range(2):
             await self.look()
             await self.gather_all()
+        await self.store()  # or what is written next may begin like what was stored of this one
         if self.model.write_anew(amount):
             for _ in range(3):
                 self.host.later += STEP
@@ -191,6 +192,15 @@ WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write
 HELD_UNTIL_STORED = (
     "write look gather_all delete look gather_all pass_time look gather_all look rewind"
 )
+COPIED_BEHIND_A_DELETED_ONE = (
+    "write copy_slowly_and_truncate write compress_slowly copy_truncate backdate rewind"
+)
+FEW_BYTES_ALLOCATED = "write allocate write write write look restart write"
+TRUNCATED_AND_COMPRESSED = "write copy_slowly_and_truncate rename gather_amid look_amid:22 compress"
+COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME = "write rename write rename compress_slowly write"
+WAITED_FOR_WHEN_REWOUND = (
+    "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
+)
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
 
@@ -207,6 +217,11 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_DELETED))
 @example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
+@example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
+@example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
+@example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
+@example(layout="extension, shown", steps=written(COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME))
+@example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),

@@ -102,6 +102,41 @@ async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read
     assert unread(host) == []
 
 
+@pytest.mark.parametrize("older", [0, 1], ids=["newer", "backdated"])
+@pytest.mark.parametrize("rotations", [1, 2, 4])
+@pytest.mark.parametrize("is_known", [False, True], ids=["first rotation", "later rotation"])
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_their_place(
+    make_host: MakeHost, rotations: int, older: int, *, is_known: bool, is_down: bool
+) -> None:
+    host = make_host("app.log", "old/*")
+    old = host.folder / "old"
+    old.mkdir()
+
+    def rotate(word: str) -> None:
+        for number in range(len(list(old.iterdir())), 0, -1):
+            host.move(f"old/app.log.{number}", f"old/app.log.{number + 1}")
+        host.move("app.log", "old/app.log.1")
+        host.write("app.log", lines(word))
+
+    host.write("app.log", lines("a"))
+    await host.ship()
+    if is_known:
+        rotate("b")
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    for number in range(rotations):
+        rotate(f"c{number}")
+    backdate(old / "app.log.1", older * 2 * HOUR)
+
+    await host.ship_out()
+
+    rotated = b"".join(lines(f"c{number}") for number in range(rotations))
+    assert host.shipped == lines("a") + lines("b") * is_known + rotated
+    assert unread(host) == []
+
+
 @pytest.mark.parametrize("rotations", [1, 2, 3])
 async def test_what_svlogd_rotated_while_the_agent_was_down_is_read(
     make_host: MakeHost, rotations: int
@@ -350,3 +385,48 @@ async def test_an_unfinished_line_that_grows_holds_its_successor_back_for_a_boun
     host.write("app.log.1", b"done\n")
     await host.ship()
     assert host.shipped == b"1\n2\n" + b"work" + b"." * 10 + b"done\n"
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["at once", "long after"])
+async def test_late_lines_of_the_old_target_of_a_link_to_a_file_are_read_after_a_restart(
+    make_host: MakeHost, *, is_read: bool
+) -> None:
+    host = make_host("log/app.log")
+    for name in ("log", "opt/v1", "opt/v2"):
+        (host.folder / name).mkdir(parents=True)
+    host.write("opt/v1/app.log", lines("a"))
+    (host.folder / "log/app.log").symlink_to("../opt/v1/app.log")
+    await host.ship()
+    host.write("opt/v2/app.log", lines("b"))
+    switch(host.folder, "log/app.log", "../opt/v2/app.log")
+    await host.ship_out()
+    await host.restart_with_saved_positions()
+    if is_read:
+        await host.ship_out()
+
+    host.write("opt/v1/app.log", lines("late"))
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("late")
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("new", [1, 2, 4])
+async def test_files_that_are_begun_with_numbers_that_count_up_are_read_in_that_order(
+    make_host: MakeHost, new: int, *, is_down: bool
+) -> None:
+    host = make_host("app.log*")
+    names = ["app.log", *(f"app.log.{number}" for number in range(1, new + 3))]
+    for name in names[:3]:
+        host.write(name, lines(name))
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    host.write(names[2], lines("rest"))
+    for name in names[3:]:
+        host.write(name, lines(name))
+
+    await host.ship_out()
+
+    before = b"".join(map(lines, names[:3]))
+    assert host.shipped == before + lines("rest") + b"".join(map(lines, names[3:]))

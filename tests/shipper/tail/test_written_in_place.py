@@ -67,3 +67,15 @@ async def test_a_file_that_is_not_open_is_compared_once_it_is(make_host: MakeHos
     await write_again(host, HEAD + b"2" + TAIL)
 
     assert host.shipped.count(b"2the same tail") == 1
+
+
+@pytest.mark.parametrize("less", [0, 10])
+@pytest.mark.parametrize("allocated", [40, 20_000])
+async def test_every_run_is_shipped_though_its_file_was_allocated_beforehand(
+    host: Host, allocated: int, less: int
+) -> None:
+    runs = [HEAD + b"%d" % n * 20 + b"\n" + TAIL for n in range(4)]
+    for number, run in enumerate(runs):
+        await write_again(host, run + bytes(allocated - number * less))
+
+    assert list(contents(host.blocks, []).values()) == runs
