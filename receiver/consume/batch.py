@@ -6,7 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
@@ -69,7 +69,7 @@ class OpenPartition:
             self.layout,
             self.days,
             assignment.partition,
-            lambda path: self._folders.find(path) is not None,
+            partial(self._folders.is_taken, tangled=self.layout.has_file),
             self.site.is_home_of,
         )
         self.spans = Spans(self.store)
