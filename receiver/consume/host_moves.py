@@ -365,7 +365,7 @@ def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
         return 1
     if offset.stream_created == stream.created:
         return max(offset.next, 1)
-    return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
+    return max(min(offset.next, stream.in_common_with(offset.stream_created) or 1), 1)
 
 
 def _nanoseconds(moment: str) -> int:
