@@ -119,11 +119,6 @@ class OpenPartition:
         since, template = self._first_undone(), self.site.template
         return recover(self.store, self._folders, since, self._offset, template)
 
-    def endings(self) -> Endings:
-        """Return which lines are unfinished at the end of live files."""
-        rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
-        return Endings({row.path: OpenLine.parse(row.host, str(row.unfinished)) for row in rows})
-
     def open_line(self, live: str) -> OpenLine | None:
         """Return the unfinished line at the end of a live file."""
         row = self.store.file(live)
@@ -221,7 +216,7 @@ class Batch:
         self._output = output
         self._moves = moves or Moves()
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = partition.endings()
+        self._endings = Endings(open_before=partition.open_line)
         self._judge = Judge(partition.spans)
         self._quarantine = partition.quarantine
         self._messages = self._lines = self._size = self._quarantined = 0

@@ -271,9 +271,8 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, since)
             output.sync()
-            unfinished = dict(partition.endings().as_texts())
             with partition.store.transaction():
-                output.put(partition.next_batch(self.done.until, self.done.until), unfinished)
+                output.put(partition.next_batch(self.done.until, self.done.until), {})
             fault("turned")
             self.done = replace(self.done, closed=tuple(output.closed))
             self._told(output)

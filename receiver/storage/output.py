@@ -334,8 +334,11 @@ class Output:
             *(f"{path}: {n} bytes that {words}" for path, n in self._cut_off.items()),
         ]
 
-    def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
-        """Have the store say what was written, within a transaction; `unfinished` has open lines by path."""
+    def put(self, batch: StoredBatch, unfinished: Mapping[str, str | None]) -> None:
+        """Have the store say what was written, within a transaction.
+
+        `unfinished` has the open line at the end of each file that got lines, None for no open one.
+        """
         self.store.put_files(
             live.row._replace(
                 length=live.size,
@@ -343,7 +346,7 @@ class Output:
                 inode=live.inode,
                 last_line=live.moment,
                 last_line_before=live.row.last_line,
-                unfinished=unfinished.get(path),
+                unfinished=unfinished.get(path, live.row.unfinished),
                 unfinished_before=live.row.unfinished,
                 batch=self.batch,
             )
