@@ -63,6 +63,8 @@ class Folder(AbstractContextManager["Folder"]):
                 found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
             except FileNotFoundError:
                 return None
+            if stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.EISDIR, _NO_FILE)
             if not stat.S_ISREG(found.st_mode):
                 raise OSError(errno.ELOOP, _NO_FILE)
         return found
@@ -115,8 +117,10 @@ class Folder(AbstractContextManager["Folder"]):
             yield
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}:
-                kind = _kind(name, self.descriptor) or error.strerror
-                raise OSError(error.errno, kind, str(self.path / name)) from None
+                kind = _kind(name, self.descriptor)
+                number = errno.ELOOP if kind else error.errno
+                words = kind or error.strerror
+                raise OSError(number, words, str(self.path / name)) from None
             error.filename = str(self.path / name)
             raise
 

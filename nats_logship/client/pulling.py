@@ -23,7 +23,8 @@ _PATIENCE = 10.0  # seconds without a message of one that does not: those are th
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
 _ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
 _TOO_LARGE = "409 Message Size Exceeds MaxBytes"
-_ENDS = ("404", "408", "409 Batch Completed", _TOO_LARGE, _FULL, _CUT)
+_COMPLETED = "409 Batch Completed"
+_ENDS = ("404", "408", _COMPLETED, _TOO_LARGE, _FULL, _CUT)
 
 
 class Pulled(NamedTuple):
@@ -107,15 +108,17 @@ class _Pull:
             self.found.append((delivery, message))
             if self._is_outside and not message.head and not message.data:
                 self._ended.set_result(_CUT)
-            elif len(self.found) == self._most:
+            elif self._refused + len(self.found) == self._most:
                 self._ended.set_result(_FULL)
         elif message.subject == self.inbox:
             self._beats += 1
             headers = message.headers or {}
-            if headers.get("Status") != _ALIVE:
+            status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+            # the broker says so beside the message of a request that has a limit of bytes
+            is_beside = self._requests > 1 and status.startswith(_COMPLETED)
+            if headers.get("Status") != _ALIVE and not is_beside:
                 self._refused += 1
                 if self._requests == 1 or self._refused + len(self.found) >= self._requests:
-                    status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
                     self._ended.set_result(status)
 
     async def end(self, silence: float, client: BrokerClient) -> str:

@@ -62,9 +62,9 @@ class Endings:
             self.open[output] = OpenLine(source, _newline_behind(lines, end, goes_on=goes_on))
         return lines if before is None or goes_on else _end_of(before, lines) + lines
 
-    def as_texts(self) -> Iterable[tuple[str, str]]:
-        """Yield each output with its unfinished line, as a store remembers it."""
-        return ((output, line.as_text()) for output, line in self.open.items() if line)
+    def as_texts(self) -> Iterable[tuple[str, str | None]]:
+        """Yield each output with its unfinished line as a store remembers it, None for no such line."""
+        return ((output, line.as_text() if line else None) for output, line in self.open.items())
 
 
 def _newline_behind(lines: bytes, end: int, *, goes_on: bool) -> bytes:

@@ -6,7 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
@@ -68,7 +68,7 @@ class OpenPartition:
             self.layout,
             self.days,
             assignment.partition,
-            lambda path: self._folders.find(path) is not None,
+            partial(self._folders.is_taken, tangled=self.layout.has_file),
             self.site.is_home_of,
         )
         self.spans = Spans(self.store)
@@ -117,11 +117,6 @@ class OpenPartition:
         """
         since, template = self._first_undone(), self.site.template
         return recover(self.store, self._folders, since, self._offset, template)
-
-    def endings(self) -> Endings:
-        """Return which lines are unfinished at the end of live files."""
-        rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
-        return Endings({row.path: OpenLine.parse(row.host, str(row.unfinished)) for row in rows})
 
     def open_line(self, live: str) -> OpenLine | None:
         """Return the unfinished line at the end of a live file."""
@@ -220,7 +215,7 @@ class Batch:
         self._output = output
         self._moves = moves or Moves()
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._endings = partition.endings()
+        self._endings = Endings(open_before=partition.open_line)
         self._judge = Judge(partition.spans)
         self._quarantine = partition.quarantine
         self._messages = self._lines = self._size = self._quarantined = 0

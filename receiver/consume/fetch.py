@@ -58,6 +58,8 @@ class PartitionReader:
         self._most, self._is_slow = min(_FIRST_PULL, assignment.pull), False  # as the line suits
         self._number = 1
         self._sequence = first  # of the first message that is still to come
+        self._pending = 0  # messages that the consumer had left behind the last one that came
+        self._single_bytes = 0  # of a message that is pulled singly, at most
         self._pulling: asyncio.Future[Any] | None = None
         self._was_cut = False  # by a message without headers and payload
         self._word_to_leave: Any = None
@@ -181,16 +183,17 @@ class PartitionReader:
         size, clock = min(max(most, _LEAST), self._most), asyncio.get_running_loop().time
         if self._was_cut:
             self._was_cut = False
-            messages = await self._ask_singly(size // _SINGLE)
+            messages = await self._ask_singly(size)
             self._check(messages)
             if messages:
                 return messages
         began = clock()
-        pulled = await self._ask(_PULL_MESSAGES, size, wait)
+        pulled = await self._ask(_PULL_MESSAGES, size, 0.0 if self._pending else wait)
         if not pulled.messages and pulled.is_too_large:
             # a message larger than what is asked for would never come: ask for it alone
             pulled = await self._ask(1, _LARGEST, 0.0)
         messages = pulled.messages
+        self._expect_pending(messages)
         if messages:
             self._suit(messages, clock() - began, has_waited=bool(wait))
         if not is_sure and any(not message.data and message.size for _, message in messages):
@@ -200,6 +203,15 @@ class PartitionReader:
             await self._begin_anew()
             self._was_cut = True
         return messages
+
+    def _expect_pending(self, messages: Messages) -> None:
+        """Raise `_Doubt` where nothing came of what the consumer had left.
+
+        A pull that was cut may have taken it after the consumer was reset.
+        """
+        if not messages and self._pending and not self._leave.is_set():
+            self._pending = 0
+            raise _Doubt("nothing came of what the consumer had left")
 
     def _suit(self, messages: Messages, took: float, *, has_waited: bool) -> None:
         """Have the next pull bring more where a full one was quick, less where one was slow."""
@@ -220,9 +232,20 @@ class PartitionReader:
         return await self._unless_left(pulling) or Pulled([], "")
 
     async def _ask_singly(self, size: int) -> Messages:
-        """Pull what follows a message that has cut a pull, up to one of more than `size` bytes."""
-        pulling = pull_singly(self._connection, self._consumer, _SINGLE, size)
-        return await self._unless_left(pulling) or ()
+        """Pull what follows a message that has cut a pull, up to `size` bytes.
+
+        Where the first message is too large for that, the next time fewer and larger ones are
+        asked for.
+        """
+        self._single_bytes = min(max(self._single_bytes, size // _SINGLE), size)
+        most = size // self._single_bytes
+        pulling = pull_singly(self._connection, self._consumer, most, self._single_bytes)
+        messages = await self._unless_left(pulling) or ()
+        if not messages:
+            self._single_bytes *= 4
+        elif len(messages) == most and 4 * max(map(_size_of, messages)) <= self._single_bytes:
+            self._single_bytes //= 4
+        return messages
 
     async def _unless_left(self, pulling: Coroutine[Any, Any, Answer]) -> Answer | None:
         self._pulling = pulled = asyncio.ensure_future(pulling)
@@ -242,6 +265,8 @@ class PartitionReader:
                 raise _Doubt(f"delivery {delivery} where number {number} was due")
             number, sequence = delivery.number + 1, delivery.sequence + 1
         self._number, self._sequence = number, sequence
+        if messages:
+            self._pending = messages[-1][0].pending
 
     def _give_up(self, message: RawMessage) -> None:
         self._leave.set()
@@ -255,7 +280,11 @@ class PartitionReader:
 
 def _bytes_of(messages: Messages) -> int:
     """Count as the broker does: many small messages, or large headers, fill a batch, too."""
-    return sum(sum(map(len, message)) for _, message in messages)
+    return sum(map(_size_of, messages))
+
+
+def _size_of(delivered: tuple[Delivery, RawMessage]) -> int:
+    return sum(map(len, delivered[1]))
 
 
 class _Doubt(ConnectionLost):

@@ -11,6 +11,7 @@ receiver of one partition may make and not read.
   which is marked.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,13 @@ from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, state_of
 from nats_logship.wire.delivery import Delivery, RawMessage
-from nats_logship.wire.message import Followed, MalformedMessage, Origin, decode_origin
+from nats_logship.wire.message import (
+    NEVER,
+    Followed,
+    MalformedMessage,
+    Origin,
+    decode_origin,
+)
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from nats_logship.wire.subjects import (
@@ -60,11 +67,13 @@ class Patience(NamedTuple):
 
     `skew` is by how much the clocks of two streams may differ, and for how long after the claim
     this counts. `still` is for how long the other partition may commit nothing while lines of the
-    host are left there.
+    host are left there. After `examining` the rest of the claims waits for the next batch: the
+    broker may be far away.
     """
 
     skew: float
     still: float
+    examining: float = 15.0
 
 
 class Received(NamedTuple):
@@ -173,24 +182,42 @@ class MovesExaminer:
         there are messages left. Raises `Rejected`, `ConnectionLost`.
         """
         moves, known, left = Moves(), list[HostClaim](), _Left()
+        end = asyncio.get_running_loop().time() + self.patience.examining
         for claim in claims:
+            is_first = not (known or moves.malformed)
+            if not is_first and (len(left) >= _MOST_ASKED or self._is_over(end)):
+                moves.until = claim.delivery.sequence
+                break
             if (absent := await self._absent(claim)) is not None:
                 reason = f"Log-Follows names partition {absent}, which does not exist"
                 moves.malformed[claim.delivery.sequence] = reason
-            elif len(left) < _MOST_ASKED:
+            else:
                 known.append(claim)
                 await self._note(claim, left)
-            else:
-                moves.until = claim.delivery.sequence
+        reached = dict[tuple[str, int], int | None]()
+        for at, ends in left.items():
+            if self._is_over(end) and ends[0].claim.sequence > known[0].delivery.sequence:
+                moves.until = min(ends[0].claim.sequence, moves.until or NEVER)
                 break
-        reached = {at: await self._received(moves, *at, ends) for at, ends in left.items()}
+            reached[at] = await self._received(moves, *at, ends)
+        self._note_received(moves, known, reached)
+        return moves
+
+    def _is_over(self, end: float) -> bool:
+        return asyncio.get_running_loop().time() >= end
+
+    def _note_received(
+        self,
+        moves: Moves,
+        known: Sequence[HostClaim],
+        reached: Mapping[tuple[str, int], int | None],
+    ) -> None:
         for claim in known:
             if moves.until is None or claim.delivery.sequence < moves.until:
                 moves.received.setdefault(claim.host, {})
                 for end in self._ends(claim):
                     at = claim.host, end.partition
                     moves.take_over(claim.host, end, reached.get(at, 0))
-        return moves
 
     async def _absent(self, claim: HostClaim) -> int | None:
         """Return a partition that a claim names and that does not exist, None for none."""
@@ -363,4 +390,4 @@ def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
         return 1
     if offset.stream_created == stream.created:
         return max(offset.next, 1)
-    return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
+    return max(min(offset.next, stream.in_common_with(offset.stream_created) or 1), 1)

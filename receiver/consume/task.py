@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 
 from nats_logship.app.faults import fault
@@ -202,7 +201,9 @@ class _Session:
         self._look()  # from now on its disk cannot be unmounted
         moves = Moves()
         if not self._suspicion.reason:
-            moves = self._take_over(partition, first, offset)
+            tried = first[: self._suspicion.most or None]
+            with blaming(lambda: len(tried) // 2):
+                moves = self._take_over(partition, tried, offset)
         begin = replace(self._assignment, first=self.done.until)
         with partition.writing() as output:
             batch = Batch(begin, partition, output, moves, self._suspicion)
@@ -225,10 +226,7 @@ class _Session:
         if moves.reason and moves.until == first[0][0].sequence:
             raise MustWait(moves.reason)
         for host, received in moves.received.items():
-            claimed = next(one.delivery.sequence for one in claims if one.host == host)
-            before = sum(delivery.sequence < claimed for delivery, _ in first)
-            with blaming(partial(int, before)):
-                partition.take_over(host, received.values())
+            partition.take_over(host, received.values())
         news = tuple(one for one in moves.notices if one not in self.done.notices)
         self.done = replace(self.done, notices=(*self.done.notices, *news))
         return moves
@@ -273,9 +271,8 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, since)
             output.sync()
-            unfinished = dict(partition.endings().as_texts())
             with partition.store.transaction():
-                output.put(partition.next_batch(self.done.until, self.done.until), unfinished)
+                output.put(partition.next_batch(self.done.until, self.done.until), {})
             fault("turned")
             self.done = replace(self.done, closed=tuple(output.closed))
             self._told(output)

@@ -79,6 +79,19 @@ class Folders:
         except FileNotFoundError:
             return None
 
+    def is_taken(self, path: str, *, tangled: bool) -> bool:
+        """Whether something is at a path; raises OSError for what is no regular file.
+
+        With `tangled` another partition may have made a folder there, or a file where a folder of
+        the path has to be: then the path is taken, too.
+        """
+        try:
+            return self.find(path) is not None
+        except (IsADirectoryError, NotADirectoryError):
+            if not tangled:
+                raise
+            return True
+
     def rename(self, path: str, to: str) -> None:
         """Rename a file within its folder; on disk with `sync`. Raises OSError."""
         self.note_change(path)

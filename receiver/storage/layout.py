@@ -72,9 +72,11 @@ class Layout:
         """Raise ValueError with what to write instead."""
         if not _is_right(self.template):
             raise ValueError(
-                f"{self.template!r} is no path below --output that holds {{host}} once, at most one {{date}}, a part {{file}} of "
-                f"its own, ends in .log or /{{file}}, and has no part that begins with a dot, holds % or a backslash, or is "
-                f"longer than {_LITERAL} bytes beside {{host}}; write {DEFAULT}, {{host}}/{{date}}.log or {{host}}/{{file}}"
+                f"{self.template!r} is no path below --output that holds {{host}} once, at most "
+                f"one {{date}}, behind {{host}} at most one part {{file}} of its own, ends in .log "
+                "or /{file}, and has no part that begins with a dot, holds % or a backslash, or is "
+                f"longer than {_LITERAL} bytes beside {{host}}; write {DEFAULT}, "
+                "{host}/{date}.log or {host}/{file}"
             )
 
     @property
@@ -210,7 +212,10 @@ def _is_right(template: str) -> bool:
     parts, places = template.split("/"), _PLACE.findall(template)
     is_whole = parts[-1] == "{file}" or parts[-1].endswith(".log")
     is_once = "{host}" in places and len(set(places)) == len(places)
-    return is_whole and is_once and all(_PART.fullmatch(part) and _fits(part) for part in parts)
+    # else a host could have a folder where the file of another one belongs
+    is_apart = "{file}" not in template.partition("{host}")[0]
+    fits = all(_PART.fullmatch(part) and _fits(part) for part in parts)
+    return is_whole and is_once and is_apart and fits
 
 
 def _fits(part: str) -> bool:

@@ -129,13 +129,15 @@ class Output:
             with suppress(OSError):  # that's fine: it is told when lines come for it
                 if self.folders.find(path):
                     there.append((path, self.store.file(path), 2**63))
-        self._take_up(there)
+        if there:
+            self._take_up(there)
 
     def close_days(self, today: str) -> None:
         """Have files of days before `today` be closed as they are; raises OSError."""
         rows = self.store.files(f"day != '' AND day < ? AND {NOT_CLOSED}", today)
         over = [self._segment(row, row.path, row.number, row.length) for row in rows]
-        self._announce(over, [])
+        if over:
+            self._announce(over, [])
         self.closed += [segment.path for segment in over]
 
     # what is there
@@ -163,7 +165,12 @@ class Output:
 
     def _looked_at(self, path: str, row: FileRow | None) -> tuple[FileRow, int]:
         """Return the row of a file and how long it is on disk; what others did to it is told."""
-        found = self.folders.find(path)
+        try:
+            found = self.folders.find(path)
+        except (IsADirectoryError, NotADirectoryError):
+            if row and not row.length:
+                self._forget(path)
+            raise
         if row is None:
             if found:
                 raise self._not_ours(path)
@@ -266,16 +273,20 @@ class Output:
         self._close_too_many()
         self.folders.note_change(path)
         flags, permissions = _FLAGS | os.O_CREAT | os.O_EXCL, self.folders.permissions
-        with self.folders.at(path, make=True) as (folder, name):
-            try:
+        try:
+            with self.folders.at(path, make=True) as (folder, name):
                 descriptor = self._open[path] = folder.open(name, flags, permissions.file)
-            except FileExistsError:
-                with self.store.transaction():  # an undo must not touch it
-                    self.store.put_files([self._lives[path].row._replace(batch=0)])
-                raise self._not_ours(path) from None
-            give(descriptor, permissions.file, permissions)
+        except (FileExistsError, NotADirectoryError):
+            self._forget(path)
+            raise self._not_ours(path) from None
+        give(descriptor, permissions.file, permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
+
+    def _forget(self, path: str) -> None:
+        """Forget a live file without lines: its path is taken, and the next attempt gives another."""
+        with self.store.transaction():
+            self.store.forget_files([path])
 
     def _not_ours(self, path: str) -> OSError:
         words = "was made by somebody else just now; move it away"
@@ -328,8 +339,11 @@ class Output:
             *(f"{path}: {n} bytes that {words}" for path, n in self._cut_off.items()),
         ]
 
-    def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
-        """Have the store say what was written, within a transaction; `unfinished` has open lines by path."""
+    def put(self, batch: StoredBatch, unfinished: Mapping[str, str | None]) -> None:
+        """Have the store say what was written, within a transaction.
+
+        `unfinished` has the open line at the end of each file that got lines, None for no open one.
+        """
         self.store.put_files(
             live.row._replace(
                 length=live.size,
@@ -337,7 +351,7 @@ class Output:
                 inode=live.inode,
                 last_line=live.moment,
                 last_line_before=live.row.last_line,
-                unfinished=unfinished.get(path),
+                unfinished=unfinished.get(path, live.row.unfinished),
                 unfinished_before=live.row.unfinished,
                 batch=self.batch,
             )

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -71,3 +72,27 @@ def test_the_work_for_a_new_path_does_not_grow_with_those_before(
         late = min(work(first, 400) for first in range(13_600, 15_200, 400))
 
     assert late < 5 * early, "the same, but for noise; it was ten times as much"
+
+
+@pytest.mark.nats
+def test_the_work_for_a_batch_does_not_grow_with_the_lines_that_a_host_left_unfinished(
+    partition: Partition,
+) -> None:
+    partition = replace(partition, limit=1, pull=1)
+    session = SessionLimits(longest=300, silence=0.1)
+
+    def work(first: int) -> float:
+        last = partition.lines("web01", *[b"a line"] * 40)
+        began = time.process_time()
+        report = partition.session(session, first)
+        assert (report.batches, report.done.until) == (40, last + 1)
+        return time.process_time() - began
+
+    early = work(1)
+    partition.sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+        "INSERT INTO files SELECT 'evil' || i, 'evil', i, '', 0, 0, 0, 1, 0, 0, '0a:' || i, NULL, "
+        "0, 0 FROM n"
+    )
+
+    assert work(41) < 5 * early, "it was twenty times as much"

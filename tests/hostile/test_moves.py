@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nats_logship.client.answer import Denied, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.pulling import pull
+from nats_logship.wire.delivery import Delivery
 from nats_logship.wire.message import Followed, Origin, encode_origin
 from nats_logship.wire.streams import StreamLayout
 from nats_logship.wire.subjects import count_name, wake_name
@@ -308,3 +310,34 @@ def test_a_receiver_of_one_partition_counts_messages_of_others_and_reads_none(
         return int(made["num_pending"])
 
     assert ask(pair.server.address, count_and_read, pair.server.access("r1")) == 1
+
+
+class Far(Connection):
+    """A connection to a broker that is far away."""
+
+    async def api(self, *about: Any, **more: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        return await super().api(*about, **more)
+
+
+@pytest.mark.parametrize("lines_left", [0, 1])
+async def test_claims_of_many_hosts_are_examined_in_several_batches_where_the_broker_is_far(
+    logs_url: str, lines_left: int
+) -> None:
+    connection = Far([logs_url], "far")
+    await connection.client()
+    hosts = [f"h{number}" for number in range(60)]
+    for host in hosts[: 60 * lines_left]:
+        await connection.ask(f"logs.p1.{host}", b"left\n")
+    claims = [
+        HostClaim(host, Delivery(1, 100 + number, 1, 1, 0), (Followed(1, 99),))
+        for number, host in enumerate(hosts)
+    ]
+    examiner = MovesExaminer(connection, 0, "LOGS", StreamLayout(2), Patience(0, 0, 0.5))
+
+    moves = await examiner.examine(claims)
+    await connection.close()
+
+    assert moves.until is not None
+    assert 100 < moves.until < 130
+    assert list(moves.received) == hosts[: moves.until - 100]

@@ -58,6 +58,29 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     assert "Violation" not in server.said()
 
 
+@pytest.mark.parametrize("size", [10, 5_000, 20_000])
+def test_empty_messages_between_lines_keep_no_line_of_another_host_back(
+    server: Secured, tmp_path: Path, size: int
+) -> None:
+    anybody = Partition(server.url(), tmp_path)
+    anybody.claim()
+
+    async def flood(connection: Connection) -> None:
+        for _ in range(10):
+            payloads = [b"", b"x" * size + b"\n"] * 60
+            await asyncio.gather(*(connection.ask("logs.p0.web01", one) for one in payloads))
+
+    anybody.ask(flood)
+    until = anybody.lines("web02", b"of an honest host") + 1
+
+    central = Partition(server.address, tmp_path, access=server.access("r0"))
+    report = central.session(SessionLimits(60.0, 0.5))
+
+    assert report.done.until == until
+    assert report.batches <= 4
+    assert central.read("web02") == b"of an honest host\n"
+
+
 def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
     server: Secured, tmp_path: Path
 ) -> None:

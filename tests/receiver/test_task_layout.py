@@ -48,6 +48,35 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     }
 
 
+@pytest.mark.parametrize("names", [("a", "a/x"), ("a/x", "a")], ids=["file", "folder"])
+@pytest.mark.parametrize("is_at_once", [False, True], ids=["one by one", "at once"])
+def test_a_host_cannot_stop_a_partition_by_a_path_that_it_uses_in_another_one(
+    partition: Partition, names: tuple[str, str], is_at_once: bool
+) -> None:
+    for number, name in enumerate(names):
+        _, payload, headers = ours("web01", name, 0, b"%d\n" % number)
+        partition.publish((f"logs.p{number}.web01", payload, headers))
+    first, second = (replace(partition, number=number, partitions=2) for number in range(2))
+    second.claim()
+    second.publish(("logs.p1.db", b"of an honest host", None))
+
+    if is_at_once:
+        with second.stopped_at("announced", 1, 1) as go_on:
+            first.receive()
+            assert "DISK" in go_on()
+    else:
+        first.receive()
+    second.receive()
+
+    assert partition.files() == {
+        f"web01/var/log/{names[0]}": b"0\n",
+        f"web01..p1/var/log/{names[1]}": b"1\n",
+        "db/%unnamed": b"of an honest host\n",
+    }
+    second.lines("db", b"more")
+    assert second.receive(4).until == 5
+
+
 @pytest.mark.parametrize("depth", ["web01", "web01/var/log"])
 def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_through(
     partition: Partition, depth: str

@@ -168,3 +168,28 @@ def test_what_is_in_the_stream_no_more_is_not_waited_for(
     new.receive()
 
     assert received(new) == b"".join(lines(10, 10))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_claim_at_which_the_receiver_fails_is_quarantined_alone(
+    old: Partition, new: Partition, count: int
+) -> None:
+    for partition in (old, new):
+        partition.claim()
+        partition.lines("web07", b"line of another host")
+    old.publish(*shipped(old, 0, 1))
+    left = old.publish(claim(old, moved=new.number))
+    first = new.receive(), old.receive()
+    new.sql(
+        "CREATE TRIGGER refuse BEFORE INSERT ON files WHEN new.host = 'web01' "
+        "BEGIN SELECT RAISE(ABORT, 'refused by a test'); END"
+    )
+    new.lines("web07", *count * [b"more"])
+    poison = new.publish(claim(new, follows=(Followed(old.number, left),)))
+    new.lines("web07", b"last")
+
+    done = new.receive(first[0].until)
+
+    assert (done.messages, done.quarantined) == (count + 2, 1)
+    assert [about["sequence"] for about, _ in new.set_aside()] == [poison]
+    assert new.read("web07").endswith(count * b"more\n" + b"last\n")

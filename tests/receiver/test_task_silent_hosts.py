@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.consume.assignment import Done, SessionLimits
-from tests.receiver.partition import Partition
+from tests.receiver.partition import Message, Partition, ours
 from tests.receiver.points import IN_BATCH
 from tests.support.processes import wait_until
 
@@ -66,6 +66,35 @@ def test_a_task_killed_while_it_closes_is_mended_by_the_next(hourly: Partition, 
     assert hourly.read("web01") == b"old\nlater\n"
     assert (hourly.output / CLOSED).read_bytes() == b"old\n"
     assert hourly.read("web02") == b"new\nnewer\n"
+
+
+@pytest.mark.parametrize("point", ["", "rotated", "stored"])
+@pytest.mark.parametrize(
+    ("rest", "whole"),
+    [
+        pytest.param(ours("web01", "a", 5, b"rest\n"), b"begunrest\n", id="the line goes on"),
+        pytest.param(ours("web01", "b", 0, b"two\n"), b"begun\ntwo\n", id="another file"),
+    ],
+)
+def test_an_unfinished_line_is_remembered_over_the_end_of_its_segment(
+    partition: Partition, point: str, rest: Message, whole: bytes
+) -> None:
+    hourly = replace(partition, rotate_every=HOUR)
+    hourly.publish(ours("web01", "a", 0, b"begun"))
+    done = hourly.receive()
+    age(hourly, "web01")
+    hourly.lines("web02", b"new\n")
+    if point:
+        assert hourly.run_apart(done.until, fault=point) == -9
+    done = hourly.receive(done.until)
+    hourly.lines("web02", b"newer\n")
+    done = hourly.receive(done.until)
+
+    hourly.publish(rest)
+    hourly.receive(done.until)
+
+    assert (hourly.output / CLOSED).read_bytes() == b"begun"
+    assert hourly.read("web01") == whole
 
 
 def test_a_session_that_goes_on_closes_it_at_each_change_of_period(partition: Partition) -> None:

@@ -12,8 +12,8 @@ def joined(*pieces: tuple[tuple[str, str], bytes, int]) -> bytes:
     output, endings = b"", Endings()
     for source, lines, end in pieces:
         output += endings.join("live", source, lines, end=end, follows=True)
-        texts = dict(endings.as_texts())
-        endings = Endings({name: OpenLine.parse("web01", text) for name, text in texts.items()})
+        texts = endings.as_texts()
+        endings = Endings({name: OpenLine.parse("web01", text) for name, text in texts if text})
     return output
 
 

@@ -65,7 +65,7 @@ def publish_odd_messages(partition: Partition) -> int:
     ("speed", "template"),
     [
         *(("instant", DEFAULT), ("original", DEFAULT)),
-        *(("instant", "{host}/{date}/{file}"), ("instant", "{file}/{host}.log")),
+        *(("instant", "{host}/{date}/{file}"), ("instant", "{host}/{file}")),
     ],
 )
 def test_a_replay_makes_what_the_receiver_made_byte_for_byte(

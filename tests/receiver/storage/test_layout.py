@@ -15,7 +15,7 @@ LAYOUTS = [
     "{host}/{file}",
     "{date}/{host}.log",
     "{host}/{date}.log",
-    "{file}/{host}.log",
+    "a/{host}/{file}",
     "{date}/{host}/{file}",
 ]
 PIECES = [
@@ -103,7 +103,7 @@ def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> N
     [
         *("/{host}.log", "../{host}.log", "{file}", "{hots}.log", "{host}-{host}.log"),
         *("{host}/x-{file}", "{host}.000001", "{host}" + "x" * 40 + ".log", "{host}//a.log"),
-        *("{host}%.log", "{host}\n.log", "{host}.log/", "{host}/.a.log", ""),
+        *("{host}%.log", "{host}\n.log", "{host}.log/", "{host}/.a.log", "", "{file}/{host}.log"),
     ],
 )
 def test_a_template_that_cannot_work_is_refused_with_what_to_write(template: str) -> None:
