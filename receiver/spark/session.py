@@ -35,7 +35,7 @@ _ATTEMPTS = 4  # at a task, as on a cluster
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
-_PACKED = ("broker", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
+_PACKED = ("nats_logship", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
 """What executors get, as far as it is here: `nacl` signs with keys, and is an extra."""
 
 _SETTINGS = {
@@ -121,7 +121,7 @@ def spark_context(
             try:
                 if not is_local(master):
                     with refusals_told(master):
-                        context.addArchive(f"{_pack(folder)}#{_FOLDER}")
+                        context.addArchive(f"{pack_for_executors(folder)}#{_FOLDER}")
                 yield context
             finally:
                 with suppress(OSError, Py4JError), warnings.catch_warnings():
@@ -181,7 +181,7 @@ def check_masters(master: str, patience: float = _PATIENCE) -> None:
     )
 
 
-def _pack(folder: Path) -> Path:
+def pack_for_executors(folder: Path) -> Path:
     """Write the archive of what executors need into a folder, and return its path."""
     packed = folder / _FOLDER
     packed.mkdir()
