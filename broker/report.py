@@ -5,6 +5,8 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel
 
 SUBJECT = "logship.broker"
+NAMES_QUESTION = b"names"
+"""What is asked at `SUBJECT` for the holders of credentials by their public keys, as JSON."""
 CREDENTIALS_SUBJECT = "logship.credentials"
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from broker.inspect.message import subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
@@ -23,7 +23,13 @@ from broker.inspect.status import (
     SiteStatus,
     StreamStatus,
 )
-from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
+from broker.report import (
+    CREDENTIALS_SUBJECT,
+    NAMES_QUESTION,
+    SUBJECT,
+    CredentialsReport,
+    NodeReport,
+)
 from broker.topology import mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time, to_datetime
@@ -316,6 +322,16 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeR
     read = NodeReport.model_validate_json
     found = await _answers(connection, SUBJECT, b"", read, expected, _FIRST_REPORT)
     return tuple(sorted(found, key=lambda report: report.name))
+
+
+async def names_of_keys(connection: Connection) -> dict[str, str]:
+    """Return the holders of credentials by their public keys; raises `ConnectionLost`.
+
+    There are none of a bare nats-server, and for those who may not ask.
+    """
+    read = TypeAdapter(dict[str, str]).validate_json
+    found = await _answers(connection, SUBJECT, NAMES_QUESTION, read, 0, _FIRST_REPORT)
+    return {key: name for names in found for key, name in names.items()}
 
 
 async def credentials_at(

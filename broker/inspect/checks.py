@@ -145,8 +145,12 @@ def _receivers(status: BrokerStatus) -> Graded:
     if rest := bad[_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {counted(len(rest), 'more partition')}"
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
-    age = f", the oldest for {short_duration(oldest)}" if status.behind else ""
-    yield Grade.OK, f"{counted(status.behind, 'message', 'wait')}{age}"
+    yield Grade.OK, _waiting(status.behind, oldest)
+
+
+def _waiting(messages: int, oldest: float) -> str:
+    age = f", the oldest for {short_duration(oldest)}" if messages else ""
+    return f"{counted(messages, 'message', 'wait')}{age}"
 
 
 def _partition(one: PartitionStatus) -> tuple[Grade, str]:
@@ -154,8 +158,7 @@ def _partition(one: PartitionStatus) -> tuple[Grade, str]:
     if one.error:
         reason = f"its offset cannot be read, so no receiver can claim it: {one.error}"
         return Grade.CRITICAL, f"{name}: {reason}; `logreceiver offsets set` writes it anew"
-    waiting = counted(one.behind or 0, "message", "wait")
-    text = f"{name}: {waiting}, the oldest for {short_duration(age)}"
+    text = f"{name}: {_waiting(one.behind or 0, age)}"
     grade = _grade(age, _AGE)
     if one.missing_seconds >= _MISSING:
         grade, text = max(grade, Grade.WARNING), f"{text}; {_missing(one)}"

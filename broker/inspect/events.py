@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
+from broker.inspect.ask import names_of_keys
 from nats_logship.app.untrusted import json_object, printable
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
@@ -36,19 +38,28 @@ class Event:
     event: Mapping[str, Any]
 
 
-def read_event(subject: str, payload: bytes, now: str) -> Event:
-    """Return the event of a message; `now` is when it came, for one that has no time of its own."""
+def read_event(
+    subject: str, payload: bytes, now: str, names: Mapping[str, str] = MappingProxyType({})
+) -> Event:
+    """Return the event of a message; `now` is when it came, for one that has no time of its own.
+
+    `names` has the holders of credentials by their nkeys (public keys).
+    """
     data = json_object(payload) or {"payload": payload.decode("utf-8", "replace")}
     client, server = (
         found if isinstance(found := data.get(key), Mapping) else {} for key in ("client", "server")
     )
     kind = str(data.get("type") or subject.lower()).rpartition(".")[2]
-    who = " ".join(str(client[key]) for key in _CLIENT if client.get(key))
+    # an error of authentication has the type of a disconnect
+    is_refusal = subject.endswith(".CLIENT.AUTH.ERR")
+    shown = dict(client)
+    if name := names.get(str(client.get("user"))):  # a client that is refused only says so
+        shown["user"] = f"by its key {name}" if is_refusal else name
+    who = " ".join(str(shown[key]) for key in _CLIENT if shown.get(key))
     rest = [f"{k}={_flat(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
     text = ", ".join(filter(None, [who, *rest])) or str(server.get("name", ""))
     return Event(
-        # an error of authentication has the type of a disconnect
-        kind="auth_error" if subject.endswith(".CLIENT.AUTH.ERR") else kind,
+        kind="auth_error" if is_refusal else kind,
         time=str(data.get("timestamp") or server.get("time") or now),
         server=str(server.get("name") or ""),
         text=printable(text[:_MOST_SHOWN]),
@@ -63,7 +74,10 @@ def _flat(value: object) -> str:
 
 
 async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
-    """Yield events for ever. A broker that goes away is waited for."""
+    """Yield events for ever. A broker that goes away is waited for.
+
+    They have the names of credentials that there were when the connection began.
+    """
     waiting: asyncio.Queue[RawMessage] = asyncio.Queue(_MOST_WAITING)
 
     def take(message: RawMessage) -> None:
@@ -75,8 +89,9 @@ async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
         with suppress(ConnectionLost):
             for subject in _SUBJECTS:
                 await connection.tap(subject, take)
+            names = await names_of_keys(connection)
             while True:
                 message = await connection.guard(waiting.get(), _FOREVER)
                 now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock
-                yield read_event(message.subject, message.data, now)
+                yield read_event(message.subject, message.data, now, names)
         logger.warning("the connection was lost: events of the meantime are not shown")

@@ -18,7 +18,7 @@ from typing import Any
 from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
 from broker.provision.apply import provision
-from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
+from broker.report import CREDENTIALS_SUBJECT, NAMES_QUESTION, SUBJECT, NodeReport, SpaceReport
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, credentials_answer, listen
 from broker.server.resolve import (
@@ -214,7 +214,11 @@ class ServerContext:
         self._ready.set()
 
     async def _answer(self, message: Message) -> None:
-        """Answer with the report: see `NodeReport`."""
+        """Answer with the report: see `NodeReport`; or with names: see `NAMES_QUESTION`."""
+        if message.data == NAMES_QUESTION:
+            names = self._server.names if self._server else {}
+            await self.connection.publish(message.reply, json.dumps(names).encode())
+            return
         version = (await self.connection.client()).connected_server_version
         store, tls = self.conf.credentials, self.conf.tls
         report = NodeReport(

@@ -42,6 +42,12 @@ _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR
 _OF_USER = re.compile(
     r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - "(?:[^"\\]|\\.)*") - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
 )
+# of a client that tells neither its name nor its language; the text in the only quotes is the
+# server's where the server denies what only a client that was let in may try
+_OF_NAMELESS = re.compile(
+    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+) - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
+    r"(?=(?:Publish|Subscription) Violation )"
+)
 _REFUSED = re.compile(
     r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - authentication error) - Nkey "(?P<nkey>U[A-Z2-7]{55})"$'
 )
@@ -83,7 +89,8 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     Only where the server itself says whose connection it is; what a client chose stays as it is. A
     client that was not let in has shown no more than that it knows a public key.
     """
-    if (found := _OF_USER.match(text)) and (name := names.get(found["nkey"])):
+    found = _OF_USER.match(text) or _OF_NAMELESS.match(text)
+    if found and (name := names.get(found["nkey"])):
         return f"{found['client']} - {name} - {text[found.end() :]}"
     if (found := _REFUSED.match(text)) and (name := names.get(found["nkey"])):
         return f"{found['client']} - by its key it is {name}"

@@ -4,7 +4,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import click
 
 from nats_logship.app.configuration import ProgramSettings
-from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
 from nats_logship.app.secret_files import readable_by_others
 from nats_logship.app.untrusted import printable
@@ -76,7 +77,8 @@ def _end(code: Exit) -> None:
 
 def _code_of(call: Callable[[], object], program: str) -> int:
     try:
-        result = call()
+        with _naming_the_removed_directory():
+            result = call()
     except click.Abort:
         return 130
     except click.UsageError as error:
@@ -95,6 +97,27 @@ def _code_of(call: Callable[[], object], program: str) -> int:
     except BrokenPipeError:
         return Exit.FAILED  # whoever read our output went away; that's fine, they wanted no more
     return result if isinstance(result, int) else Exit.DONE
+
+
+@contextmanager
+def _naming_the_removed_directory() -> Iterator[None]:
+    """Raise `ConfigurationError` for a relative path in a current directory that was removed."""
+    try:
+        yield
+    except FileNotFoundError:
+        if _has_current_directory():
+            raise
+        raise ConfigurationError(
+            "the current directory was removed; cd to one that exists, or give absolute paths"
+        ) from None
+
+
+def _has_current_directory() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _say(program: str, message: str) -> None:

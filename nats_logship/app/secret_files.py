@@ -10,6 +10,8 @@ from nats_logship.app.exits import ConfigurationError
 
 _HEAD = "# {}: whoever has this file gets in as that, so nobody else may read it"
 _HOLDER = re.compile(_HEAD.format(r"(?P<kind>[a-z]+) \S+"), re.MULTILINE)
+# beside a certificate: a private key, the seed of an nkey, a password, also one in an address
+_SECRET = re.compile(rb"PRIVATE KEY|\bS[A-Z2-7]{57}\b|password|://[^/\s]*:[^/\s]*@", re.IGNORECASE)
 
 
 def head_of(holder: object) -> str:
@@ -50,4 +52,4 @@ def readable_by_others(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_public(content: bytes) -> bool:
-    return b"BEGIN CERTIFICATE" in content and b"PRIVATE KEY" not in content
+    return b"BEGIN CERTIFICATE" in content and not _SECRET.search(content)

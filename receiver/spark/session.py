@@ -121,7 +121,7 @@ def spark_context(
             try:
                 if not is_local(master):
                     with refusals_told(master):
-                        context.addArchive(f"{pack(folder)}#{_FOLDER}")
+                        context.addArchive(f"{pack_for_executors(folder)}#{_FOLDER}")
                 yield context
             finally:
                 with suppress(OSError, Py4JError), warnings.catch_warnings():
@@ -181,7 +181,7 @@ def check_masters(master: str, patience: float = _PATIENCE) -> None:
     )
 
 
-def pack(folder: Path) -> Path:
+def pack_for_executors(folder: Path) -> Path:
     """Write the archive of what executors need into a folder, and return its path."""
     packed = folder / _FOLDER
     packed.mkdir()

@@ -22,7 +22,7 @@ from nats_logship.client.connection import BrokerAway, Connection
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import Broker, StartBroker, logbroker, run_broker
 from tests.pages import fetch
-from tests.support.processes import Processes, wait_until
+from tests.support.processes import Processes, installed, wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -177,6 +177,27 @@ async def test_the_log_names_who_tried_what_and_who_was_let_in_no_more(secured: 
     await connection.close()
     assert not await secured.gets_in(access)
     await asyncio.to_thread(says, "authentication error - by its key it is host named")
+
+
+async def test_events_name_the_credential_of_a_client_whatever_the_client_says(
+    secured: Secured,
+) -> None:
+    (host,) = secured.add("host", "seen")
+    secured.add("monitor", "watching")
+    monitor = secured.folder / "carried" / "monitor-watching.toml"
+    program = await asyncio.create_subprocess_exec(
+        *(installed("logbroker"), "events", "--config", str(monitor)),
+        *("--server", secured.server, "--kind", "client_connect", "--count", "1"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    shown = asyncio.ensure_future(program.communicate())
+    while not shown.done():
+        connection = Connection([secured.server], "host other", host)
+        await connection.once()
+        await connection.close()
+        await asyncio.sleep(0.1)
+
+    assert b" client_connect: host other host seen SHIP 127.0.0.1" in shown.result()[0]
 
 
 async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:

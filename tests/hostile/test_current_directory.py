@@ -16,8 +16,8 @@ from tests.support.received import read_received
 from tests.support.suite import Suite
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("broker", "shipper", "receiver", "pyspark_jetstream")
-LAUNCHER = ROOT / "broker" / "app" / "python.py"
+PRODUCT = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
+LAUNCHER = ROOT / "nats_logship" / "app" / "python.py"
 PACKAGES = (*PRODUCT, "pyspark", "py4j", "nats", "zstandard", "nacl", "pydantic", "aiohttp")
 MODULES = (
     *("re", "json", "os", "struct", "signal", "socket", "asyncio", "logging", "importlib", "runpy"),

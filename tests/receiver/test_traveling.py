@@ -15,7 +15,7 @@ import pyspark
 from nats_logship.wire.streams import StreamLayout
 from receiver.driver.driver import destination_of, limits_of
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import pack
+from receiver.spark.session import pack_for_executors
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 
@@ -38,7 +38,7 @@ def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() 
 
 def test_an_executor_gets_all_that_a_task_imports(tmp_path: Path) -> None:
     own = tmp_path / "own"
-    zipfile.ZipFile(pack(tmp_path)).extractall(own)
+    zipfile.ZipFile(pack_for_executors(tmp_path)).extractall(own)
     for package in (pyspark, py4j):  # those of Spark itself
         folder = Path(str(package.__file__)).parent
         (own / folder.name).symlink_to(folder)

@@ -96,6 +96,8 @@ CONSUMERS = (
     _consumer("receiver-p1", "-"),
     _consumer("wake-p0-0", "r0"),
     _consumer("wake-p1-0", "-"),
+    _consumer("count-p0", "r0", pull="all ops"),  # of lines of partition 1, which it only counts
+    _consumer("count-p1", "-"),
     _consumer("shipper-web01", "web01"),
     _consumer("shipper-web02", "-"),
     _consumer("reader-watch-0", "watch"),

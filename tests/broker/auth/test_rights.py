@@ -32,7 +32,7 @@ LINES = {
     "shipper-web01": "logs.*.web01",
     "shipper-web02": "logs.*.web02",
 }
-LINES |= {"wake-p1-0": "logs.p1.>"}
+LINES |= {"wake-p1-0": "logs.p1.>", "count-p0": "logs.p1.web01", "count-p1": "logs.p0.web02"}
 COPY = {
     "name": "JS_SRC_x",
     "deliver_subject": f"SITE.{SITE}.S.x",

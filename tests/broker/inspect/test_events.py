@@ -46,12 +46,14 @@ async def test_the_program_tells_who_comes_goes_and_is_refused(server: Secured) 
     assert program.returncode == 0
 
 
+KNOWN = {"UKEY": "host web01"}
 _CLIENT = {"id": 7, "acc": "LOGS", "name": "logshipper web01", "host": "10.0.0.7"}
 
 
 def _read(subject: str, kind: str = "", **data: Any) -> Event:
     known = {"type": f"io.nats.server.advisory.v1.{kind}"} if kind else {}
-    return read_event(subject, json.dumps({**known, **data}).encode(), "2026-11-21T16:00:00Z")
+    payload = json.dumps({**known, **data}).encode()
+    return read_event(subject, payload, "2026-11-21T16:00:00Z", KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,13 @@ def _read(subject: str, kind: str = "", **data: Any) -> Event:
             ),
             "client_disconnect",
             "logshipper web01 LOGS 10.0.0.7, sent=msgs:1",
+        ),
+        (_read("$SYS.A", "x", client={"name": "a", "user": "UKEY"}), "x", "a host web01"),
+        (_read("$SYS.A", "x", client={"name": "a", "user": "UOTHER"}), "x", "a UOTHER"),
+        (
+            _read("$SYS.SERVER.N.CLIENT.AUTH.ERR", "x", client={"user": "UKEY"}),
+            "auth_error",
+            "by its key host web01",
         ),
         (_read("$SYS.SERVER.N.LAMEDUCK", server={"name": "n1"}), "lameduck", "n1"),
         (read_event("$SYS.SERVER.NID.ODD", b"\x1b[2J", ""), "odd", r"payload=\x1b[2J"),

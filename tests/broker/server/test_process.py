@@ -158,7 +158,10 @@ TRIED = 'Publish Violation - Subject "logs.p0.other"'
             f'1:2 - cid:5 - authentication error - Nkey "{key_of("web01")}"',
             "1:2 - cid:5 - authentication error - by its key it is host web01",
         ),
+        (f"1:2 - cid:5 - {OF_WEB01}{TRIED}", f"1:2 - cid:5 - host web01 - {TRIED}"),
         # what a client has chosen
+        (f'1:2 - cid:5 - {OF_WEB01}"A/user:u" - {TRIED}', None),
+        (f'1:2 - cid:5 - {OF_WEB01}"SHIP/nkey:{key_of("x")}" - {TRIED}', None),
         (f'1:2 - cid:5 - "a\\" - \\{OF_WEB01[:-4]}\\" - x" - "SHIP/nkey:{key_of("x")}" - y', None),
         (f'1:2 - cid:5 - "a" - "A/user:u" - Publish Violation - Subject "b" - {OF_WEB01}x', None),
         (f'1:2 - cid:5 - authentication error - User "Nkey {key_of("web01")}"', None),

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import click
 import pytest
@@ -35,6 +36,26 @@ def test_a_defect_of_ours_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(command, [])
+
+
+def test_a_current_directory_that_was_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        Path("app.log").absolute()
+
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == Exit.CONFIGURATION
+    assert capsys.readouterr().err == (
+        "example: the current directory was removed; cd to one that exists, or give absolute paths\n"
+    )
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])

@@ -26,6 +26,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a credential of each kind, as the command writes them."""
     folder = tmp_path_factory.mktemp("credentials")
     (folder / "store").mkdir()
+    init = ["tls", "init", "--store-dir", str(folder / "store"), "--name", "broker1"]
+    assert CliRunner().invoke(logbroker, init).exit_code == 0
     for kind, name in KINDS.items():
         words = ["credentials", "add", kind, name, "--store-dir", str(folder / "store")]
         words += ["--server", "nats://127.0.0.1:1", "--output", str(folder / f"{kind}.toml")]
@@ -103,9 +105,11 @@ def test_a_secret_that_everybody_can_read_is_warned_of_at_each_start(
     assert [warning in one for one in said] == [False, False, True]
 
 
-def test_a_password_in_an_address_is_a_secret(tmp_path: Path) -> None:
+@pytest.mark.parametrize("authority", ["", "-----BEGIN CERTIFICATE-----"])
+def test_a_password_in_an_address_is_a_secret(tmp_path: Path, authority: str) -> None:
     path = tmp_path / "logshipper.toml"
-    path.write_text('server = ["nats://web01:s3cret@127.0.0.1:1"]\n')
+    server = "nats://web01:s3cret@127.0.0.1:1"
+    path.write_text(f'server = ["{server}"]\ntls_ca_pem = "{authority}"\n')
     path.chmod(0o644)
 
     said = run("--file", "x", "--once", "--patience", "0s", "--config", path).stderr

@@ -1,6 +1,8 @@
 """Spark as a program of ours starts and ends it: real programs, real JVMs, real signals."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiver.spark.java import scratch_folder
+from receiver.spark.session import pack_for_executors
 from tests.descriptors import held_by
 from tests.support.processes import Processes, wait_until
 
@@ -140,3 +143,18 @@ def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> Non
     assert second.stdout.startswith("[2]\n")
     assert str(path) in second.stdout
     assert second.stderr == ""
+
+
+def test_what_executors_get_is_all_that_their_tasks_import(tmp_path: Path) -> None:
+    spark = importlib.util.find_spec("pyspark")
+    assert spark
+    assert spark.origin
+    executor = tmp_path / "executor"
+    shutil.unpack_archive(pack_for_executors(tmp_path), executor)
+    (executor / "pyspark").symlink_to(Path(spark.origin).parent)
+
+    found = f"import sys; sys.path.insert(0, {str(executor)!r})"
+    imported = f"{found}; import receiver.consume.task; print(receiver.__file__)"
+    task = [sys.executable, "-I", "-S", "-c", imported]
+    said = subprocess.run(task, capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout == f"{executor}/receiver/__init__.py\n", said.stderr
