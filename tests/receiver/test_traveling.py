@@ -6,16 +6,10 @@ Executors get our packages, nats and zstandard.
 import pickle
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
-
-import py4j
-import pyspark
 
 from nats_logship.wire.streams import StreamLayout
 from receiver.driver.driver import destination_of, limits_of
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import pack_for_executors
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 
@@ -34,17 +28,6 @@ def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() 
 
     load = "import pickle, receiver.consume.task, receiver.driver.jobs; "
     needs_no_foreign_package(f"{load}pickle.loads(bytes.fromhex(sys.argv[1]))", sent.hex())
-
-
-def test_an_executor_gets_all_that_a_task_imports(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    zipfile.ZipFile(pack_for_executors(tmp_path)).extractall(own)
-    for package in (pyspark, py4j):  # those of Spark itself
-        folder = Path(str(package.__file__)).parent
-        (own / folder.name).symlink_to(folder)
-
-    code = f"import sys; sys.path.insert(0, {str(own)!r}); import receiver.consume.task, receiver.driver.jobs, receiver.spark.worker_daemon"
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=180)
 
 
 def test_the_data_source_needs_nothing_but_spark_and_a_client() -> None:
