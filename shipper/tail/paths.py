@@ -13,7 +13,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from nats_logship.app.exits import ConfigurationError
+
 _MAGIC = re.compile(r"[*?[]")
+_MOST_GLOBS = 1_000  # that one pattern may stand for
 _TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
 
 
@@ -26,6 +29,7 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the globs that a pattern with alternatives stands for, as a shell does: `a{b,c{d,}}`.
 
     Braces without a comma between them stand for themselves, and so do those within brackets.
+    Raises `ConfigurationError` for more than 1,000 globs.
     """
     tokens = _TOKEN.findall(pattern)
     for start in (number for number, token in enumerate(tokens) if token == "{"):
@@ -36,6 +40,8 @@ def expand_braces(pattern: str) -> list[str]:
             parts = ["".join(tokens[a + 1 : b]) for a, b in itertools.pairwise(ends)]
             behind = expand_braces(after)
             inner = [one for part in parts for one in expand_braces(part)]
+            if len(inner) * len(behind) > _MOST_GLOBS:
+                raise ConfigurationError(f"{pattern} stands for more than {_MOST_GLOBS:,} globs")
             return [f"{before}{one}{rest}" for one in dict.fromkeys(inner) for rest in behind]
     return [pattern]
 

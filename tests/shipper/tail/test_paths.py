@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nats_logship.app.exits import ConfigurationError
 from shipper.tail.paths import Selection, group_of, pattern_of
 from shipper.tail.scan import FileEntry, FileKey
 
@@ -164,3 +165,10 @@ def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
     in_order = [entry.path for entry in sorted(files, key=lambda entry: entry.age)]
 
     assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]
+
+
+def test_braces_that_stand_for_millions_of_globs_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+        Selection.of(["/tmp/" + "{a,b}" * 22])
+    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+        Selection.of(["/tmp/x"], ["/tmp/{" + ",".join(map(str, range(1001))) + "}"])
