@@ -30,11 +30,7 @@ from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection, until_answered
-from nats_logship.client.stream_state import StreamState
-from nats_logship.wire.streams import STREAM
-from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.rows import columns, record_batches
-from pyspark_jetstream.stream import (
+from nats_logship.client.ranges import (
     AWAY,
     EARLIEST,
     LATEST,
@@ -45,6 +41,10 @@ from pyspark_jetstream.stream import (
     read,
     sequence_of,
 )
+from nats_logship.client.stream_state import StreamState
+from nats_logship.wire.streams import STREAM
+from pyspark_jetstream.options import SourceOptions
+from pyspark_jetstream.rows import columns, record_batches
 
 _PROGRAM = "spark jetstream"
 """What the broker's views of connections call a query."""

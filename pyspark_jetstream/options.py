@@ -9,8 +9,8 @@ from pathlib import Path
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import EPOCH
 from nats_logship.client.access import Access, check_servers
+from nats_logship.client.ranges import EARLIEST, LATEST, Position
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
-from pyspark_jetstream.stream import EARLIEST, LATEST, Position
 
 KNOWN = (
     *("servers", "stream", "partitions", "hosts"),

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from nats_logship.client.ranges import SourceMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     Section,
@@ -30,7 +31,6 @@ from nats_logship.wire.message import (
 )
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.stream import SourceMessage
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About how many bytes of lines and headers go to Spark at once, decompressed."""

@@ -22,10 +22,10 @@ from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection
 from nats_logship.client.connection import ask as ask_broker
+from nats_logship.client.ranges import LATEST, look, sequence_of
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from pyspark_jetstream.stream import LATEST, look, sequence_of
 from receiver.consume.claim import end_of_files, moved
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings

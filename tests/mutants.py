@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "the spans of a batch that was not committed are taken back",
-        "receiver/storage/site.py",
+        "receiver/storage/store.py",
         "SET until = until_before,",
         "SET until = until,",
         "tests/receiver/test_task_kills.py",

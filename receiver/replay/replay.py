@@ -24,10 +24,18 @@ from nats_logship.app.units import Moment, read_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask, told_to_operators
+from nats_logship.client.ranges import (
+    EARLIEST,
+    LATEST,
+    Range,
+    SourceMessage,
+    look,
+    read,
+    sequence_of,
+)
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
-from pyspark_jetstream.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.consume.judging import Judge, Piece
 from receiver.consume.unforeseen import UNFORESEEN
 from receiver.driver.partitions import partitions_there

@@ -18,10 +18,10 @@ from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.ranges import message_at
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from pyspark_jetstream.stream import message_at
 from receiver.consume.wake import headers_from
 from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of

@@ -20,11 +20,11 @@ from nats_logship.app.units import format_size
 from nats_logship.app.untrusted import printable
 from nats_logship.client import bucket
 from nats_logship.client.connection import ELECTION, Connection, ask
+from nats_logship.client.ranges import Range
 from nats_logship.client.stream_state import stream_state
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from pyspark_jetstream.stream import Range
 from receiver.consume.judging import Piece
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings

@@ -45,6 +45,7 @@ class ContentHash:
     """
 
     MOST = 1024 * 1024
+    __slots__ = ("_hash", "length")
 
     def __init__(self) -> None:
         self.length = 0

@@ -36,6 +36,44 @@ class Tailer:
     `is_linked` is False once the file has no name at all: nobody can find it again.
     """
 
+    __slots__ = (  # there is one for each of ten thousand files
+        "_grew",
+        "_hole_end",
+        "_left_out",
+        "_modified",
+        "_remarks",
+        "_rotated_at",
+        "_settling",
+        "_was_padded",
+        "beginning",
+        "chain",
+        "content",
+        "descriptor",
+        "entry",
+        "file",
+        "held",
+        "home",
+        "identity",
+        "in_line",
+        "is_another",
+        "is_doubtful",
+        "is_due",
+        "is_fresh",
+        "is_linked",
+        "label",
+        "lost",
+        "note",
+        "offset",
+        "padding",
+        "searched",
+        "seen",
+        "since",
+        "size",
+        "suspect",
+        "turn",
+        "unseen_since",
+    )
+
     def __init__(self, cursor: Cursor, seen: Sample, home: str, now: int) -> None:
         """Follow from the cursor on, which may be inside a line."""
         entry = seen.entry

@@ -25,11 +25,11 @@ from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.ranges import message_at
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_of
-from pyspark_jetstream.stream import message_at
 from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk
 from tests.chaos.networks import Machine, machines

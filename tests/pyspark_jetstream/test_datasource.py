@@ -10,9 +10,9 @@ from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.connection import Connection
+from nats_logship.client.ranges import LostSequences, Range, read
 from nats_logship.wire.message import Origin, encode_origin
 from pyspark_jetstream.datasource import JetStreamSource
-from pyspark_jetstream.stream import LostSequences, Range, read
 from tests.conftest import apply_topology
 from tests.receiver.partition import api, lines_of, message, publish
 from tests.support.ports import free_port

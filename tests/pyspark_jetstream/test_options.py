@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.ranges import EARLIEST, LATEST
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.stream import EARLIEST, LATEST
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

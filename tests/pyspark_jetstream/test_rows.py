@@ -8,10 +8,10 @@ from typing import Any
 import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from nats_logship.client.ranges import SourceMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
-from pyspark_jetstream.stream import SourceMessage
 
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)

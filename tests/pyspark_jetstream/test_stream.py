@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from broker.topology import Topology
+from nats_logship.client.ranges import LostSequences
 from pyspark_jetstream.datasource import MicroBatchReader
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.stream import LostSequences
 from tests.receiver.partition import api, publish
 
 pytestmark = pytest.mark.nats

@@ -9,8 +9,8 @@ import pytest
 import zstandard
 
 from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.client.ranges import Range
 from nats_logship.wire.message import MAX_LINES_BYTES
-from pyspark_jetstream.stream import Range
 from receiver.consume.judging import Piece
 from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
 from receiver.settings import ReplaySettings, StreamSettings

@@ -11,9 +11,9 @@ import pytest
 import zstandard
 
 from nats_logship.app.exits import Exit
+from nats_logship.client import ranges as stream
 from nats_logship.client.connection import Connection
-from pyspark_jetstream import stream
-from pyspark_jetstream.stream import Range, SourceMessage
+from nats_logship.client.ranges import Range, SourceMessage
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
