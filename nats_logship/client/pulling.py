@@ -10,6 +10,7 @@ Many such messages are pulled by one request each.
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from nats_logship.app.timestamps import SECOND
@@ -23,6 +24,7 @@ _PATIENCE = 10.0  # seconds without a message of one that does not: those are th
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
 _ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
 _TOO_LARGE = "409 Message Size Exceeds MaxBytes"
+_UNSPENT = "Nats-Pending-Messages"  # how many messages of the request were not delivered
 _COMPLETED = "409 Batch Completed"
 _ENDS = ("404", "408", _COMPLETED, _TOO_LARGE, _FULL, _CUT)
 
@@ -98,6 +100,7 @@ class _Pull:
         self.inbox, self._most, self._is_outside = "", most, is_outside
         self.found: list[tuple[Delivery, RawMessage]] = []
         self._beats, self._refused, self._requests = 0, 0, requests
+        self._due, self._status = 0, ""  # of a status that has overtaken messages
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def take(self, message: RawMessage) -> None:
@@ -110,16 +113,29 @@ class _Pull:
                 self._ended.set_result(_CUT)
             elif self._refused + len(self.found) == self._most:
                 self._ended.set_result(_FULL)
+            elif self._status and len(self.found) == self._due:
+                self._ended.set_result(self._status)
         elif message.subject == self.inbox:
             self._beats += 1
             headers = message.headers or {}
-            status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+            if headers.get("Status") != _ALIVE:
+                self._take_status(headers)
+
+    def _take_status(self, headers: Mapping[str, str]) -> None:
+        """End with a status, or note it: in a cluster it may come before the messages it counts."""
+        status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+        if self._requests > 1:
             # the broker says so beside the message of a request that has a limit of bytes
-            is_beside = self._requests > 1 and status.startswith(_COMPLETED)
-            if headers.get("Status") != _ALIVE and not is_beside:
-                self._refused += 1
-                if self._requests == 1 or self._refused + len(self.found) >= self._requests:
-                    self._ended.set_result(status)
+            self._refused += not status.startswith(_COMPLETED)
+            if self._refused and self._refused + len(self.found) >= self._requests:
+                self._ended.set_result(status)
+            return
+        unspent = headers.get(_UNSPENT, "")
+        due = self._most - int(unspent) if unspent.isdecimal() else 0
+        if len(self.found) >= due:
+            self._ended.set_result(status)
+        else:
+            self._due, self._status = due, status
 
     async def end(self, silence: float, client: BrokerClient) -> str:
         """Return the status that ends the pull, however slow the line, while something comes.
