@@ -66,15 +66,21 @@ async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_
         await first.send(b"1\n")
         await first.until(lambda: first.has(0, b"1\n")() and first.has(1, b"1\n")())
         if is_running:
-            await spoil_and_mend(first, logs_url, spoil)
+            await mend(first, logs_url, await spoil_offset(first, spoil))
     if not is_running:
-        async with Receiver(logs_url, tmp_path) as second:
-            await spoil_and_mend(second, logs_url, spoil)
+        second = Receiver(logs_url, tmp_path)
+        value = await spoil_offset(second, spoil)  # before it claims the partition
+        async with second:
+            await mend(second, logs_url, value)
 
 
-async def spoil_and_mend(receiver: Receiver, url: str, spoil: Spoil) -> None:
+async def spoil_offset(receiver: Receiver, spoil: Spoil) -> bytes:
     good = await asyncio.to_thread(receiver.partitions[0].offset)
     await write(receiver.connection, "LOGS_OFFSETS/p0", value := spoil(good))
+    return value
+
+
+async def mend(receiver: Receiver, url: str, value: bytes) -> None:
     await receiver.send(b"2\n")
 
     await receiver.until(receiver.has(1, b"1\n2\n"))

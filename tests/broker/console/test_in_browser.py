@@ -42,6 +42,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("chromium")
     words = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={folder}/profile"]
     words += ["--no-first-run", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    # it needs nothing of the world, and may wait for it
+    words += ["--disable-gpu", "--disable-sync", "--disable-component-update"]
+    words += ["--disable-background-networking"]
     with Processes(folder) as programs:
         started = programs.start("chromium", [path, *words])
         told = lambda: re.search(r"listening on (ws://\S+)", started.said())  # noqa: E731
