@@ -88,11 +88,12 @@ def test_the_work_for_a_batch_does_not_grow_with_the_lines_that_a_host_left_unfi
         assert (report.batches, report.done.until) == (40, last + 1)
         return time.process_time() - began
 
-    early = work(1)
+    early = min(work(first) for first in (1, 41, 81))  # the least is the least noisy
     partition.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
         "INSERT INTO files SELECT 'evil' || i, 'evil', i, '', 0, 0, 0, 1, 0, 0, '0a:' || i, NULL, "
         "0, 0 FROM n"
     )
 
-    assert work(41) < 10 * early, "it was twenty times as much"
+    late = min(work(first) for first in (121, 161, 201))
+    assert late < 5 * early, "it was twenty times as much"
