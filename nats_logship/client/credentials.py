@@ -1,4 +1,4 @@
-"""Reads the files of an `Access` at each connect, so that a new key or certificate needs no restart.
+"""Reads the files of an `Access` at each connect: a new key or certificate needs no restart.
 
 Blocks on the disk. Errors name the file and the option, and never show the content.
 """

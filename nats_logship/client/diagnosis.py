@@ -1,4 +1,4 @@
-"""Explains for a person why a client could not connect: no server, no NATS server, TLS, or rights."""
+"""Explains for a person why a client could not connect."""
 
 import os
 import ssl

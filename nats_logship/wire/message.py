@@ -124,7 +124,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The part of a message that comes from one file: `size` bytes of payload with `lines` newlines.
+    """The part of a message from one file: `size` bytes of payload with `lines` newlines.
 
     `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
     `identity` the file cannot be read again from the end of the span, because the span ends inside
@@ -139,7 +139,7 @@ class Section:
     filtered: bool = False
 
     def __post_init__(self) -> None:
-        """Check the sizes: a receiver that trusted impossible ones would lose lines of other files."""
+        """Check the sizes: with impossible ones a receiver would lose lines of other files."""
         length, size = self.span.end - self.span.start, format_count(self.size, "byte")
         if length < 0 or self.size > length or (self.size < length and not self.filtered):
             raise MalformedMessage(f"span {self.span} does not match {size} of lines")

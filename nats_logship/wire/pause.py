@@ -50,7 +50,7 @@ _PAUSES = TypeAdapter(tuple[Pause, ...])
 
 
 def decode_pauses(value: bytes) -> tuple[Pause, ...]:
-    """Read the value of the key; empty, as after a deletion, means none. Raises `UnreadablePauses`."""
+    """Read the value of the key, empty after a deletion; raises `UnreadablePauses`."""
     try:
         return _PAUSES.validate_json(value) if value else ()
     except ValidationError as error:

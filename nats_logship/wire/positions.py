@@ -39,7 +39,7 @@ class Cursor:
     seen: int
     """When the file was last read, in nanoseconds since the epoch."""
     ended: bool = False
-    """Whether nothing more is expected: the file was rotated away or deleted, and read to its end."""
+    """Whether the file was rotated away or deleted, and read to its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ RESTORING = "logship.restoring"
 
 
 class Ancestor(NamedTuple):
-    """An archived stream, by its time of creation (RFC 3339); sequences below `until` are shared."""
+    """An archived stream, by its creation (RFC 3339); sequences below `until` are shared."""
 
     created: str
     until: int
