@@ -1,6 +1,7 @@
 """What it costs the centre to receive lines of many hosts that the broker has stored: what agents would have sent is prepared.
 
-The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would come at its pace.
+The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would
+come at its pace.
 """
 
 from collections.abc import Callable, Iterator

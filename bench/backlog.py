@@ -1,7 +1,7 @@
 """A backlog to drain: lines of 200 bytes like those of a busy web server, each unique, made at disk speed.
 
-Ten thousand lines are made with care; after that only the digits that count up and the clock are written anew, column
-by column.
+Ten thousand lines are made with care; after that only the digits that count up and the clock are
+written anew, column by column.
 """
 
 import os

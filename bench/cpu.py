@@ -22,9 +22,9 @@ class _Stat:
 def cpu_seconds(process: Process) -> float:
     """Return user plus system time in seconds: of every living process of the tree and of all that they have reaped.
 
-    Not seen is a process whose parent died before it, or waits for none of its children, as Spark's daemon of Python workers: none
-    of theirs ends in a run without faults that they outlive. The living are counted to the nanosecond,
-    the reaped in ticks of 10 ms.
+    Not seen is a process whose parent died before it, or waits for none of its children, as Spark's
+    daemon of Python workers: none of theirs ends in a run without faults that they outlive. The
+    living are counted to the nanosecond, the reaped in ticks of 10 ms.
     """
     total = 0.0
     for pid in process.tree():
@@ -37,7 +37,8 @@ def cpu_seconds(process: Process) -> float:
 def process_seconds(pid: int) -> float:
     """Return user plus system time of a single living process, its dead threads too, to the nanosecond.
 
-    By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when it has ended.
+    By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when
+    it has ended.
     """
     return time.clock_gettime((~pid << 3) | 2)
 

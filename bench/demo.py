@@ -1,6 +1,7 @@
 """The whole path in a minute, for somebody who sees it for the first time: three hosts, two partitions, every program killed once.
 
-Prints what happens, then a table that says whether every line arrived once, in order, byte for byte.
+Prints what happens, then a table that says whether every line arrived once, in order, byte for
+byte.
 """
 
 import os

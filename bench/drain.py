@@ -1,7 +1,8 @@
 """How fast a backlog drains from a file on a host to the received file, and what it costs, for every system there is.
 
-The centre runs already and is warm. The clock starts with the agent and stops when all lines are in the received file and
-committed, where there is such a thing. Processor time is that of whole processes, the agent's start included.
+The centre runs already and is warm. The clock starts with the agent and stops when all lines are in
+the received file and committed, where there is such a thing. Processor time is that of whole
+processes, the agent's start included.
 """
 
 from collections.abc import Iterator

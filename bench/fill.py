@@ -1,6 +1,7 @@
 """Fills the stream as fast as the broker stores: prepared messages over a bare socket, many at a time.
 
-What agents would have shipped is there in seconds, with their headers; only the lines' way onwards is to be measured.
+What agents would have shipped is there in seconds, with their headers; only the lines' way onwards
+is to be measured.
 """
 
 import socket

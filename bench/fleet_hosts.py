@@ -1,7 +1,8 @@
 """A program that is many hosts at once: each has a connection and a subject of its own, and publishes rounds as a shipper does.
 
-A host writes a line every `1/rate` seconds. What has come since its last round leaves as one message, when the broker has
-acknowledged that one: the broker's speed decides how many lines a round has. Commands come from standard input (`bench.fleet`).
+A host writes a line every `1/rate` seconds. What has come since its last round leaves as one
+message, when the broker has acknowledged that one: the broker's speed decides how many lines a
+round has. Commands come from standard input (`bench.fleet`).
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """What it costs to follow files to which nothing is written, and to start again with all of them known, for every system there is.
 
-A line is written to each file, and all are received, before the cost is looked at. The centre's share is part of it.
+A line is written to each file, and all are received, before the cost is looked at. The centre's
+share is part of it.
 """
 
 import time

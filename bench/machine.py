@@ -47,8 +47,9 @@ def load() -> float:
 def touch_memory(size: int) -> None:
     """Have a hypervisor bring in the memory that a run over `size` bytes will need, before its clock starts.
 
-    A page that is free for some seconds may be taken back by the host, and costs whoever is the next to write to it more
-    than all else that is done with its lines; whom that meets is chance. Nothing is done for less than 50 MB.
+    A page that is free for some seconds may be taken back by the host, and costs whoever is the
+    next to write to it more than all else that is done with its lines; whom that meets is chance.
+    Nothing is done for less than 50 MB.
     """
     if size < _LEAST:
         return
@@ -60,7 +61,8 @@ def touch_memory(size: int) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options> (proc(5)); the last of a point covers it
+    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options> (proc(5));
+    # the last of a point covers it
     mounts = {}
     for line in _text("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")

@@ -1,6 +1,7 @@
 """How long it takes from the kill of a program until lines flow again, and what becomes of lines, for every system there is.
 
-Lines are written all the while. One program after the other is killed (-9) and started again at once.
+Lines are written all the while. One program after the other is killed (-9) and started again at
+once.
 """
 
 import time

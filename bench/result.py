@@ -1,6 +1,7 @@
 """What a measurement found, as JSON: what was measured, of whom, on what, every run, and whether every line was there.
 
-A result without a line is no result: nothing is shown of a case in which one run did not hold what the system promises.
+A result without a line is no result: nothing is shown of a case in which one run did not hold what
+the system promises.
 """
 
 import json
@@ -46,7 +47,8 @@ def ratio(ones: Sequence[float], others: Sequence[float]) -> Ratio:
 class Run:
     """One run: its figures by name and unit, the machine's load before it, and what the checker said.
 
-    `holds`: every line arrived once, byte for byte, in order where that is promised; `reordered` lines were not in order.
+    `holds`: every line arrived once, byte for byte, in order where that is promised; `reordered`
+    lines were not in order.
     """
 
     figures: Mapping[str, float]
@@ -119,8 +121,8 @@ class Result:
 class Record:
     """One command's results: `about` says what its figures are; `compared` names those that systems are compared by.
 
-    `date` is when it began (RFC 3339, UTC); `commit`, `code` and `dirty` are those of `bench.provenance`. Sizes and rates of cases
-    are in their `parameters`.
+    `date` is when it began (RFC 3339, UTC); `commit`, `code` and `dirty` are those of
+    `bench.provenance`. Sizes and rates of cases are in their `parameters`.
     """
 
     command: str

@@ -1,6 +1,7 @@
 """What it costs to carry lines that come at a steady rate, and how soon they can be read, for every system there is.
 
-Each line carries the time of its write; a reader follows the received file, and both go by the clock of this machine.
+Each line carries the time of its write; a reader follows the received file, and both go by the
+clock of this machine.
 """
 
 from functools import partial

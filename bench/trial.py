@@ -1,6 +1,7 @@
 """One case put to several systems: in turns, so that the machine's moods fall on all of them, each run in an empty folder.
 
-A run that dies or takes too long is a run without a result, and one that took too long is not tried again.
+A run that dies or takes too long is a run without a result, and one that took too long is not tried
+again.
 """
 
 import os
@@ -33,8 +34,9 @@ class Outcome:
 class Case:
     """What is measured.
 
-    `grows` when files do so meanwhile, `kills` when programs are killed, `far` when host and centre are apart, `alone` of us
-    only. `measure` gets an empty folder; it raises TookTooLong and ProgramDied.
+    `grows` when files do so meanwhile, `kills` when programs are killed, `far` when host and centre
+    are apart, `alone` of us only. `measure` gets an empty folder; it raises TookTooLong and
+    ProgramDied.
     """
 
     name: str

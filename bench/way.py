@@ -1,7 +1,7 @@
 """The way from a host to the centre: within a machine, or a line between two network namespaces on which packets take their time.
 
-A line is a pair of veth with netem where the kernel has it, else `bench/tunnel.py`; either way its two ends are the kernel's own
-TCP, with its slow start and its windows.
+A line is a pair of veth with netem where the kernel has it, else `bench/tunnel.py`; either way its
+two ends are the kernel's own TCP, with its slow start and its windows.
 """
 
 import ctypes
@@ -48,7 +48,8 @@ HOME = _Home()
 class Line:
     """The host in a network namespace of its own; the centre's is that of whoever lays the line.
 
-    What runs at the host goes with the `processes` that hold its namespace, the line itself when it is closed.
+    What runs at the host goes with the `processes` that hold its namespace, the line itself when it
+    is closed.
     """
 
     address = _NEAR_ADDRESS

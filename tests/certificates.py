@@ -11,8 +11,8 @@ HERE = ("127.0.0.1", "localhost")
 def make_certificates(folder: Path) -> None:
     """Write `authority.pem`, `stranger.pem` (another authority), and of four ends a `.pem` and a `.key` each.
 
-    The authority signed them all: `server` is for this machine, `elsewhere` for another one, `expired` held until 2001,
-    `client` is that of a user.
+    The authority signed them all: `server` is for this machine, `elsewhere` for another one,
+    `expired` held until 2001, `client` is that of a user.
     """
     authority = CA(organization_name="authority")
     authority.cert_pem.write_to_path(folder / "authority.pem")

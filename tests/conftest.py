@@ -49,7 +49,8 @@ settings.register_profile(
 )
 settings.load_profile("shared")
 
-# a shell's background job ignores them, and nohup's another one: programs that a test starts would inherit that
+# a shell's background job ignores them, and nohup's another one: programs that a test starts would
+# inherit that
 for number, usual in {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGQUIT: signal.SIG_DFL,
@@ -142,7 +143,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
     """Have each worker begin with its share of the slow tests, so that none of them is begun last.
 
-    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done take from another's end.
+    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done
+    take from another's end.
     """
     slow = [item for item in items if any(map(item.get_closest_marker, _SLOW))]
     rest = [item for item in items if not any(map(item.get_closest_marker, _SLOW))]

@@ -1,6 +1,7 @@
 """Bugs that the tests must find: each is one wrong expression in the core of a promise. `python -m tests.mutants` plants one after the other.
 
-The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no test finds is a gap in the tests.
+The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no
+test finds is a gap in the tests.
 """
 
 import os

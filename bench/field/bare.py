@@ -1,7 +1,8 @@
 """The road's own floor: loops over a bare nats-server with nats-py, the least that carries lines acknowledged and synced.
 
-`publish` follows files by polling and publishes whole lines, so many messages in flight; it remembers nothing, retries nothing
-and tells files apart by nothing. `receive` pulls, appends, syncs, and acknowledges. Whatever goes wrong ends either.
+`publish` follows files by polling and publishes whole lines, so many messages in flight; it
+remembers nothing, retries nothing and tells files apart by nothing. `receive` pulls, appends,
+syncs, and acknowledges. Whatever goes wrong ends either.
 """
 
 import asyncio

@@ -1,12 +1,13 @@
 """Fluent Bit as a peer: in_tail with a database, chunks on disk, the forward protocol with its acknowledgements, out_file.
 
-Safe. Client: chunks are files with a checksum, synced; a chunk goes when the server has acknowledged it, and is tried without end.
-in_tail keeps offsets by inode in a database that is synced at each write, and finds renamed files in it.
-Server: in_forward acknowledges a chunk when it is stored in its own folder of chunks, synced; out_file, which knows no fsync, is
-tried without end, too.
-Fast. Chunks in memory at both ends, so many that reading rarely waits for sending, and sent five times a second; still acknowledged.
-Compressed. As fast, with what is sent in gzip.
-Sources: Fluent Bit's manual on buffering and storage, in_tail (db.sync, rotate_wait), forward (require_ack_response), out_file.
+Safe. Client: chunks are files with a checksum, synced; a chunk goes when the server has
+acknowledged it, and is tried without end. in_tail keeps offsets by inode in a database that is
+synced at each write, and finds renamed files in it. Server: in_forward acknowledges a chunk when it
+is stored in its own folder of chunks, synced; out_file, which knows no fsync, is tried without end,
+too. Fast. Chunks in memory at both ends, so many that reading rarely waits for sending, and sent
+five times a second; still acknowledged. Compressed. As fast, with what is sent in gzip. Sources:
+Fluent Bit's manual on buffering and storage, in_tail (db.sync, rotate_wait), forward
+(require_ack_response), out_file.
 """
 
 from dataclasses import dataclass, replace

@@ -1,9 +1,11 @@
 """What is known of a peer: how it is configured at both ends, where it is found, and what it cannot carry at all.
 
-A peer is a pair of programs: a client on each host, which follows its logs, and a server at the receivers' machine, which
-writes `<host>.log`, the raw lines and nothing else. Each comes in two settings. The safe one, which faults are thrown at, is that
-of who must not lose a line: queues on disk, positions written after the lines were handed on, acknowledgements where there are
-any, tries without end, flow control. The fast one, which is measured, gives up what costs a disk's time per line.
+A peer is a pair of programs: a client on each host, which follows its logs, and a server at the
+receivers' machine, which writes `<host>.log`, the raw lines and nothing else. Each comes in two
+settings. The safe one, which faults are thrown at, is that of who must not lose a line: queues on
+disk, positions written after the lines were handed on, acknowledgements where there are any, tries
+without end, flow control. The fast one, which is measured, gives up what costs a disk's time per
+line.
 """
 
 import os
@@ -51,8 +53,9 @@ class Installed:
 class Peer:
     """One peer. `words` makes a command line from a configuration file and a state folder.
 
-    `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with `*` for what differs
-    between machines, and `module_option` tells the program where. `version` is how it is asked for its version.
+    `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with
+    `*` for what differs between machines, and `module_option` tells the program where. `version` is
+    how it is asked for its version.
     """
 
     name: str

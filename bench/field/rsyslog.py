@@ -1,18 +1,19 @@
 """rsyslog as a peer: imfile, RELP with its acknowledgements, a file for each host.
 
-Safe. Client: every line goes into a queue that is on disk only, with a checkpoint and an fsync for each of them, and is tried
-without end. imfile writes its state file after what it read was handed to that queue, at once. RELP keeps what is not
-acknowledged in memory, so that its window is what a killed client forgets: it is small here.
-Server: imrelp acknowledges a line when it was handed on; with a direct queue that is when omfile has written it, with fsync.
-What else was tried with version 8.2302 and did worse: a client without a queue, whose lines the rotation overtakes; a server with
-a queue on disk, which loses more where the disk is full or cannot be written, as omfile gives up what it cannot write in spite
-of resumeRetryCount -1; `*.log*`, so that what was rotated while nobody looked is found, repeats thousands of lines without any
-fault.
-Fast. Queues in memory at both ends, batches of 1,024 lines and a RELP window of 5,000: with one that a batch fills, the client
-waits for an acknowledgement that the server's kernel delays, 40 ms each time. omfile writes a batch at once and syncs
-it (of its 4 KiB by default each would be synced). A line is acknowledged when it is in the server's queue.
-Sources: rsyslog's documentation of imfile (persistStateAfterSubmission), queues ("ultra-reliable": checkpointInterval 1,
-syncQueueFiles), omrelp (windowSize) and omfile (sync).
+Safe. Client: every line goes into a queue that is on disk only, with a checkpoint and an fsync for
+each of them, and is tried without end. imfile writes its state file after what it read was handed
+to that queue, at once. RELP keeps what is not acknowledged in memory, so that its window is what a
+killed client forgets: it is small here. Server: imrelp acknowledges a line when it was handed on;
+with a direct queue that is when omfile has written it, with fsync. What else was tried with version
+8.2302 and did worse: a client without a queue, whose lines the rotation overtakes; a server with a
+queue on disk, which loses more where the disk is full or cannot be written, as omfile gives up what
+it cannot write in spite of resumeRetryCount -1; `*.log*`, so that what was rotated while nobody
+looked is found, repeats thousands of lines without any fault. Fast. Queues in memory at both ends,
+batches of 1,024 lines and a RELP window of 5,000: with one that a batch fills, the client waits for
+an acknowledgement that the server's kernel delays, 40 ms each time. omfile writes a batch at once
+and syncs it (of its 4 KiB by default each would be synced). A line is acknowledged when it is in
+the server's queue. Sources: rsyslog's documentation of imfile (persistStateAfterSubmission), queues
+("ultra-reliable": checkpointInterval 1, syncQueueFiles), omrelp (windowSize) and omfile (sync).
 """
 
 from dataclasses import dataclass

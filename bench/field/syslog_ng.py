@@ -1,14 +1,17 @@
 """syslog-ng as a peer: wildcard-file, a reliable disk buffer, a file for each host.
 
-Safe. Client: the buffer keeps a line on disk until it was sent, positions in the persist file move when it has taken the line, and
-flow control stops the reading where it is full. Folders are polled, since with inotify version 3.38 loses the end of a file
-that is rotated, without any fault, or ends with a failed assertion (`log_pipe_queue`). Lines travel in frames with their length (RFC 6587) over TCP: the open source
-edition has no acknowledgement of the receiver's (ALTP is of the premium edition).
-Server: each line is written at once, with fsync; flow control stops the reading from clients where it cannot be.
-`*.log*`, so that what was rotated while nobody looked is found, repeats files whole without any fault.
-Fast. Thousands of lines are read, on their way, and written and synced at a time; with the disk buffer as above, or without. What may be
-on its way of a file, or of a connection, is a share of the window, divided by max-files and max-connections, which are therefore few.
-Sources: syslog-ng's administration guide on wildcard-file, disk-buffer(reliable(yes)), flags(flow-control) and file(fsync).
+Safe. Client: the buffer keeps a line on disk until it was sent, positions in the persist file move
+when it has taken the line, and flow control stops the reading where it is full. Folders are polled,
+since with inotify version 3.38 loses the end of a file that is rotated, without any fault, or ends
+with a failed assertion (`log_pipe_queue`). Lines travel in frames with their length (RFC 6587) over
+TCP: the open source edition has no acknowledgement of the receiver's (ALTP is of the premium
+edition). Server: each line is written at once, with fsync; flow control stops the reading from
+clients where it cannot be. `*.log*`, so that what was rotated while nobody looked is found, repeats
+files whole without any fault. Fast. Thousands of lines are read, on their way, and written and
+synced at a time; with the disk buffer as above, or without. What may be on its way of a file, or of
+a connection, is a share of the window, divided by max-files and max-connections, which are
+therefore few. Sources: syslog-ng's administration guide on wildcard-file,
+disk-buffer(reliable(yes)), flags(flow-control) and file(fsync).
 """
 
 from dataclasses import dataclass

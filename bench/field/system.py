@@ -1,6 +1,7 @@
 """What is measured: a system that carries lines from files on a host to one file per host at the centre.
 
-Knows no system in particular. A system is started in an empty folder: its centre first, and when that is ready, an agent.
+Knows no system in particular. A system is started in an empty folder: its centre first, and when
+that is ready, an agent.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,10 @@ LOOPBACK = "127.0.0.1"
 class Guarantees:
     """What a system promises in the setting that is measured.
 
-    `acked`: an agent forgets a line only when the far side says that it has it. `fsynced`: what is received is synced to disk,
-    before it is acknowledged where it is. `ordered`: a file's lines stay in order. `survives_kill`: no line is lost or repeated
-    when a program at either end is killed.
+    `acked`: an agent forgets a line only when the far side says that it has it. `fsynced`: what is
+    received is synced to disk, before it is acknowledged where it is. `ordered`: a file's lines
+    stay in order. `survives_kill`: no line is lost or repeated when a program at either end is
+    killed.
     """
 
     acked: bool

@@ -1,9 +1,10 @@
 """Small disks of our own, one for each machine, that can be filled, lose their power, and turn read-only under their users.
 
-Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real file system turns read-only
-while files are open, as it does after an error (a tmpfs refuses that with EBUSY), and only one with a journal forgets what
-was not synced. Hosts, and all disks elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.one`): with
-them everything goes, images in memory and loop devices too.
+Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real
+file system turns read-only while files are open, as it does after an error (a tmpfs refuses that
+with EBUSY), and only one with a journal forgets what was not synced. Hosts, and all disks
+elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.one`): with them
+everything goes, images in memory and loop devices too.
 """
 
 import errno
@@ -83,7 +84,8 @@ class Disk:
     def fail(self, *, frozen: bool = False) -> None:
         """Have the file system find an error in itself: from now on it can only be read, files that are open too.
 
-        Until its superblock is written it syncs without a word what is not on disk; where it is `frozen`, nobody writes meanwhile.
+        Until its superblock is written it syncs without a word what is not on disk; where it is
+        `frozen`, nobody writes meanwhile.
         """
         with self._folder() as folder:
             if frozen:

@@ -1,7 +1,7 @@
 """A fault: what it does and where, how long it lasts, and how it is undone. Strokes of faults are drawn from a seed.
 
-A stroke is one fault or several that overlap; after most of them lines have to flow again within a bound, after some the next
-one strikes at once, so that recovery itself is hit.
+A stroke is one fault or several that overlap; after most of them lines have to flow again within a
+bound, after some the next one strikes at once, so that recovery itself is hit.
 """
 
 import random

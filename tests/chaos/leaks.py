@@ -1,6 +1,7 @@
 """Nothing leaks: what processes hold is about what they held when they had settled, and of programs that have ended nothing is left.
 
-`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is received.
+`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is
+received.
 """
 
 import os
@@ -37,9 +38,11 @@ _OUTBURSTS = re.compile(
 Holds = dict[str, int]
 _MORE: Holds = {"descriptors": 40, "sockets": 12, "threads": 24, "KiB": 160 * 1024}
 _MORE_OF: dict[str, Holds] = {
-    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go after a minute
+    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go
+    # after a minute
     "java": {"descriptors": 250, "sockets": 40, "threads": 280, "KiB": 160 * 1024},
-    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below what --memory gives it
+    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below
+    # what --memory gives it
     "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
 """What a process may hold more than when it had settled, and what those may whose program is called so."""
@@ -190,7 +193,8 @@ def _grown(one: _Life, settled: Holds) -> Iterator[str]:
 def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
     """Whether nobody is there any more whom a process is there for.
 
-    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from has died.
+    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from
+    has died.
     """
     if one.is_zombie or one.parent != 1:
         return one.is_zombie

@@ -1,6 +1,7 @@
 """A log as its application writes it: every byte that reached a file is kept account of, on a disk that no fault hits.
 
-What was written is what a file has taken: a write that fails, or takes a part, is tried again until it goes.
+What was written is what a file has taken: a write that fails, or takes a part, is tried again until
+it goes.
 """
 
 import os
@@ -16,8 +17,8 @@ _HEADING = (
 class LogFile:
     """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations.
 
-    `files` counts the files of the log so far; the one that is being written has `length` bytes, and `begins` is its first
-    byte in the log over all rotations.
+    `files` counts the files of the log so far; the one that is being written has `length` bytes,
+    and `begins` is its first byte in the log over all rotations.
     """
 
     def __init__(self, path: Path, account: Path) -> None:

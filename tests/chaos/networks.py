@@ -1,8 +1,8 @@
 """Machines on one: a network of its own for each program's machine, with lines that can be made to lose what they carry.
 
-Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line add up: what one
-fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
-Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
+Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line
+add up: what one fault has done to it stays until that fault takes it back, whatever others do and
+take back meanwhile. Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
 """
 
 import functools
@@ -135,7 +135,8 @@ def machines(names: Sequence[str]) -> dict[str, Machine]:
     _run("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
     _run("ip", "link", "set", "lo", "up")
     for bridge in ("clients", "routes"):
-        # a bridge without an address of its own takes one of its ports', and changes it when a port is added
+        # a bridge without an address of its own takes one of its ports', and changes it when a port
+        # is added
         own = f"02:00:00:00:00:{ord(bridge[0]):02x}"
         _run("ip", "link", "add", bridge, "address", own, "type", "bridge")
         _run("ip", "link", "set", bridge, "up")

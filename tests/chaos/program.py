@@ -10,7 +10,9 @@ from pathlib import Path
 from tests.support.processes import Process, TookTooLong, wait_until
 
 _LOOK = 0.1  # seconds
-SEEN = 0.4  # seconds after which the supervisor has seen what became of a program, and starts nothing of what is held
+# seconds after which the supervisor has seen what became of a program, and starts nothing of what
+# is held
+SEEN = 0.4
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78
 

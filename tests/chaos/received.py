@@ -99,8 +99,8 @@ def losses(output: Path) -> list[str]:
 def repeats(logs: Path) -> list[str]:
     """Return a finding for each receiver that has passed over lines because they came a second time.
 
-    It would hide from all other findings that the stream holds them twice, which it never may, unless somebody has
-    set back the stream, or what remembers how far it was received.
+    It would hide from all other findings that the stream holds them twice, which it never may,
+    unless somebody has set back the stream, or what remembers how far it was received.
     """
     receivers = sorted(logs.glob("receiver-*.log"))
     told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in receivers}

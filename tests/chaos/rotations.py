@@ -1,7 +1,8 @@
 """Rotation as logrotate and applications do it, in every style, all the time, without ever destroying a line by itself.
 
-No style takes away what a shipper had no chance to read: a file is copied whole before it is truncated, and removed only
-once it is known to be received; then its successor is, too, so that a file that is known is always there.
+No style takes away what a shipper had no chance to read: a file is copied whole before it is
+truncated, and removed only once it is known to be received; then its successor is, too, so that a
+file that is known is always there.
 """
 
 import os
@@ -34,9 +35,10 @@ class _Rotated:
 class Rotation:
     """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure.
 
-    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many rotated files are kept, and
-    whether the newest one is packed later or at once. Rotated files are called `app.log-20260101-000001`, or `app.log.1`,
-    which becomes `app.log.2` at the next rotation.
+    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many
+    rotated files are kept, and whether the newest one is packed later or at once. Rotated files are
+    called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next
+    rotation.
     """
 
     def __init__(

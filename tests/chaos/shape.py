@@ -46,9 +46,10 @@ def missing_here() -> list[str]:
 class Shape:
     """The world of one run.
 
-    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
-    partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
-    of its own. `rate` is in lines per second and host, on average.
+    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of
+    them compete for all partitions), or "spark" (a standalone cluster of a master and two workers).
+    `secured` gives each program credentials of its own. `rate` is in lines per second and host, on
+    average.
     """
 
     seed: int = 1

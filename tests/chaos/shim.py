@@ -61,8 +61,8 @@ class Control:
     ) -> None:
         """Have calls on what is in the folder `under` fail with `error`, an errno.
 
-        Without one, writes write half, and syncs take `delay` seconds longer. It hits `times` calls (less than 0: all of them
-        until `rest`), and of those that it could hit, each `every`th.
+        Without one, writes write half, and syncs take `delay` seconds longer. It hits `times` calls
+        (less than 0: all of them until `rest`), and of those that it could hit, each `every`th.
         """
         self.rest()
         page = self._page

@@ -31,8 +31,9 @@ class Cluster:
     ) -> None:
         """Start them and wait until all have found each other.
 
-        They talk to each other at the address `host`; `within` is what their command lines begin with, `environment` what
-        they and what they start find in theirs. A master remembers its applications over a restart.
+        They talk to each other at the address `host`; `within` is what their command lines begin
+        with, `environment` what they and what they start find in theirs. A master remembers its
+        applications over a restart.
         """
         self._processes = processes
         self._host = host

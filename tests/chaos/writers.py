@@ -1,7 +1,8 @@
 """What applications write: texts of several kinds, and the rhythms in which they come. Drawn from a seed; touches no disk.
 
-A line begins with the tag of its log and a number, so that it can be told from all others; some repeat verbatim all the
-same, as marks and blank lines do, within a log and between logs. None but the lines of `Huge` is longer than 64 KiB.
+A line begins with the tag of its log and a number, so that it can be told from all others; some
+repeat verbatim all the same, as marks and blank lines do, within a log and between logs. None but
+the lines of `Huge` is longer than 64 KiB.
 """
 
 import itertools
@@ -126,8 +127,8 @@ class Application:
 def applications(number: int, rate: int, seed: int) -> list[Application]:
     """Return what the host of this number runs: about `rate` lines per second in all, whatever kinds it has.
 
-    Every third host has one log for everything, with lines longer than a shipper ships in one piece: where there are
-    other logs, a line that is shipped in pieces may be ended by theirs.
+    Every third host has one log for everything, with lines longer than a shipper ships in one
+    piece: where there are other logs, a line that is shipped in pieces may be ended by theirs.
     """
     chance = random.Random(f"applications {number} {seed}")
     if number % 3 == 1:

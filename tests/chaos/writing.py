@@ -1,7 +1,8 @@
 """The applications of a host at work: all of them in one thread, which writes and rotates by ticks.
 
-Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by then, is not. Lines are
-cut anywhere by the bounds of writes: half a line may stand there for seconds before the rest of it comes.
+Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by
+then, is not. Lines are cut anywhere by the bounds of writes: half a line may stand there for
+seconds before the rest of it comes.
 """
 
 import random
@@ -135,7 +136,8 @@ class Writing:
 
     def _asks(self, log: LogFile) -> Callable[[int], bool]:
         def is_received(end: int) -> bool:
-            # whatever has not been received yet may be of this log: its end at most, since it comes in order
+            # whatever has not been received yet may be of this log: its end at most, since it comes
+            # in order
             behind = sum(each.written for each in self.logs) - self.received()
             return end <= log.written - behind
 

@@ -1,6 +1,7 @@
 """Write the options of the programs into the pages of docs/, as the programs' own help has them.
 
-`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a page stays.
+`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a
+page stays.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Hosts with nothing but the files of their credentials: lines flow while others are given, and whatever a bad host does.
 
-What a credential has no right to, and messages that are none, are tests of broker/auth and receiver/consume. Here is what it
-may do, and does too much of.
+What a credential has no right to, and messages that are none, are tests of broker/auth and
+receiver/consume. Here is what it may do, and does too much of.
 """
 
 import json

@@ -239,7 +239,8 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
     broker.start()
     centre.wait_for_broker(broker)
 
-    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two minutes
+    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two
+    # minutes
     has_all(centre, branch, "away01", 130, broker, buffer)
     for suite, host, log in (
         (branch, "away01", away),

@@ -1,7 +1,8 @@
 """Programs of ours that start without the half second of CPU in which Python imports them: forked from a process that has done so.
 
-A fork has its own arguments, environment, folder, standard files and session, and does from there on what any start of
-`python -c CODE` does. Journeys, and whatever looks at a start itself, start the real thing.
+A fork has its own arguments, environment, folder, standard files and session, and does from there
+on what any start of `python -c CODE` does. Journeys, and whatever looks at a start itself, start
+the real thing.
 """
 
 import gc

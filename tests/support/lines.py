@@ -1,6 +1,7 @@
 """Believable log lines: access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
 
-Every line begins with the tag of its file and a number that counts up, so that the oracle can tell each from all others.
+Every line begins with the tag of its file and a number that counts up, so that the oracle can tell
+each from all others.
 """
 
 import json

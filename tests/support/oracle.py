@@ -1,7 +1,8 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
-Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign, each by itself, and
-says whether the bytes are equal. Of a line that was torn the whole one is missing as well, unless it came, too.
+Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign,
+each by itself, and says whether the bytes are equal. Of a line that was torn the whole one is
+missing as well, unless it came, too.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,8 +26,9 @@ _PATIENCE = 150.0  # seconds
 class Verdict:
     """What became of the lines of a host. All numbers are lines.
 
-    `missing`: written, and not received. `repeated`: received more often than written. `reordered`: received behind a later
-    one of its file. `torn`: a part of a written one, or several run together. `foreign`: never written. `examples` shows some.
+    `missing`: written, and not received. `repeated`: received more often than written. `reordered`:
+    received behind a later one of its file. `torn`: a part of a written one, or several run
+    together. `foreign`: never written. `examples` shows some.
     """
 
     written: int
@@ -92,8 +94,9 @@ def expect_all(
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     """Judge the bytes received from a host against those of its source files, which may be interleaved by lines.
 
-    Order is judged within each source; a line that stands in several sources is judged by its count alone. A source's
-    unfinished last line counts as finished: the receiver finishes it when another file's lines follow.
+    Order is judged within each source; a line that stands in several sources is judged by its count
+    alone. A source's unfinished last line counts as finished: the receiver finishes it when another
+    file's lines follow.
     """
     written = [one if one.endswith(b"\n") or not one else one + b"\n" for one in sources]
     if len(written) == 1 and written[0] == received:

@@ -1,7 +1,7 @@
 """Free ports of the loopback interface, below those that the kernel lends to outgoing connections.
 
-So a program that was killed finds its port free at its next start, and whoever looks for it meanwhile never meets
-itself: a connection from a port to that same port succeeds.
+So a program that was killed finds its port free at its next start, and whoever looks for it
+meanwhile never meets itself: a connection from a port to that same port succeeds.
 """
 
 import random

@@ -1,7 +1,8 @@
 """Real programs as processes of their own: started, killed, ended and cleaned up with everything that they started.
 
-Each runs in a session of its own, and sessions that its children open are remembered, so that its whole tree is found
-again after its head was killed and its children were adopted. Knows nothing of what the programs do.
+Each runs in a session of its own, and sessions that its children open are remembered, so that its
+whole tree is found again after its head was killed and its children were adopted. Knows nothing of
+what the programs do.
 """
 
 import os
@@ -47,7 +48,8 @@ def wait_until(
 ) -> None:
     """Return as soon as `holds()` is true, which is asked `every` so many seconds.
 
-    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends meanwhile.
+    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends
+    meanwhile.
     """
     deadline = time.monotonic() + seconds
     while not holds():

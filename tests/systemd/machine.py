@@ -1,8 +1,9 @@
 """A machine of a test's own: this one's root, read only, under a layer in memory, booted with real systemd.
 
-It has a network, users and processes of its own, a name that nobody resolves, not even itself, and the suite at
-/opt/logship as an operator installs it, unless it is bare. All of its mounts and processes are in namespaces that end with it, so nothing is
-left of it, however the test ends, but for empty groups of processes where it is killed.
+It has a network, users and processes of its own, a name that nobody resolves, not even itself, and
+the suite at /opt/logship as an operator installs it, unless it is bare. All of its mounts and
+processes are in namespaces that end with it, so nothing is left of it, however the test ends, but
+for empty groups of processes where it is killed.
 """
 
 import os
@@ -25,14 +26,16 @@ from tests.support.processes import Process, Processes, proc, wait_until
 
 ROOT = Path(__file__).parents[2]
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-# one in somebody's home, with shared libraries, is none that a service's user could start; the system's does as well
+# one in somebody's home, with shared libraries, is none that a service's user could start; the
+# system's does as well
 _BASE = Path("/usr" if Path("/usr/bin", _PYTHON).exists() else sys.base_prefix)
 _HOME = _BASE if Path("/usr") == _BASE else Path("/opt/python")
 _SUITE = "/opt/logship"
 _PROGRAMS = {"logbroker": "broker", "logshipper": "shipper", "logreceiver": "receiver"}
 _CGROUPS = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 
-# what it is given ends when the test's process does, in whatever way, and takes all of its own processes along
+# what it is given ends when the test's process does, in whatever way, and takes all of its own
+# processes along
 _ALONE = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--propagation", "private", "--pid", "--mount-proc", "--kill-child"),

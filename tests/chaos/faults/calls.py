@@ -1,7 +1,8 @@
 """Faults of calls: syncs that fail or take long, short writes, files that the kernel refuses to change, and clocks that jump.
 
-Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`). nats-server talks to the
-kernel without libc, so its calls are met there, by strace. What was refused is let through again, and nobody does anything else.
+Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`).
+nats-server talks to the kernel without libc, so its calls are met there, by strace. What was
+refused is let through again, and nobody does anything else.
 """
 
 import errno

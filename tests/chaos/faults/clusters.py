@@ -1,7 +1,7 @@
 """Faults that take three brokers: the one that leads is hit, or all of them, or the lines between them; a disk is lost.
 
-No more than one disk is ever lost at a time, and only while the two others have all there is: with three copies that is what
-is promised, and more would take lines on purpose.
+No more than one disk is ever lost at a time, and only while the two others have all there is: with
+three copies that is what is promised, and more would take lines on purpose.
 """
 
 import shutil

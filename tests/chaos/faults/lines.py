@@ -1,6 +1,7 @@
 """Faults of lines between machines: silent in one direction or both, half-open, lossy, reset, and a kill meanwhile.
 
-A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's line to the others.
+A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's
+line to the others.
 """
 
 import signal

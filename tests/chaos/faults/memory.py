@@ -1,8 +1,9 @@
 """Faults of what programs remember: entries in the broker and stores of receivers are deleted, garbled, moved or older.
 
-A shipper mends its positions by itself. A receiver promises a clear error that names its partition, and changes neither files
-nor offset until somebody has decided. So a fault ends when the receiver has said so and nothing has changed: then an operator
-brings back what was there. Of a bucket of offsets that is lost nothing is there any more: files are adopted.
+A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
+and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
+has said so and nothing has changed: then an operator brings back what was there. Of a bucket of
+offsets that is lost nothing is there any more: files are adopted.
 """
 
 import os

@@ -33,7 +33,8 @@ def second_shipper(world: World, chance: Chance) -> Iterator[None]:
 def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Start a second receiver that does not stand by: the first is fenced, and put back.
 
-    Where the two start at the same moment each may lose some partitions to the other, and both go on.
+    Where the two start at the same moment each may lose some partitions to the other, and both go
+    on.
     """
     first = one_that_runs(world.receivers, chance)
     begin = len(first.process.said())
