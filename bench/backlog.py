@@ -1,4 +1,4 @@
-"""A backlog to drain: lines of 200 bytes like those of a busy web server, each unique, made at disk speed.
+"""Make a backlog to drain: unique lines of 200 bytes like those of a busy web server.
 
 Ten thousand lines are made with care; after that only the digits that count up and the clock are
 written anew, column by column.
@@ -33,7 +33,7 @@ def write_backlog(path: Path, lines: int, seed: int = 1) -> None:
 
 
 def write_lines_of_length(path: Path, size: int, length: int, seed: int = 1) -> None:
-    """Write about `size` bytes of lines that are `length` bytes long, with their newlines, and sync them to disk."""
+    """Write about `size` bytes of lines of `length` bytes each, newline included, and sync them."""
     _write(path, lines_of_length(size // length, length, seed))
 
 
@@ -45,7 +45,10 @@ def _write(path: Path, parts: Iterator[bytes]) -> None:
 
 
 def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
-    """Yield `lines` lines, some thousands at a time; raises ValueError when that many cannot be told apart."""
+    """Yield `lines` lines, some thousands at a time.
+
+    Raises ValueError if so many lines cannot all differ.
+    """
     if lines > 10 ** (_HIGH_DIGITS + _LOW_DIGITS):
         raise ValueError(f"at most {10 ** (_HIGH_DIGITS + _LOW_DIGITS)} lines")
     table = bytearray(_table(seed))
@@ -57,7 +60,7 @@ def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
 
 
 def lines_of_length(lines: int, length: int, seed: int = 1) -> Iterator[bytes]:
-    """Yield `lines` lines of `length` bytes, one at a time: a number, and a cut out of what a busy web server writes.
+    """Yield `lines` lines of `length` bytes, one at a time: a number and a cut out of a web log.
 
     Raises ValueError where there is no room for the number.
     """

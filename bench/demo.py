@@ -1,4 +1,4 @@
-"""The whole path in a minute, for somebody who sees it for the first time: three hosts, two partitions, every program killed once.
+"""Show the whole path in a minute: three hosts, two partitions, every program killed once.
 
 Prints what happens, then a table that says whether every line arrived once, in order, byte for
 byte.
@@ -55,7 +55,7 @@ class _Clock:
 
 @click.command()
 def main() -> None:
-    """Play the whole path for half a minute: three hosts, two partitions, every program killed once.
+    """Run the whole path for half a minute: three hosts, two partitions, all programs killed once.
 
     Ends with 0 only when every line arrived exactly once, in order, byte for byte.
     """
@@ -119,7 +119,7 @@ def _set_up(folder: Path, processes: Processes, clock: _Clock) -> _Scene:
 
 
 def _real_log(folder: Path) -> tuple[Path, str]:
-    """Copy a log of this machine, so that it holds still for the comparison; say where it comes from."""
+    """Copy a log of this machine, so that it does not change during the comparison; name it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (Path("/var/log") / name for name in _REAL_LOGS):
         if os.access(path, os.R_OK) and path.is_file() and 0 < path.stat().st_size < 20_000_000:

@@ -1,4 +1,4 @@
-"""What a fleet of live hosts gets: how soon a line is acknowledged and in its file, by hosts, streams and disk."""
+"""Measure a fleet of live hosts: how soon a line is acknowledged and in its file."""
 
 import asyncio
 import json
@@ -35,9 +35,12 @@ _PROCESSES = 2
 _PARTITIONS = 16
 _UNCOUNTED = 5.0  # seconds at first
 _ABOUT = """\
-So many hosts with a connection each write five lines of 200 bytes a second; what has gathered leaves when the round before is acknowledged. Latency: of a round's oldest line, \
-from its write to the broker's acknowledgement, and to the commit of the receiver that covers it (files are synced by then); the first five seconds are not counted. Slow disk: each fsync of the broker \
-takes 2 ms longer. CPU: user and system time of broker and receiver in % of a core. Every host's file is compared. Ours alone."""
+So many hosts with a connection each write five lines of 200 bytes a second; what has gathered \
+leaves when the round before is acknowledged. Latency: of a round's oldest line, from its write \
+to the broker's acknowledgement, and to the commit of the receiver that covers it (files are \
+synced by then); the first five seconds are not counted. Slow disk: each fsync of the broker \
+takes 2 ms longer. CPU: user and system time of broker and receiver in % of a core. Every \
+host's file is compared. Ours alone."""
 _QUESTION = Question("fleet", _ABOUT, ("file p99 ms", "CPU %"))
 Round = tuple[int, int, float, float, float]
 
@@ -213,7 +216,7 @@ def _judged(output: Path, hosts: int, lines: int) -> Verdict:
 
 
 def _slowed(milliseconds: float) -> list[str]:
-    """Return what runs a program with each fsync longer by so much: the thread that syncs is held, others go on."""
+    """Return a command that holds the thread of each fsync for so long; others go on."""
     calls = "fsync,fdatasync"
     words = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
     longer = f"inject={calls}:delay_exit={milliseconds * 1000:.0f}"
@@ -249,7 +252,8 @@ def main(
         )
     cases = [
         Case(
-            f"{number:,} hosts, {'slow' if delay else 'plain'} disk, {count} stream{'s'[: count > 1]}",
+            f"{number:,} hosts, {'slow' if delay else 'plain'} disk, "
+            f"{count} stream{'s'[: count > 1]}",
             {"hosts": number, "streams": count, "slow": delay, "rate": rate, "seconds": seconds},
             partial(_measure, hosts=number, streams=count, slow=delay, rate=rate, seconds=seconds),
         )

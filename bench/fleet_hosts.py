@@ -1,4 +1,4 @@
-"""A program that is many hosts at once: each has a connection and a subject of its own, and publishes rounds as a shipper does.
+"""A program that is many hosts at once: each has a connection and publishes rounds as a shipper.
 
 A host writes a line every `1/rate` seconds. What has come since its last round leaves as one
 message, when the broker has acknowledged that one: the broker's speed decides how many lines a
@@ -62,7 +62,7 @@ class _Host(asyncio.Protocol):
         self.connected: asyncio.Future[None] = self._loop.create_future()
         self.done: asyncio.Future[None] = self._loop.create_future()
         self.rounds: list[tuple[int, int, float, float, float]] = []
-        """Partition, sequence, when its oldest line was written, when it was sent and acknowledged: seconds, monotonic."""
+        """Partition, sequence, and the monotonic seconds of the oldest line, sending and ack."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""

@@ -1,4 +1,4 @@
-"""What was received of a backlog of some GB, judged as it is read: its lines would not fit into memory."""
+"""Compare what was received of a backlog of some GB while it is read: it exceeds the memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
@@ -54,7 +54,7 @@ def _equal_lines(source: Path, segments: Sequence[Path]) -> int | None:
 
 
 def _sum(lines: Iterable[bytes]) -> tuple[int, int]:
-    """Return how many lines there are, and the sum of their hashes, which is the same in any order."""
+    """Return how many lines there are, and the sum of their hashes, which no order changes."""
     count = hashes = 0
     for line in lines:
         count += 1

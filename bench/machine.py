@@ -1,4 +1,4 @@
-"""What a machine is, as far as figures depend on it: cores, memory, processor, kernel, file system. Looks at Linux's /proc."""
+"""Describe the machine: cores, memory, processor, kernel, file system (Linux's /proc)."""
 
 import mmap
 import os
@@ -12,7 +12,7 @@ _LEAST, _MOST = 50_000_000, 8_000_000_000  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, `file_system` being what a folder of it is on; what cannot be seen is empty or 0."""
+    """A machine; `file_system` is that of a folder. An unknown value is empty or 0."""
 
     cores: int
     gibibytes: int
@@ -45,7 +45,7 @@ def load() -> float:
 
 
 def touch_memory(size: int) -> None:
-    """Have a hypervisor bring in the memory that a run over `size` bytes will need, before its clock starts.
+    """Touch the memory that a run over `size` bytes needs, so that a hypervisor brings it in.
 
     A page that is free for some seconds may be taken back by the host, and costs whoever is the
     next to write to it more than all else that is done with its lines; whom that meets is chance.
@@ -61,7 +61,7 @@ def touch_memory(size: int) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options> (proc(5));
+    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options>: proc(5);
     # the last of a point covers it
     mounts = {}
     for line in _text("/proc/self/mountinfo").splitlines():

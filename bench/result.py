@@ -1,4 +1,4 @@
-"""What a measurement found, as JSON: what was measured, of whom, on what, every run, and whether every line was there.
+"""The record of a measurement, as JSON: systems, machine, every run, and the checker's result.
 
 A result without a line is no result: nothing is shown of a case in which one run did not hold what
 the system promises.
@@ -45,7 +45,7 @@ def ratio(ones: Sequence[float], others: Sequence[float]) -> Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its figures by name and unit, the machine's load before it, and what the checker said.
+    """One run: its figures by name and unit, the machine's load before it, the checker's result.
 
     `holds`: every line arrived once, byte for byte, in order where that is promised; `reordered`
     lines were not in order.
@@ -119,7 +119,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One command's results: `about` says what its figures are; `compared` names those that systems are compared by.
+    """One command's results: `about` explains its figures, `compared` names those compared.
 
     `date` is when it began (RFC 3339, UTC); `commit`, `code` and `dirty` are those of
     `bench.provenance`. Sizes and rates of cases are in their `parameters`.
@@ -154,7 +154,7 @@ class Record:
 
 
 def compared(ours: Result, theirs: Result, figure: str) -> Ratio | None:
-    """Return how ours compares with theirs, runs of one turn with each other; None where a run has no such figure, or 0."""
+    """Return the ratio of ours to theirs in the same round; None if a run lacks the figure."""
     pairs = zip(ours.runs, theirs.runs, strict=True)
     values = [(one.figures.get(figure), other.figures.get(figure)) for one, other in pairs]
     known = [(one, other) for one, other in values if one is not None and other]
@@ -172,7 +172,10 @@ def write(folder: Path, record: Record) -> Path:
 
 
 def read(folder: Path) -> list[Record]:
-    """Return all records of a folder in the order of their commands; raises ValueError with the name of a file that is none."""
+    """Return all records of a folder by their commands' order.
+
+    Raises ValueError with the name of a file that is none.
+    """
     records = []
     for path in sorted(folder.glob("*.json")):
         try:

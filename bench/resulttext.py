@@ -1,4 +1,4 @@
-"""Results in words and tables, for a terminal and for the README. A core: made of the records alone."""
+"""Results as text and tables, for a terminal and for the README, from the records alone."""
 
 from collections.abc import Sequence
 from math import floor, log10
@@ -19,7 +19,7 @@ def plain(record: Record) -> str:
 
 
 def markdown(record: Record, chart: str) -> str:
-    """Return a record as the README has it; `chart` is the path of its picture, empty where there is none."""
+    """Return a record as Markdown; `chart` is the path of its picture, empty without one."""
     heads, rows = _table(record)
     lines = [heads, ["---"] * len(heads), *rows]
     body = "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
@@ -86,10 +86,11 @@ def _machine(record: Record) -> str:
     machine, versions = record.machine, record.versions
     loads = [run.load for one in record.results for run in one.runs]
     load = f"; load before a run {min(loads):g} to {max(loads):g}" if loads else ""
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    software = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"{_runs(record)}{_common(record)} {record.date[:10]}, {machine}, {machine.processor}, "
-        f"{machine.file_system}{load}; commit {record.commit[:7]}{' with changes' if record.dirty else ''}; {told}."
+        f"{machine.file_system}{load}; "
+        f"commit {record.commit[:7]}{' with changes' if record.dirty else ''}; {software}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Lines that carry the time of their write: written at a steady rate at one end of the path, seen to arrive at the other.
+"""Lines with the time of their write: written at a steady rate, and seen to arrive.
 
 A reader follows the received file as `tail -F` would, and both go by the clock of this machine.
 """
@@ -30,7 +30,7 @@ class Road:
     """Writes lines at one end of the path and sees them arrive at the other."""
 
     def __init__(self, files: Sequence[Path], rate: int, per_write: int, received: Path) -> None:
-        """Write to `files` in turn, so many lines a second over all of them, and follow `received`, which need not be there."""
+        """Write so many lines a second to `files`, one after the other, and follow `received`."""
         self._files = [path.open("ab", buffering=0) for path in files]
         self._rate, self._per_write = rate / per_write, per_write
         self._texts = _texts()
@@ -89,7 +89,7 @@ class Road:
         return [(arrival.came - arrival.written) / 1e6 for arrival in self.arrivals()]
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Yield the lines which came since the last call; those without a time, since they were torn, are left out."""
+        """Yield the lines since the last call, but torn ones, which have no time."""
         left, arrivals = b"", self._arrivals
         self._arrivals = []
         for came, data in arrivals:

@@ -1,4 +1,4 @@
-"""One case put to several systems: in turns, so that the machine's moods fall on all of them, each run in an empty folder.
+"""Run one case with several systems alternately, so that the machine's load concerns all.
 
 A run that dies or takes too long is a run without a result, and one that took too long is not tried
 again.
@@ -58,7 +58,7 @@ def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
 def tried(
     case: Case, systems: Sequence[System], runs: int, folder: Path, say: Callable[[str], None]
 ) -> tuple[Result, ...]:
-    """Measure them, `runs` times each, and return a result for each of them, of those that are absent too.
+    """Measure them, `runs` times each, and return a result for each, absent ones included.
 
     Where we are measured alone the others are left out.
     """

@@ -1,4 +1,4 @@
-"""A line between two network namespaces on which every packet takes its time: real TCP over a long way, without one.
+"""A link between two network namespaces that delays every packet: real TCP over a long way.
 
 Where the kernel has netem the bench leaves this to it. This is the substitute: a program that
 carries packets between two TUN devices and holds each for the delay. It loses none and keeps their

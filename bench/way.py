@@ -1,4 +1,4 @@
-"""The way from a host to the centre: within a machine, or a line between two network namespaces on which packets take their time.
+"""The way from a host to the centre: within a machine, or a slow link between two namespaces.
 
 A line is a pair of veth with netem where the kernel has it, else `bench/tunnel.py`; either way its
 two ends are the kernel's own TCP, with its slow start and its windows.
@@ -55,7 +55,10 @@ class Line:
     address = _NEAR_ADDRESS
 
     def __init__(self, folder: Path, processes: Processes, delay: float) -> None:
-        """Lay the line; `delay` in seconds, each way. Raises OSError, CalledProcessError, `ProgramDied`."""
+        """Make the link; `delay` in seconds, each way.
+
+        Raises OSError, CalledProcessError, `ProgramDied`.
+        """
         _run("ip", "link", "set", "lo", "up")
         self._own = os.open(_NETWORK, os.O_RDONLY)
         holder = processes.start("namespace", ["unshare", "-n", "sleep", "infinity"])

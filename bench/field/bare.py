@@ -1,4 +1,4 @@
-"""The road's own floor: loops over a bare nats-server with nats-py, the least that carries lines acknowledged and synced.
+"""A floor for this path: loops with nats-py over a bare nats-server, acknowledged and synced.
 
 `publish` follows files by polling and publishes whole lines, so many messages in flight; it
 remembers nothing, retries nothing and tells files apart by nothing. `receive` pulls, appends,
@@ -47,7 +47,7 @@ def publish(server: str, subject: str, logs: Path) -> None:
 @click.argument("server")
 @click.argument("output", type=click.Path(path_type=Path))
 def receive(server: str, output: Path) -> None:
-    """Append all that is in the stream, and what comes, to a file for each host, until it is killed."""
+    """Append all present and coming messages to a file for each host, until killed."""
     asyncio.run(_receive(server, output))
 
 

@@ -1,4 +1,4 @@
-"""The machine's own floor: `cp` of a host's file to where it would be received, and a sync of the copy."""
+"""The machine's own floor: `cp` of a host's file to its received file, and a sync of the copy."""
 
 import shlex
 from collections.abc import Mapping

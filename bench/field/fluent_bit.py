@@ -1,4 +1,4 @@
-"""Fluent Bit as a peer: in_tail with a database, chunks on disk, the forward protocol with its acknowledgements, out_file.
+"""Fluent Bit as a peer: in_tail with a database, forward with acknowledgements, out_file.
 
 Safe. Client: chunks are files with a checksum, synced; a chunk goes when the server has
 acknowledged it, and is tried without end. in_tail keeps offsets by inode in a database that is
@@ -80,7 +80,7 @@ _SERVER = """[INPUT]
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """Seconds between flushes, where chunks are, how both inputs keep them, how the offsets are synced, and how lines are sent."""
+    """Settings: seconds between flushes, where chunks are, how offsets are synced, compression."""
 
     flush: float
     chunks: str

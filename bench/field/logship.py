@@ -1,4 +1,4 @@
-"""Our own programs under measurement: a broker with a partition, a receiver of it that has received, an agent."""
+"""Our own programs under measurement: a broker, a receiver that is warm, an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The bare loop over nats-py as a system: a nats-server without any of our programs, and one process at each end."""
+"""The bare loop over nats-py as a system: a plain nats-server, and one process at each end."""
 
 import shutil
 import sys
@@ -67,7 +67,7 @@ def _start(processes: Processes, end: str, *words: str | Path) -> Process:
 
 
 def _start_server(folder: Path, processes: Processes, address: str) -> tuple[Process, str]:
-    """Start a nats-server with our stream, of which every message is synced; return it with its address."""
+    """Start a nats-server with our stream that syncs every message; return it and its address."""
     home, port = folder / "nats-server", free_port()
     home.mkdir()
     conf = home / "server.conf"

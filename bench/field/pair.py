@@ -14,7 +14,7 @@ from tests.support.processes import Process, Processes, wait_until
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A peer by a name of its own, since it may come in several settings; packages are in `unpacked`."""
+    """A peer under a name of its own, as it may have several settings; packages: `unpacked`."""
 
     name: str
     peer: Peer

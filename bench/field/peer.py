@@ -1,4 +1,4 @@
-"""What is known of a peer: how it is configured at both ends, where it is found, and what it cannot carry at all.
+"""What a peer is: how both its ends are configured, where it is found, what it cannot carry.
 
 A peer is a pair of programs: a client on each host, which follows its logs, and a server at the
 receivers' machine, which writes `<host>.log`, the raw lines and nothing else. Each comes in two
@@ -23,7 +23,7 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Where the client of a host finds its `*.log` files in `logs`, keeps what it must not forget, and sends lines to."""
+    """The client's files: `*.log` in `logs`, its state, and the address it sends lines to."""
 
     host: str
     logs: Path
@@ -42,7 +42,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A peer as it is on this machine: from PATH, or from a folder into which packages were unpacked."""
+    """A peer as it is on this machine: from PATH, or from a folder of unpacked packages."""
 
     program: Path
     modules: Path | None = None
@@ -85,7 +85,7 @@ class Peer:
         return f"{self.program} is not on PATH, and no packages{packages} are unpacked"
 
     def find(self, unpacked: Path) -> Installed | None:
-        """Return where it is, None where it is missing; packages are unpacked in a folder of its name in `unpacked`."""
+        """Return its path, None if it is missing; packages are in a folder of its name."""
         root = unpacked / self.name
         for path in (root / "usr/sbin" / self.program, root / "usr/bin" / self.program):
             if path.is_file():
@@ -99,7 +99,7 @@ class Peer:
         return [installed.program, *modules, *self.words(configuration, state)]
 
     def version_of(self, installed: Installed) -> str:
-        """Return what it says of its version; raises OSError or ValueError where that cannot be made out."""
+        """Return its version; raises OSError or ValueError if that cannot be found out."""
         asked = subprocess.run(
             [installed.program, self.version],
             check=False,

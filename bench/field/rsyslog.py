@@ -35,7 +35,8 @@ module(load="omrelp")
 input(
   type="imfile" file="{logs}/*.log" tag="-" ruleset="out"
   persistStateInterval="0" persistStateAfterSubmission="on"
-  addMetadata="off" addCeeTag="off" escapeLF="off" readMode="0" reopenOnTruncate="on" needParse="off"
+  addMetadata="off" addCeeTag="off" escapeLF="off" readMode="0" reopenOnTruncate="on"
+  needParse="off"
 )
 template(name="carried" type="list") {{
   constant(value="<134>1 ")
@@ -80,7 +81,7 @@ _IN_MEMORY = 'queue.type="LinkedList" queue.size="100000"'
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """The queues of both ends, how many lines go together from a queue, how many unacknowledged over the line, and bytes of a write."""
+    """Both ends' queues, lines taken from a queue at a time, unacknowledged lines, write size."""
 
     client_queue: str
     server_queue: str

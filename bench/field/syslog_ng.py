@@ -21,13 +21,15 @@ from bench.field.peer import Client, Peer, Server
 _OPTIONS = """@version: 3.38
 options {{
   keep-hostname(yes); chain-hostnames(no); use-dns(no); use-fqdn(no); normalize-hostnames(no);
-  log-msg-size(4194304); stats-freq(0); mark-freq(0); time-reopen(1); flush-lines({lines}); create-dirs(no);
+  log-msg-size(4194304); stats-freq(0); mark-freq(0); time-reopen(1); flush-lines({lines});
+  create-dirs(no);
 }};
 """
 
 _CLIENT = """source logs {{
   wildcard-file(
-    base-dir("{logs}") filename-pattern("*.log") recursive(no) max-files({sharers}) monitor-method("poll")
+    base-dir("{logs}") filename-pattern("*.log") recursive(no) max-files({sharers})
+    monitor-method("poll")
     follow-freq(0.2) log-iw-size({window}) log-fetch-limit({fetched})
     flags(no-parse, empty-lines) host-override("{host}")
   );
@@ -49,7 +51,8 @@ _SERVER = """source hosts {{
   );
 }};
 destination files {{
-  file("{output}/${{HOST}}.log" template("${{MESSAGE}}\\n") fsync(yes) flush-lines({lines}) time-reap(0));
+  file("{output}/${{HOST}}.log" template("${{MESSAGE}}\\n") fsync(yes) flush-lines({lines})
+    time-reap(0));
 }};
 log {{ source(hosts); destination(files); flags(flow-control); }};
 """
@@ -64,7 +67,7 @@ _LEAST_WINDOW = 100  # lines of a file; syslog-ng takes no less
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """The client's buffer, how many lines are read, and written and synced, at a time, and on their way, of so many files and connections."""
+    """The client's buffer; lines read, written and synced at a time, and under way; files."""
 
     buffer: str
     fetched: int

@@ -1,4 +1,4 @@
-"""What is measured: a system that carries lines from files on a host to one file per host at the centre.
+"""What is measured: a system that carries lines of a host's files to one file per host.
 
 Knows no system in particular. A system is started in an empty folder: its centre first, and when
 that is ready, an agent.
@@ -79,4 +79,4 @@ class System(Protocol):
         """Return its version; only where nothing is missing."""
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> Staged:
-        """Start its centre in an empty folder, to listen at that address, and return when it is ready and warm."""
+        """Start its centre in an empty folder, at that address; return when it is warm."""
