@@ -1,4 +1,7 @@
-"""Certificates for the tests of TLS, made anew for every session: what is committed would expire one day."""
+"""Certificates for the tests of TLS, made anew for every session.
+
+What is committed would expire one day.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path

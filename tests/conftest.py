@@ -1,4 +1,6 @@
-"""What all rings share: one real nats-server, addresses in it that nobody else uses, and real programs.
+"""What all rings share.
+
+One real nats-server, addresses in it that nobody else uses, and real programs.
 
 | fixture | scope | what a test gets |
 |---|---|---|
@@ -131,7 +133,10 @@ def apply_topology(url: str, topology: Topology = _LOGS) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Leave to `make test-long` what tests the harness itself: the product is not in it. What is left begins with what is slow."""
+    """Leave to `make test-long` what tests the harness itself: the product is not in it.
+
+    What is left begins with what is slow.
+    """
     harness = [Path(__file__).with_name(folder) for folder in ("bench", "chaos")]
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in harness):
@@ -159,7 +164,9 @@ def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Take back what a command that is run inside a test has set: the log's level, the umask, and the signals that it holds.
+    """Take back what a command that is run inside a test has set.
+
+    The log's level, the umask, and the signals that it holds.
 
     What is started while they are held never hears that it is to end.
     """

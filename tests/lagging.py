@@ -1,4 +1,7 @@
-"""A connection to a replica that lags: what was asked of it directly is answered once more as it was."""
+"""A connection to a replica that lags.
+
+What was asked of it directly is answered once more as it was.
+"""
 
 from typing import Any
 

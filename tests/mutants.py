@@ -1,4 +1,6 @@
-"""Bugs that the tests must find: each is one wrong expression in the core of a promise. `python -m tests.mutants` plants one after the other.
+"""Bugs that the tests must find: each is one wrong expression in the core of a promise.
+
+`python -m tests.mutants` plants one after the other.
 
 The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no
 test finds is a gap in the tests.
@@ -21,7 +23,10 @@ _FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failu
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: in `path` the text `right`, which is there once, becomes `wrong`; tests of `tests` find it."""
+    """A bug: in `path` the text `right`, which is there once, becomes `wrong`.
+
+    Tests of `tests` find it.
+    """
 
     promise: str
     path: str
@@ -175,7 +180,10 @@ MUTANTS = (
 
 
 def planted(mutant: Mutant, copy: Path) -> None:
-    """Plant a bug in a copy of the checkout; raises ValueError where the code has changed, or SyntaxError."""
+    """Plant a bug in a copy of the checkout.
+
+    Raises ValueError where the code has changed, or SyntaxError.
+    """
     path = copy / mutant.path
     text = path.read_text("utf-8")
     if text.count(mutant.right) != 1:

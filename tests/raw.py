@@ -13,7 +13,10 @@ from nats_logship.client.nkey import user_key
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What came before the server's answer to a ping: errors (`-ERR`), and messages as (subject, payload)."""
+    """What came before the server's answer to a ping.
+
+    Errors (`-ERR`), and messages as (subject, payload).
+    """
 
     errors: tuple[str, ...]
     messages: tuple[tuple[str, bytes], ...]
@@ -74,7 +77,10 @@ class Raw:
         return self.ask_all((subject, body), inbox=inbox)[0]
 
     def ask_all(self, *asked: tuple[str, Any], inbox: str = "_INBOX.raw") -> list[dict[str, Any]]:
-        """Ask all of it at once, and return the answers in that order; raises AssertionError where one is missing."""
+        """Ask all of it at once, and return the answers in that order.
+
+        Raises AssertionError where one is missing.
+        """
         self._sid += 1
         reply = f"{inbox}.{self._sid}"
         words = f"SUB {reply}.* {self._sid}\r\nUNSUB {self._sid} {len(asked)}\r\n".encode()

@@ -109,7 +109,10 @@ def _take(url: str, *lines: str) -> None:
 def write_conf(
     path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
 ) -> None:
-    """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
+    """Write the configuration of a server that lets in these, and itself.
+
+    It is told by a SIGHUP to read it again.
+    """
     accounts = accounts_of(credentials, key_of(OWN), streams=streams, site=SITE)
     rendered = quoted(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""

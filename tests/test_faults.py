@@ -1,4 +1,7 @@
-"""The named points at which programs can be killed: each is in the code, and in a line's journey in docs/architecture.md."""
+"""The named points at which programs can be killed.
+
+Each is in the code, and in a line's journey in docs/architecture.md.
+"""
 
 import os
 import re

@@ -1,4 +1,7 @@
-"""A setting is the same thing as an option, a variable and a key: what one of them takes, all of them take."""
+"""A setting is the same thing as an option, a variable and a key.
+
+What one of them takes, all of them take.
+"""
 
 import json
 from datetime import timedelta

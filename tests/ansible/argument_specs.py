@@ -1,4 +1,6 @@
-"""Write the settings of the programs into the argument specs of the roles: each a variable's key, with type and description.
+"""Write the settings of the programs into the argument specs of the roles.
+
+Each a variable's key, with type and description.
 
 `python -m tests.ansible.argument_specs` does so; what else is in a spec is written by hand, and
 stays.

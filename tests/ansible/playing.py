@@ -56,7 +56,10 @@ PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {place
 
 
 class Machines:
-    """Machines that are folders of this one: each sees a folder of its own at the same place. It takes root."""
+    """Machines that are folders of this one: each sees a folder of its own at the same place.
+
+    It takes root.
+    """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         """Make them."""

@@ -1,4 +1,6 @@
-"""The role that makes credentials, on brokers that are folders of this machine: a book that is lost cuts off nobody unasked.
+"""The role that makes credentials, on brokers that are folders of this machine.
+
+A book that is lost cuts off nobody unasked.
 
 Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and
 what they write are real. That a second run changes nothing, and that who is revoked is cut off by

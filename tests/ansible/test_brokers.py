@@ -1,4 +1,6 @@
-"""The role of brokers, on brokers that are folders of this machine: no secret of a store is replaced, and no quorum lost.
+"""The role of brokers, on brokers that are folders of this machine.
+
+No secret of a store is replaced, and no quorum lost.
 
 Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is
 real.

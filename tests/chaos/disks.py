@@ -45,7 +45,10 @@ class Disk:
 
     @classmethod
     def mounted(cls, name: str, path: Path, megabytes: int, images: Path | None = None) -> "Disk":
-        """Make the folder and mount an empty disk there: on an image in the folder `images`, or a tmpfs."""
+        """Make the folder and mount an empty disk there.
+
+        On an image in the folder `images`, or a tmpfs.
+        """
         path.mkdir(parents=True)
         if images is None:
             options = f"size={megabytes}m,nr_inodes={_INODES},mode=0755"
@@ -60,7 +63,10 @@ class Disk:
         return disk
 
     def trouble(self) -> AbstractContextManager[None]:
-        """Keep other faults of this disk away meanwhile; raises `CannotStrike` where one is under way."""
+        """Keep other faults of this disk away meanwhile.
+
+        Raises `CannotStrike` where one is under way.
+        """
         return alone(self._trouble, f"{self.name} has trouble already")
 
     def fill(self, left: int = 0) -> None:
@@ -82,7 +88,9 @@ class Disk:
                 os.fsync(folder)  # else it is back where the disk fails or loses its power next
 
     def fail(self, *, frozen: bool = False) -> None:
-        """Have the file system find an error in itself: from now on it can only be read, files that are open too.
+        """Have the file system find an error in itself.
+
+        From now on it can only be read, files that are open too.
 
         Until its superblock is written it syncs without a word what is not on disk; where it is
         `frozen`, nobody writes meanwhile.

@@ -129,7 +129,11 @@ class Leaks:
         ]
 
     def judge(self, world: World) -> list[str]:
-        """Once all is received: judge what processes hold, end all as an operator does, the brokers last, and judge what is left."""
+        """Once all is received.
+
+        Judge what processes hold, end all as an operator does, the brokers last, and judge what is
+        left.
+        """
         self.look()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
@@ -171,7 +175,10 @@ class Leaks:
                 self.findings.append(f"{one.name} has ended {how} with {code}: {words}")
 
     def _judge_consumers(self, world: World) -> None:
-        """Expect one of each partition; those of receivers that were killed go by themselves within minutes."""
+        """Expect one of each partition.
+
+        Those of receivers that were killed go by themselves within minutes.
+        """
 
         async def listed(connection: Connection) -> list[dict[str, Any]]:
             return list((await connection.api(f"CONSUMER.LIST.{STREAM}"))["consumers"])

@@ -78,14 +78,20 @@ class Line:
             yield
 
     def reset(self) -> None:
-        """End all connections that the machine has over this line; the other ends are told, if the line lets it through."""
+        """End all connections that the machine has over this line.
+
+        The other ends are told, if the line lets it through.
+        """
         others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
         _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One of the machines: 10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves."""
+    """One of the machines.
+
+    10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves.
+    """
 
     name: str
     number: int

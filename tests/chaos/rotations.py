@@ -85,7 +85,10 @@ class Rotation:
         return self._chance.expovariate(1 / self._every)
 
     def _is_known(self) -> bool:
-        """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
+        """Whether a shipper knows the log.
+
+        What was rotated before it came to know a log is not its business.
+        """
         if self._known_from is None:
             self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
@@ -101,7 +104,10 @@ class Rotation:
         self._late = self._chance.uniform(*_LATE)
 
     def rename_create_late(self) -> None:
-        """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
+        """Rename the file, and make an empty one.
+
+        The application goes on writing to the old one for a while.
+        """
         self.rename_late()
         retried(self._log.path.touch)
 
@@ -169,7 +175,10 @@ class Rotation:
         rotated.path = archive
 
     def _write_whole(self, path: Path, content: Callable[[], bytes]) -> bool:
-        """Write another file, with a pause somewhere; where the disk refuses, remove what there is and return False."""
+        """Write another file, with a pause somewhere.
+
+        Where the disk refuses, remove what there is and return False.
+        """
         if path.exists():
             raise FileExistsError(path)
         try:

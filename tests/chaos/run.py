@@ -36,7 +36,10 @@ _FLOW = 90.0  # seconds within which lines have to flow again; twice that until 
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
-"""What a disk answers on which another fault of the stroke is at work just then; it may be taken off."""
+"""What a disk answers on which another fault of the stroke is at work just then.
+
+It may be taken off.
+"""
 _FEWEST = 0.05  # of the lines that the shape's rate stands for
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
 _KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
@@ -164,7 +167,10 @@ class _Run:
         self.result.writing = time.monotonic() - began
 
     def _strike(self, stroke: Stroke) -> None:
-        """Carry out a stroke, and return when its last fault was undone; raises what a fault itself failed with."""
+        """Carry out a stroke, and return when its last fault was undone.
+
+        Raises what a fault itself failed with.
+        """
         with ThreadPoolExecutor(len(stroke.strikes)) as pool:
             struck = [(one, pool.submit(self._act, one)) for one in stroke.strikes]
         for one, done in struck:
@@ -190,7 +196,10 @@ class _Run:
             result.tell("not struck", fault=one.fault, why=str(none))
 
     def _wait_for_flow(self, seconds: float) -> float:
-        """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
+        """Wait until all programs run, and what is written shortly after that was received.
+
+        Return how long that took.
+        """
         began = time.monotonic()
         self._wait_for_programs(seconds)
         time.sleep(_A_FEW_LINES)
@@ -238,7 +247,10 @@ class _Run:
             subprocess.run(words, stdout=file, stderr=file, timeout=30, check=False)
 
     def _keep_disks(self) -> None:
-        """Copy what is on the disks that vanish, and what was written; what cannot be read is left out."""
+        """Copy what is on the disks that vanish, and what was written.
+
+        What cannot be read is left out.
+        """
         folder = self.world.folder
         (folder / "kept").mkdir()
         for top in (found for part in _KEPT for found in folder.glob(part)):

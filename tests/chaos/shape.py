@@ -33,7 +33,10 @@ _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
 
 @functools.cache
 def machine_features() -> frozenset[str]:
-    """Return the features of this machine that some faults need; only within namespaces of the caller's own."""
+    """Return the features of this machine that some faults need.
+
+    Only within namespaces of the caller's own.
+    """
     return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
 
 
@@ -62,7 +65,10 @@ class Shape:
 
     @property
     def features(self) -> frozenset[str]:
-        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
+        """What a fault may need of it.
+
+        "cluster" or "single", "alone", "standby" or "spark", "secured".
+        """
         return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
 
     def __str__(self) -> str:

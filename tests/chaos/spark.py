@@ -1,4 +1,7 @@
-"""A real standalone cluster of Spark on loopback, from the pyspark wheel: a master and workers that can be killed."""
+"""A real standalone cluster of Spark on loopback, from the pyspark wheel.
+
+A master and workers that can be killed.
+"""
 
 import json
 import os
@@ -110,7 +113,10 @@ def _bare_python(folder: Path) -> Path:
 
 
 def _java_home(java: Path, folder: Path) -> Path:
-    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module: Spark's launcher starts on it."""
+    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module.
+
+    Spark's launcher starts on it.
+    """
     script = folder / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'

@@ -1,4 +1,7 @@
-"""The judge counts each kind of harm under its own name, and nothing else; here, as most journeys hang on it."""
+"""The judge counts each kind of harm under its own name, and nothing else.
+
+Here, as most journeys hang on it.
+"""
 
 import random
 from collections import Counter

@@ -94,7 +94,9 @@ class _Pen:
 
 @dataclass(slots=True)
 class Writing:
-    """What a host writes into `folder`; `accounts` gets all of it once more, and stands on a disk that no fault hits.
+    """What a host writes into `folder`.
+
+    `accounts` gets all of it once more, and stands on a disk that no fault hits.
 
     `received()` returns how many bytes of this host have been received so far, or fewer.
     """
@@ -127,7 +129,10 @@ class Writing:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop at the end of a line in every log; raises RuntimeError when the applications died before that."""
+        """Stop at the end of a line in every log.
+
+        Raises RuntimeError when the applications died before that.
+        """
         self._over.set()
         if self._thread:
             self._thread.join()

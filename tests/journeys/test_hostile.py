@@ -1,4 +1,6 @@
-"""Hosts with nothing but the files of their credentials: lines flow while others are given, and whatever a bad host does.
+"""Hosts with nothing but the files of their credentials.
+
+Lines flow while others are given, and whatever a bad host does.
 
 What a credential has no right to, and messages that are none, are tests of broker/auth and
 receiver/consume. Here is what it may do, and does too much of.
@@ -53,7 +55,10 @@ class Host:
 
 
 class Site(Suite):
-    """A suite with credentials: a receiver and hosts that come in by the files of their own; another one has no shipper."""
+    """A suite with credentials: a receiver and hosts that come in by the files of their own.
+
+    Another one has no shipper.
+    """
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)
@@ -102,7 +107,10 @@ class Site(Suite):
 
 
 Connect = Callable[[], Raw]
-"""Opens a connection of the bad host: as many as the server gives it live until its operation is over."""
+"""Opens a connection of the bad host.
+
+As many as the server gives it live until its operation is over.
+"""
 Operation = Callable[[Connect], Sequence[Heard]]
 """One thing that the bad host does; it returns what the server said to it."""
 

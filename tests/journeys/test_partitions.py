@@ -1,4 +1,7 @@
-"""The number of partitions changes, over several streams, while lines flow and programs die: each host stays in one file, every line once, in order."""
+"""The number of partitions changes, over several streams, while lines flow and programs die.
+
+Each host stays in one file, every line once, in order.
+"""
 
 import json
 import time

@@ -1,4 +1,7 @@
-"""Shippers, a broker and receivers where the stream is too small: hosts wait, and every line arrives once all the same."""
+"""Shippers, a broker and receivers where the stream is too small.
+
+Hosts wait, and every line arrives once all the same.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
+"""Brokers of several sites.
+
+One that buffers behind a firewall, and a second one that holds a copy and takes over.
+"""
 
 import json
 import os

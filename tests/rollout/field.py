@@ -119,7 +119,9 @@ class Field:
         path.write_text(yaml.safe_dump(content), "utf-8")
 
     def play(self, playbook: str, *words: str) -> dict[str, int]:
-        """Play a playbook on the inventory, which must succeed; return how many tasks changed something on each machine.
+        """Play a playbook on the inventory, which must succeed.
+
+        Return how many tasks changed something on each machine.
 
         What it says is in `said`, from its first word on.
         """
@@ -153,7 +155,10 @@ class Field:
 
 
 def received(look: Callable[[], Verdict]) -> None:
-    """Wait for a perfect verdict; machines go on to log of themselves, so they are looked at until no line is under way."""
+    """Wait for a perfect verdict.
+
+    Machines go on to log of themselves, so they are looked at until no line is under way.
+    """
     with suppress(TookTooLong):
         wait_until("all lines are received", lambda: look().is_perfect, 120, every=1)
         return

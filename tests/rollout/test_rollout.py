@@ -1,4 +1,6 @@
-"""From an inventory to lines, an upgrade under load, a host cut off, a clean end: on booted machines, over SSH.
+"""From an inventory to lines, an upgrade under load, a host cut off, a clean end.
+
+On booted machines, over SSH.
 
 `make rollout-test` runs it, as root; it takes the wheels that `make wheelhouse` has gathered.
 """
@@ -132,7 +134,10 @@ def _upgrades(field: Field) -> None:
 
 
 def _lose_power(field: Field) -> None:
-    """Power a host and what receives off in order, cut that of a broker; what they are to run comes back by itself."""
+    """Power a host and what receives off in order, cut that of a broker.
+
+    What they are to run comes back by itself.
+    """
     for name in ("web01", "logs"):
         field.machines[name].power_off()
     field.machines["broker1"].cut_power()

@@ -1,4 +1,6 @@
-"""Programs of ours that start without the half second of CPU in which Python imports them: forked from a process that has done so.
+"""Programs of ours that start without the half second of CPU in which Python imports them.
+
+Forked from a process that has done so.
 
 A fork has its own arguments, environment, folder, standard files and session, and does from there
 on what any start of `python -c CODE` does. Journeys, and whatever looks at a start itself, start
@@ -37,7 +39,10 @@ _MESSAGE = 1 << 20
 
 
 class ForkServer:
-    """A process that has imported a program, forks, and tells how forks ended; it ends with the one that started it."""
+    """A process that has imported a program, forks, and tells how forks ended.
+
+    It ends with the one that started it.
+    """
 
     def __init__(self, program: str) -> None:
         """Start it; forks wait until it has imported what belongs to the program."""
@@ -80,7 +85,10 @@ class Fork:
         stdout: IO[bytes] | None = None,
         stderr: IO[bytes] | None = None,
     ) -> None:
-        """Start it where what belongs to a program is imported already; it appends to its files, if any, and nothing is there to be read."""
+        """Start it where what belongs to a program is imported already.
+
+        It appends to its files, if any, and nothing is there to be read.
+        """
         self.returncode: int | None = None
         self._server = fork_server(program)
         files = [file and file.name for file in (stdout, stderr)]
@@ -139,7 +147,10 @@ def run(
 
 
 def serve(number: int, program: str) -> None:
-    """Import a program, then fork whatever is asked for; returns at the end, and in each fork when its code has."""
+    """Import a program, then fork whatever is asked for.
+
+    Returns at the end, and in each fork when its code has.
+    """
     exec(_IMPORTS[program])
     os.umask(0o022)
     gc.collect()

@@ -156,7 +156,10 @@ def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:
 def _name(
     unknown: Sequence[bytes], sources: Sequence[bytes], written: Iterable[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return which received lines that nobody wrote are torn, and which are foreign; inner parts only of the first 200."""
+    """Return which received lines that nobody wrote are torn, and which are foreign.
+
+    Inner parts only of the first 200.
+    """
     heads = sorted(written) if unknown else []
     tails = sorted(line[::-1] for line in heads)
     torn: list[bytes] = []

@@ -1,4 +1,7 @@
-"""The units on a machine booted with real systemd: lines flow through kills, reloads and stops, and the oracle judges."""
+"""The units on a machine booted with real systemd.
+
+Lines flow through kills, reloads and stops, and the oracle judges.
+"""
 
 import shlex
 import shutil
@@ -37,12 +40,18 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
 
 
 def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
-    """Say whether it has begun to receive so many times: a start that takes long counts as one before that."""
+    """Say whether it has begun to receive so many times.
+
+    A start that takes long counts as one before that.
+    """
     return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
 
 
 def has_grown(file: Path) -> Callable[[], bool]:
-    """Return what says whether a file has grown since: on a busy machine a receiver that has begun may have no line yet."""
+    """Return what says whether a file has grown since.
+
+    On a busy machine a receiver that has begun may have no line yet.
+    """
     size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
     before = size()
     return lambda: size() > before

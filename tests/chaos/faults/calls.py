@@ -78,7 +78,10 @@ def _refused(
 def _stepped(
     world: World, chance: Chance, where: Callable[[World, Chance], list[Program]]
 ) -> Iterator[None]:
-    """Step what programs read as the time; times of files stay true, so that they look as much older or younger."""
+    """Step what programs read as the time.
+
+    Times of files stay true, so that they look as much older or younger.
+    """
     controls = [world.control(program) for program in where(world, chance)]
     seconds = chance.choice(_STEPS) * chance.choice((1, -1))
     for control in controls:

@@ -1,4 +1,6 @@
-"""Faults of what programs remember: entries in the broker and stores of receivers are deleted, garbled, moved or older.
+"""Faults of what programs remember.
+
+Entries in the broker and stores of receivers are deleted, garbled, moved or older.
 
 A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
 and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
@@ -77,7 +79,10 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
 
 
 def _require_headers(world: World) -> None:
-    """Raise `CannotStrike` where the stream has let messages go: of their files only snapshots tell."""
+    """Raise `CannotStrike` where the stream has let messages go.
+
+    Of their files only snapshots tell.
+    """
     if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
         raise CannotStrike("the stream has let messages go")
 
@@ -107,7 +112,10 @@ def _listen(world: World) -> Callable[[bytes], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition whose memory is harmed: the position and the live files, by how long they are, must stay as they are."""
+    """A partition whose memory is harmed.
+
+    The position and the live files, by how long they are, must stay as they are.
+    """
 
     world: World
     number: int
@@ -131,7 +139,10 @@ class _Partition:
 
 
 def _position(entry: bytes) -> Offset | bytes:
-    """Return an entry but for who has it since when: a receiver may claim a partition before a task of it finds the harm."""
+    """Return an entry but for who has it since when.
+
+    A receiver may claim a partition before a task of it finds the harm.
+    """
     try:
         offset = Offset.decode(entry)
         return replace(offset, epoch=0, owner="", presence="", released=False, committed_at="")
@@ -262,7 +273,10 @@ _CHANGES: tuple[dict[str, object], ...] = (
 
 @fault(_LASTS)
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
-    """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
+    """Delete the consumer of a partition, or change or pause it, with other hands.
+
+    Deleted, it is made again.
+    """
     name = consumer_name(chance.choice(world.partitions_in_use))
     change, deletion = chance.choice(_CHANGES), f"CONSUMER.DELETE.{STREAM}.{name}"
 
@@ -298,7 +312,10 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets; an operator makes it again, and does what the receiver says of each."""
+    """Take away the bucket of offsets.
+
+    An operator makes it again, and does what the receiver says of each.
+    """
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):

@@ -1,4 +1,7 @@
-"""Faults of ownership: two of what may be only one, owners that stand still or change places. Nothing is stored twice."""
+"""Faults of ownership: two of what may be only one, owners that stand still or change places.
+
+Nothing is stored twice.
+"""
 
 import signal
 import time
@@ -55,7 +58,10 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((1.0, 15.0))
 def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
-    """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
+    """Stop a receiver with all that it has started.
+
+    A zombie, when somebody takes over meanwhile.
+    """
     with one_that_runs(world.receivers, chance).process.stopped() as pids:
         yield
         chance.shuffle(pids)
@@ -111,6 +117,9 @@ def _wait_for_one(world: World, first: Program, second: Program, share: Callable
 
 
 def _put_back(program: Program) -> None:
-    """Start one again that was taken over from; who has refused for another reason is not ours to start."""
+    """Start one again that was taken over from.
+
+    Who has refused for another reason is not ours to start.
+    """
     if program.refused and any(words in program.refused for words in _FENCED):
         program.go_on()
