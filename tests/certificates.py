@@ -12,7 +12,7 @@ HERE = ("127.0.0.1", "localhost")
 
 
 def make_certificates(folder: Path) -> None:
-    """Write `authority.pem`, `stranger.pem` (another authority), and of four ends a `.pem` and a `.key` each.
+    """Write `authority.pem`, `stranger.pem` (another authority), and for four ends `.pem`, `.key`.
 
     The authority signed them all: `server` is for this machine, `elsewhere` for another one,
     `expired` held until 2001, `client` is that of a user.

@@ -4,13 +4,13 @@ One real nats-server, addresses in it that nobody else uses, and real programs.
 
 | fixture | scope | what a test gets |
 |---|---|---|
-| `fresh_url` | test | a server that all tests share, an account of the test's own: empty JetStream, no streams |
+| `fresh_url` | test | a shared server, an account of the test's own: empty JetStream, no streams |
 | `second_url` | test | as `fresh_url`, another account: a second broker |
-| `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
+| `logs_url` | test | as `fresh_url`, with stream and buckets of `Topology(partitions=2)` |
 | `connection` | test | a connection to the server of `logs_url` |
-| `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
+| `own_server` | test | a plain nats-server of the test's own, which it may kill and restart |
 | `own_broker` | test | as `own_server`, with the stream and buckets of `logs_url` |
-| `processes` | test | starts programs, `python -m` ours as forks (tests/support/forks.py), and cleans up after them |
+| `processes` | test | starts programs, ours as forks (tests/support/forks.py), and ends them |
 | `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `spark` | session | one Spark: it takes seconds to start, and a process holds one at a time |

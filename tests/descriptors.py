@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def held_by(pid: int) -> list[str]:
-    """Return what each descriptor of a process leads to, but for those that are closed meanwhile; raises OSError."""
+    """Return the target of each descriptor of a process that stays open; raises OSError."""
     found = []
     for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - numbers are enough
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A client that says to a nats-server exactly what it is told to, and tells all that the server says to that."""
+"""A client that sends exactly the given bytes to a nats-server, and returns all its answers."""
 
 import json
 import socket

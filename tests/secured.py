@@ -1,4 +1,4 @@
-"""A real nats-server with the accounts and rights that logbroker grants, for whoever is to be let in."""
+"""A real nats-server with the accounts and rights that logbroker grants."""
 
 import asyncio
 import hashlib
@@ -38,7 +38,7 @@ class Secured(NamedTuple):
     process: Process
     conf: Path
     limited: frozenset[str]
-    """The names of hosts, receivers and monitors, whose credential files would name inbox and API."""
+    """The names of hosts, receivers and monitors, as credential files name inbox and API."""
 
     def url(self, name: str = OWN) -> str:
         return f"nats://{name}:{name}@127.0.0.1:{self.port}"
@@ -80,7 +80,7 @@ monitor = partial(_credential, CredentialKind.MONITOR)
 def start_secured(
     processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
 ) -> Secured:
-    """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
+    """Start a server for these credentials, with two partitions, each in its stream if several."""
     port, leaf_port, path = free_port(), free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams, leaf_port=leaf_port)
     limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
@@ -94,7 +94,7 @@ def start_secured(
 
 
 def _take(url: str, *lines: str) -> None:
-    """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
+    """Make consumers, as `logbroker run` does, for clients that may not make them themselves."""
 
     async def take() -> None:
         requests = ConsumerRequests(Connection([url], "logbroker"), SITE, lines)

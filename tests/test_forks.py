@@ -10,10 +10,11 @@ from tests.support.forks import Fork
 
 PROGRAM = """
 import os, signal, sys, threading
-found = [number for number in signal.valid_signals() if signal.getsignal(number) is not signal.SIG_DFL]
+found = [n for n in signal.valid_signals() if signal.getsignal(n) is not signal.SIG_DFL]
 print(sys.argv, __name__, os.getcwd(), sys.stdin.read(), sorted(map(int, found)))
 print(sorted(os.environ.items() - {("LC_CTYPE", "C.UTF-8")}))  # Python's own, in a locale of C
-print(os.getsid(0) == os.getpid(), threading.active_count(), [*range(3)] == sorted(map(int, os.listdir("/proc/self/fd")))[:-1])
+descriptors = sorted(map(int, os.listdir("/proc/self/fd")))[:-1]
+print(os.getsid(0) == os.getpid(), threading.active_count(), [*range(3)] == descriptors)
 print("error", file=sys.stderr)
 sys.exit(7)
 """

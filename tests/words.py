@@ -1,4 +1,4 @@
-"""Find words of the old vocabulary, which `[tool.words]` in pyproject.toml lists with their replacements.
+"""Find words of the old vocabulary; `[tool.words]` in pyproject.toml lists them and better ones.
 
 `python -m tests.words [PATH...]` prints every place where one is, by default in all files that git
 knows, and ends with 1 if there are any. In Python it reads names, comments and strings.
@@ -43,7 +43,7 @@ class Words:
 
 
 def check_python(source: str, words: Words) -> Iterator[tuple[int, str]]:
-    """Yield the line, counted from 0, of every such word in a module's names, comments and strings."""
+    """Yield the line, counted from 0, of each such word in names, comments and strings."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             for line, text in words.find_in(token.string):

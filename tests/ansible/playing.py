@@ -51,7 +51,8 @@ def rendered(played: "subprocess.CompletedProcess[str]") -> list[str]:
 
 
 _SHELL = """#!/bin/sh
-PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {place} && exec /bin/sh "$@"' sh "$@"
+PATH={folder}/bin:$PATH exec unshare --mount sh -c \
+  'mount --bind {folder} {place} && exec /bin/sh "$@"' sh "$@"
 """
 
 

@@ -1,4 +1,4 @@
-"""Every command of bench/ runs from its beginning to a chart in the page, with next to nothing to measure."""
+"""Every command of bench/ runs from its beginning to a chart in the page, with tiny inputs."""
 
 import sys
 from collections.abc import Iterator

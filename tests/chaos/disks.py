@@ -1,4 +1,4 @@
-"""Small disks of our own, one for each machine, that can be filled, lose their power, and turn read-only under their users.
+"""Small disks, one for each machine, that fill up, lose their power and turn read-only.
 
 Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real
 file system turns read-only while files are open, as it does after an error (a tmpfs refuses that

@@ -80,7 +80,7 @@ def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], A
 
 
 def chosen(words: str, features: frozenset[str]) -> list[Fault]:
-    """Return the faults that are asked for by names or families ("all", "disks,kill-server") and can strike where there are such features.
+    """Return the faults of these names or groups ("all", "disks,kill-server") that can strike here.
 
     Raises ValueError for a name that is none.
     """
@@ -110,7 +110,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Faults that overlap, and whether lines must flow again before the next stroke, which comes after `pause` seconds."""
+    """Faults that overlap; `pause` seconds and, if set, flowing lines precede the next stroke."""
 
     strikes: tuple[Strike, ...]
     settles: bool

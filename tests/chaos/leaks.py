@@ -1,4 +1,4 @@
-"""Nothing leaks: what processes hold is about what they held when they had settled, and of programs that have ended nothing is left.
+"""Find leaks: growth of living processes since they settled, and leftovers of ended ones.
 
 `Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is
 received.
@@ -32,7 +32,8 @@ _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
 _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = re.compile(
-    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|was never awaited|panic: |eof_received"
+    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|"
+    rb"was never awaited|panic: |eof_received"
 )
 
 Holds = dict[str, int]
@@ -45,12 +46,12 @@ _MORE_OF: dict[str, Holds] = {
     # what --memory gives it
     "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
-"""What a process may hold more than when it had settled, and what those may whose program is called so."""
+"""How much a process may grow after it has settled, and how much programs of certain names may."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """A process: `began` is in ticks since the machine's start, and tells it from another one that has its number later."""
+    """A process; `began`, in ticks since boot, distinguishes it from a later one of its number."""
 
     pid: int
     began: int
@@ -211,7 +212,7 @@ def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
 
 
 def _left_over(scratch: Path, *folders: Path) -> list[str]:
-    """Return a finding for each file that somebody has left half-made, or in a folder for temporary files."""
+    """Return a finding for each unfinished file, and each file in a temporary folder."""
     temporary = [path for place in scratch.iterdir() for path in place.iterdir()]
     for folder in folders:
         temporary += [path for path in folder.rglob("*") if _HALF_MADE.fullmatch(path.name)]
@@ -220,7 +221,7 @@ def _left_over(scratch: Path, *folders: Path) -> list[str]:
 
 
 def _outbursts(log: Path) -> list[str]:
-    """Return a finding for a program that has said what no program should, with the lines around the first of it."""
+    """Return a finding for a program with a forbidden log line, with the lines around it."""
     data = log.read_bytes()
     if not (found := _OUTBURSTS.search(data)):
         return []

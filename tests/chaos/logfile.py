@@ -59,7 +59,8 @@ class LogFile:
             text = _HEADING % (self._tag, self.files) + text
         while text:
             rest = text
-            taken = retried(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
+            write = lambda rest=rest: os.write(self._descriptor, rest)  # noqa: E731
+            taken = retried(write)
             self._count(text[:taken])
             text = text[taken:]
 

@@ -1,4 +1,4 @@
-"""Machines on one: a network of its own for each program's machine, with lines that can be made to lose what they carry.
+"""Several machines on one: a network for each, with links that can lose packets.
 
 Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line
 add up: what one fault has done to it stays until that fault takes it back, whatever others do and

@@ -109,7 +109,7 @@ def losses(output: Path) -> list[str]:
 
 
 def repeats(logs: Path) -> list[str]:
-    """Return a finding for each receiver that has passed over lines because they came a second time.
+    """Return a finding for each receiver that skipped lines since they came a second time.
 
     It would hide from all other findings that the stream holds them twice, which it never may,
     unless somebody has set back the stream, or what remembers how far it was received.

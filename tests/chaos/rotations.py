@@ -1,4 +1,4 @@
-"""Rotation as logrotate and applications do it, in every style, all the time, without ever destroying a line by itself.
+"""Rotates logs as logrotate and applications do, in every style; destroys no line by itself.
 
 No style takes away what a shipper had no chance to read: a file is copied whole before it is
 truncated, and removed only once it is known to be received; then its successor is, too, so that a
@@ -33,7 +33,7 @@ class _Rotated:
 
 
 class Rotation:
-    """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure.
+    """Rotates one log; `is_received(end)` says whether its bytes before `end` are received.
 
     The style is drawn: one or two ways for most logs, as most are rotated, how often, how many
     rotated files are kept, and whether the newest one is packed later or at once. Rotated files are
@@ -99,7 +99,7 @@ class Rotation:
         self._log.begin()
 
     def rename_late(self) -> None:
-        """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
+        """Rename the file; the application goes on writing to it, and makes a new one later."""
         self._move()
         self._late = self._chance.uniform(*_LATE)
 

@@ -3,8 +3,8 @@
 A run that fails leaves what vanishes with its namespaces, so that one can see why:
 
 folder/processes.txt    what ran when it failed, with states and where the kernel has them waiting
-folder/kept             the programs' states, received files, what was written, log files, stores; `logbroker run
-                        --store-dir` on one of them, and `logbroker get`, show each message
+folder/kept             the programs' states, received files, sources, log files, stores;
+                        `logbroker run --store-dir` on a store, and `logbroker get`, show messages
 """
 
 import errno
@@ -142,7 +142,7 @@ class _Run:
     def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
+        except Exception as error:  # noqa: BLE001 - any error fails the run and is recorded
             words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
             self.result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
             self._keep_processes()

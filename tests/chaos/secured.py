@@ -1,7 +1,7 @@
-"""The credentials and certificates of a secured world, given and taken by `logbroker` itself, as an operator would.
+"""The credentials and certificates of a secured world, made by `logbroker` as operators do.
 
 folder/host-<name>.toml, receiver-<name>.toml, admin-chaos.toml      what is carried to each program
-folder/authority.pem                                                 what the brokers' certificates are checked against
+folder/authority.pem                              verifies the brokers' certificates
 """
 
 import shutil
@@ -42,7 +42,7 @@ class Keys:
         hosts: Sequence[str],
         receivers: Sequence[str],
     ) -> "Keys":
-        """Make certificates for brokers that do not run yet, given as machines and folders, and all credentials."""
+        """Make certificates for brokers, given as machines and folders, and all credentials."""
         folder.mkdir(mode=0o700)
         stores = tuple(store for _, store in brokers)
         keys = cls(folder, stores, tuple(f"nats://{machine.client}" for machine, _ in brokers))

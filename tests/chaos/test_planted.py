@@ -1,4 +1,4 @@
-"""Bugs planted in a copy of the programs are found by a short run, and without one a run passes; where namespaces can be had."""
+"""A short run finds bugs planted in a copy of the programs, and passes without one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A whole suite in one folder, each program on a machine of its own, looked after as a service manager would.
+"""A whole suite in one folder, each program on a machine of its own under a service manager.
 
 folder/hosts/<host>/logs            the host's disk
 folder/brokers/<name>               a broker's disk
@@ -7,8 +7,8 @@ folder/credentials                  what is carried to each program, where the b
 folder/written/<host>               what the host's applications wrote
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
-folder/shim                         what is between programs and libc, with a page of memory for each
-folder/images                       what brokers' and receivers' disks are on, where they are on block devices
+folder/shim                         the library before libc, with a page of memory per program
+folder/images                       the images of brokers' and receivers' disks
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Host:
     shipper: Program
 
     def written(self) -> int:
-        """Return how many bytes of whole lines were written so far, over all files and rotations."""
+        """Return the bytes of all whole lines written so far, in all files and rotations."""
         return sum(log.whole for log in self.writing.logs)
 
     def sources(self) -> list[bytes]:

@@ -63,7 +63,7 @@ def binary(tag: str, seed: int) -> Iterator[bytes]:
 
 
 def huge(tag: str, seed: int, bounds: tuple[int, int]) -> Iterator[bytes]:
-    """Yield lines of a size between two bounds, newline included, the longest of all now and then, and just around it."""
+    """Yield lengths of lines within bounds, newline included; at times the longest, or near it."""
     chance = random.Random(f"{tag} {seed}")
     junk = chance.randbytes(3000).replace(b"\n", b"\r")
     least, most = bounds

@@ -61,7 +61,7 @@ class _Pen:
                 path.with_name(f"{path.stem}-latest{path.suffix}").symlink_to(path.name)
 
     def finish(self) -> None:
-        """End what stands unfinished, and end the log with a line that is longer than any slip in counting bytes."""
+        """Finish the last line, and end the log with a line longer than any miscount of bytes."""
         if self.log.files:
             tag = self.application.path.encode()
             self.log.append(self.rest + b"%b: this is the last line of the whole log\n" % tag)

@@ -25,7 +25,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """Return the program and the words of each command that a text names, in backticks or on a line of its own."""
+    """Return the program and arguments of each command in a text: in backticks or on a line."""
     found = _COMMAND.findall(text.replace("\\\n", " "))
     # one that ends a quoted command of a shell is followed by its quote
     return [(name, words[:-1] if words.count("'") % 2 else words) for name, words in found]
@@ -37,7 +37,7 @@ def untrue_commands(text: str) -> list[tuple[str, str]]:
 
 
 def _takes(program: str, text: str) -> bool:
-    """Whether a program's own parser takes a command, which may lack what a text that only names it leaves out."""
+    """Whether a program's parser accepts a command, which may lack required arguments."""
     command: click.Command = PROGRAMS[program]
     context, words = click.Context(command), shlex.split(re.sub(r"\bN\b", "2", text))
     while isinstance(command, click.Group) and words:

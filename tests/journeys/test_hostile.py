@@ -230,5 +230,5 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
 
 
 def files(site: Site) -> set[Path]:
-    """Return all files, but those of the bad host's own folder, where anything may be called anything."""
+    """Return all files but those in the bad host's own folder, which may have any name."""
     return {path for path in site.folder.rglob("*") if site.output / BAD not in path.parents}

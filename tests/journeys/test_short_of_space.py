@@ -79,7 +79,7 @@ def space(suite: Suite) -> dict[str, Any]:
 
 
 def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(suite: Suite) -> None:
-    """Of lines that a filter leaves out a receiver could not tell a repeated section from another one.
+    """A receiver could not distinguish a repeated section of filtered lines from another one.
 
     The broker is killed in the middle of rounds, and purges what it has before the shipper hears of
     it.

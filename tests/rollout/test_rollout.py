@@ -52,7 +52,7 @@ def newer(tmp_path: Path) -> Path:
 
 
 def footprints(machine: Machine) -> set[str]:
-    """Return the paths and users of ours that a machine has, but for what journald and Ansible remember."""
+    """Return our paths and users on a machine, but those that journald and Ansible remember."""
     names = " -o ".join(f"-name '*{program}*'" for program in (*PROGRAMS, "logship"))
     files = machine.told(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
     users = machine.run(f"getent passwd {' '.join(PROGRAMS)}; getent group {' '.join(PROGRAMS)}")
@@ -145,7 +145,7 @@ def _lose_power(field: Field) -> None:
 
 
 def _keeps_secrets(field: Field) -> None:
-    """Neither what was printed nor what the machines have logged of it, each task's arguments, shows a secret."""
+    """Neither the output nor the machines' logs of it, task arguments included, show a secret."""
     logged = [machine.disk / "var/log/text.log" for machine in field.machines.values()]
     assert "Invoked with" in logged[0].read_text("utf-8")
     made = (field.folder / "inventory/logship-secrets").glob("cluster-secret")

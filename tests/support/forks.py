@@ -60,7 +60,7 @@ class ForkServer:
             )
 
     def ask(self, request: object) -> int:
-        """Return the process id of a new fork, or, for the process id of one that has ended, its exit code."""
+        """Return the process id of a new fork or, given that of an ended one, its exit code."""
         with self._asking:
             self._requests.send(json.dumps(request).encode())
             answer = self._requests.recv(_MESSAGE)
@@ -123,7 +123,8 @@ def start(words: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes
     match words:
         case [sys.executable, "-m", program, *arguments] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
-            return Fork(_PROGRAMS[program], _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
+            name = _PROGRAMS[program]
+            return Fork(name, _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
         case _:
             return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
 

@@ -59,14 +59,15 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"{self.written} written, {self.received} received: {self.missing} missing, "
-            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, {self.foreign} foreign; "
+            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, "
+            f"{self.foreign} foreign; "
             f"bytes {'equal' if self.bytes_equal else 'DIFFER'}"
             + "".join(f"\n  {e}" for e in self.examples)
         )
 
 
 def judge_host(sources: Iterable[Path], output: Path, host: str) -> Verdict:
-    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written."""
+    """Compare the received files of `host` below `output` with its sources, in write order."""
     return judge([path.read_bytes() for path in sources], read_received(output, host))
 
 
@@ -76,7 +77,7 @@ def expect_all(
     watched: Sequence[Process] = (),
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Wait until as much as was written of each host is received below `output`, and expect each line once and in order."""
+    """Wait until all bytes of each host are received below `output`; expect each line once."""
 
     def is_received() -> bool:
         meanwhile()
@@ -92,7 +93,7 @@ def expect_all(
 
 
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
-    """Judge the bytes received from a host against those of its source files, which may be interleaved by lines.
+    """Compare a host's received bytes with its source files, which may be interleaved by lines.
 
     Order is judged within each source; a line that stands in several sources is judged by its count
     alone. A source's unfinished last line counts as finished: the receiver finishes it when another

@@ -81,7 +81,7 @@ Launch = Callable[..., Running]
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A started program; `log` collects what it writes on stdout and stderr, over all of its starts."""
+    """A started program; `log` collects its stdout and stderr, over all of its starts."""
 
     name: str
     arguments: tuple[str, ...]
@@ -137,7 +137,7 @@ class Process:
         return self.said()[-_LAST_WORDS:].strip()
 
     def catches(self, number: int) -> bool:
-        """Whether it has a handler of its own for a signal, by which it would end otherwise (proc(5))."""
+        """Whether it handles a signal that would end it otherwise (proc(5))."""
         caught = proc(self.pid, "status").partition("SigCgt:")[2].split()
         return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
 
@@ -159,7 +159,7 @@ class Process:
         self.send(signal.SIGHUP)
 
     def kill_tree(self) -> None:
-        """Send -9 to it and all that it has started, also to what one of them is starting just now; no more than a second."""
+        """Kill it and all descendants, also one that starts right now, within a second."""
         for _ in range(20):
             pids = self.tree()
             if self.popen is not None:
@@ -197,7 +197,7 @@ class Process:
         return self.wait(seconds)
 
     def tree(self) -> list[int]:
-        """Return the process ids of all that it started and that still lives, from earlier starts too."""
+        """Return the ids of all living processes that it started, at earlier starts too."""
         found: set[int] = set()
         living = _living()
         while more := {

@@ -120,7 +120,7 @@ class Suite:
         return 0
 
     def stream(self) -> dict[str, Any]:
-        """Return what the broker says of the stream, with the number of messages on each subject; raises as `ask`."""
+        """Return the stream's info, with the number of messages by subject; raises as `ask`."""
         asked = {"subjects_filter": ">"}
         return self.ask(lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked))
 

@@ -55,7 +55,8 @@ for cgroups in {cgroups}; do
 done
 {layers}
 cd {folder}/root
-rm -rf etc/systemd/system etc/fstab etc/machine-id etc/logship etc/credstore opt/logship var/log/journal
+rm -rf etc/systemd/system etc/fstab etc/machine-id etc/logship etc/credstore opt/logship
+rm -rf var/log/journal
 rm -rf var/lib/logbroker var/lib/logshipper var/log/logship var/log/app.log
 cp -a {laid}/. .
 echo {host} > etc/hostname
@@ -175,7 +176,7 @@ class Machine:
 
 
 def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]:
-    """Boot a machine; nothing of the suite runs on it yet, and its settings are as they were installed."""
+    """Boot a machine whose settings are as installed; none of the suite's programs runs yet."""
     if reason := reason_not_to_boot():
         pytest.skip(reason)
     laid, root = folder / "laid", folder / "mounts/root"

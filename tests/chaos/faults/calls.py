@@ -1,4 +1,4 @@
-"""Faults of calls: syncs that fail or take long, short writes, files that the kernel refuses to change, and clocks that jump.
+"""Faults of system calls: failing and slow syncs, short writes, immutable files, clock jumps.
 
 Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`).
 nats-server talks to the kernel without libc, so its calls are met there, by strace. What was

@@ -93,7 +93,8 @@ def _start_refused(program: Program) -> None:
 def renew_certificate(world: World, chance: Chance) -> Iterator[None]:
     """Sign a broker's certificates anew, as it does by itself a month before they end."""
     broker = chance.choice(world.brokers)
-    renew = lambda: run_command("logbroker", "tls", "renew", "--store-dir", broker.store)  # noqa: E731
+    command = ("logbroker", "tls", "renew", "--store-dir", broker.store)
+    renew = lambda: run_command(*command)  # noqa: E731
     return _changed(renew, lambda: None)
 
 

@@ -27,7 +27,7 @@ _short_of_space = Lock()
 
 
 def _run(program: str, *words: str | Path) -> None:
-    """Run a command; raises `CannotStrike` where it says in a line that it cannot do it now, or takes too long."""
+    """Run a command; raises `CannotStrike` if it refuses with a line, or takes too long."""
     try:
         run_command(program, *words, seconds=_SECONDS)
     except TimeoutExpired:

@@ -35,7 +35,7 @@ def _one_way(line: Line, chance: Chance) -> AbstractContextManager[None]:
 
 @contextmanager
 def _half_open(line: Line, _: Chance) -> Iterator[None]:
-    """End the machine's connections without the other ends being told, which keep theirs for as long as they like."""
+    """End the machine's connections silently: the other ends keep theirs as long as they like."""
     with line.outward.losing():
         line.reset()
         yield

@@ -64,7 +64,7 @@ def _moved(content: bytes, chance: Chance) -> bytes:
 
 
 def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
-    """Harm the snapshot of a host's positions, or set it back, while its shipper runs or is dead; start the shipper again."""
+    """Harm the snapshot of a host's positions, or set it back; start the shipper again."""
     host = chance.choice(world.hosts)
     key = positions_key(host.name)
     older = world.read_entry(POSITIONS_BUCKET, key)
@@ -92,7 +92,7 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.it
 
 
 def _listen(world: World) -> Callable[[bytes], bytes]:
-    """Return what waits until a receiver says from now on what a pattern matches, and returns its last group."""
+    """Return a function that waits for a receiver's log line and returns the last group of it."""
     begins = {one.log: one.log.stat().st_size for one in world.receivers}
 
     def hear(pattern: bytes) -> bytes:
@@ -124,7 +124,7 @@ class _Partition:
     lives: Mapping[Path, int] = field(default_factory=dict)
 
     def mend(self, bring_back: Callable[[], object]) -> None:
-        """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
+        """Restore the entry once a receiver has reported it, and start the receivers again."""
         self.hear(b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number)
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
@@ -152,7 +152,7 @@ def _position(entry: bytes) -> Offset | bytes:
 
 @contextmanager
 def stopped(world: World) -> Iterator[None]:
-    """Have all receivers dead, and started again behind it, those too that refused to go on by what was harmed."""
+    """Kill all receivers, and start them again afterwards, also those that refused to go on."""
     with held(world.receivers, kill=True):
         retried(lambda: _wait_for_tasks(world))  # the disk may have trouble just now
         yield
@@ -335,6 +335,6 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 
 def _has_received(world: World, number: int) -> bool:
-    """Whether files of a partition were written, which its offset does not say behind an `offsets adopt`."""
+    """Whether a partition wrote files since `offsets adopt` that its offset does not include."""
     path = path_of(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0

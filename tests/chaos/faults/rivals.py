@@ -79,7 +79,7 @@ def ping_pong(world: World, chance: Chance) -> None:
 
 @fault()
 def all_anew(world: World, chance: Chance) -> None:
-    """End all programs at once, as an upgrade does or as a power cut, and start them in any order."""
+    """End all programs at once, as an upgrade or a power cut does; start them in any order."""
     programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
     chance.shuffle(programs)
     number = chance.choice((signal.SIGTERM, signal.SIGKILL))
