@@ -49,8 +49,8 @@ class _Clock:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def say(self, words: str) -> None:
-        print(f"{time.monotonic() - self._began:5.1f} s  {words}", flush=True)
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:5.1f} s  {text}", flush=True)
 
 
 @click.command()

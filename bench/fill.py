@@ -77,7 +77,7 @@ def on_the_wire(messages: Iterable[Sent], partitions: int = 1) -> Iterator[bytes
 def store(port: int, parts: Iterable[bytes]) -> None:
     """Send the parts that `on_the_wire` made, each when the broker has stored the one before.
 
-    Returns when all are. Raises ConnectionError with the broker's words.
+    Returns when all are. Raises ConnectionError with the broker's arguments.
     """
     with socket.create_connection(("127.0.0.1", port)) as line:
         answers = line.makefile("rb")

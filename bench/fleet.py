@@ -194,9 +194,9 @@ async def _word(one: "subprocess.Popen[str]", word: str, patience: float) -> Non
         raise TookTooLong(f"hosts: {heard.strip() or 'ended'} instead of {word}")
 
 
-def _tell(one: "subprocess.Popen[str]", words: str) -> None:
+def _tell(one: "subprocess.Popen[str]", text: str) -> None:
     assert one.stdin is not None
-    one.stdin.write(words)
+    one.stdin.write(text)
     one.stdin.flush()
 
 
@@ -218,9 +218,9 @@ def _judged(output: Path, hosts: int, lines: int) -> Verdict:
 def _slowed(milliseconds: float) -> list[str]:
     """Return a command that holds the thread of each fsync for so long; others go on."""
     calls = "fsync,fdatasync"
-    words = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
+    command = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
     longer = f"inject={calls}:delay_exit={milliseconds * 1000:.0f}"
-    return [*words, "-e", f"trace={calls}", "-e", longer]
+    return [*command, "-e", f"trace={calls}", "-e", longer]
 
 
 @click.command()

@@ -134,5 +134,5 @@ def _begun(question: Question, folder: Path) -> Record:
     )
 
 
-def _say(words: str) -> None:
-    print(words, flush=True)
+def _say(text: str) -> None:
+    print(text, flush=True)

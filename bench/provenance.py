@@ -45,10 +45,10 @@ def _code(root: Path, commit: str) -> str:
     return hashlib.sha256(" ".join(trees).encode()).hexdigest()[:16]
 
 
-def _git(root: Path, *words: str, given: str = "") -> str:
+def _git(root: Path, *arguments: str, given: str = "") -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", root, *words], input=given, capture_output=True, text=True, check=True
+            ["git", "-C", root, *arguments], input=given, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return ""

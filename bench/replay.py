@@ -63,8 +63,16 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
         output = folder / "replayed"
         touch_memory(size)
         before, began = cpu_seconds(broker), time.monotonic()
-        words = ["replay", "--server", suite.url, "--since", "earliest", "--output", str(output)]
-        program = suite.start_program("logreceiver", "replay", words)
+        arguments = [
+            "replay",
+            "--server",
+            suite.url,
+            "--since",
+            "earliest",
+            "--output",
+            str(output),
+        ]
+        program = suite.start_program("logreceiver", "replay", arguments)
         cpu = _seconds_until_end(program, 120 + size / 2e6)
         seconds = time.monotonic() - began
         used = {"broker": cpu_seconds(broker) - before, "replay": cpu}

@@ -107,12 +107,12 @@ def _common(record: Record) -> str:
     kept = [set(one.parameters.items()) for one in record.results]
     shared = set.intersection(*kept) if kept else set()
     order = record.results[0].parameters if record.results else {}
-    words = [
+    text = [
         f"{name.replace('_', ' ')}: {value if isinstance(value, str) else format(value, ',g')}"
         for name, value in order.items()
         if (name, value) in shared
     ]
-    return f" {', '.join(words).capitalize()}." if words else ""
+    return f" {', '.join(text).capitalize()}." if text else ""
 
 
 def _escaped(cell: str) -> str:

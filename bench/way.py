@@ -110,8 +110,8 @@ class Line:
 
     def _lay_tunnel(self, folder: Path, processes: Processes, delay: float) -> None:
         ready = folder / "tunnel-is-ready"
-        words = [_NEAR, _FAR, str(self._holder), str(delay), str(ready)]
-        tunnel = processes.start("tunnel", [sys.executable, "-m", "bench.tunnel", *words])
+        arguments = [_NEAR, _FAR, str(self._holder), str(delay), str(ready)]
+        tunnel = processes.start("tunnel", [sys.executable, "-m", "bench.tunnel", *arguments])
         wait_until("the tunnel is there", ready.exists, 10, [tunnel])
 
 

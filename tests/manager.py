@@ -25,8 +25,8 @@ class Manager:
             except BlockingIOError:
                 return self.heard
 
-    def has_heard(self, words: str) -> bool:
-        return any(words in said for said in self.listen())
+    def has_heard(self, text: str) -> bool:
+        return any(text in said for said in self.listen())
 
     def forget(self) -> None:
         self.listen()

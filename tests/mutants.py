@@ -196,10 +196,10 @@ def planted(mutant: Mutant, copy: Path) -> None:
 def is_found(mutant: Mutant, copy: Path) -> bool:
     """Whether a test fails with a bug that is planted in a copy; the bug is removed again."""
     planted(mutant, copy)
-    words = ["-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not long"]
+    arguments = ["-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not long"]
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", *words, *mutant.tests.split()],
+            [sys.executable, "-m", "pytest", *arguments, *mutant.tests.split()],
             check=False,
             cwd=copy,
             env={**os.environ, "PYTHONPATH": str(copy)},

@@ -54,8 +54,8 @@ class Secured(NamedTuple):
 
     def options(self, name: str) -> list[str]:
         """Return the options by which a program comes as one whose rights are limited."""
-        words = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
-        return [*words, *("--api-prefix", API)]
+        arguments = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
+        return [*arguments, *("--api-prefix", API)]
 
     def said(self) -> str:
         """Return all that it has logged."""
@@ -87,8 +87,8 @@ def start_secured(
     process = start_nats_server(processes, f"secured-{port}", path)
     server = Secured(port, leaf_port, process, path, limited)
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
-    words = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
-    beside = processes.start(f"beside-{port}", words, folder=Path(__file__).parents[1])
+    arguments = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
+    beside = processes.start(f"beside-{port}", arguments, folder=Path(__file__).parents[1])
     wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
     return server
 

@@ -114,7 +114,7 @@ def _peer(setting: _Setting) -> Peer:
         program="fluent-bit",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, _: ["--quiet", "--config", configuration],
+        arguments=lambda configuration, _: ["--quiet", "--config", configuration],
         version="--version",
     )
 

@@ -62,8 +62,8 @@ class _Staged:
         return True  # it keeps no record of what was received but the file
 
 
-def _start(processes: Processes, end: str, *words: str | Path) -> Process:
-    return processes.start(end, [sys.executable, "-m", "bench.field.bare", end, *words])
+def _start(processes: Processes, end: str, *arguments: str | Path) -> Process:
+    return processes.start(end, [sys.executable, "-m", "bench.field.bare", end, *arguments])
 
 
 def _start_server(folder: Path, processes: Processes, address: str) -> tuple[Process, str]:

@@ -61,8 +61,8 @@ class _Program:
     def start(self, name: str, told: str, state: Path) -> Process:
         configuration = self.folder / f"{name}.conf"
         configuration.write_text(told, "utf-8")
-        words = self.peer.command(self.installed, configuration, state)
-        return self.processes.start(name, words, self.installed.environment, state)
+        arguments = self.peer.command(self.installed, configuration, state)
+        return self.processes.start(name, arguments, self.installed.environment, state)
 
 
 @dataclass(frozen=True, slots=True)

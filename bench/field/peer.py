@@ -51,7 +51,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One peer. `words` makes a command line from a configuration file and a state folder.
+    """One peer. `arguments` makes a command line from a configuration file and a state folder.
 
     `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with
     `*` for what differs between machines, and `module_option` tells the program where. `version` is
@@ -62,7 +62,7 @@ class Peer:
     program: str
     client: Callable[[Client], str]
     server: Callable[[Server], str]
-    words: Callable[[Path, Path], list[str | Path]]
+    arguments: Callable[[Path, Path], list[str | Path]]
     version: str
     packages: tuple[str, ...] = ()
     modules: str = ""
@@ -96,7 +96,7 @@ class Peer:
     def command(self, installed: Installed, configuration: Path, state: Path) -> list[str | Path]:
         """Return the command line that runs it in the foreground."""
         modules = [f"{self.module_option}{installed.modules}"] if installed.modules else []
-        return [installed.program, *modules, *self.words(configuration, state)]
+        return [installed.program, *modules, *self.arguments(configuration, state)]
 
     def version_of(self, installed: Installed) -> str:
         """Return its version; raises OSError or ValueError if that cannot be found out."""

@@ -90,8 +90,8 @@ class _Setting:
     buffer: str
 
     def client(self, client: Client) -> str:
-        words = _GLOBAL.format(state=client.state, host=client.host)
-        return words + _CLIENT.format(
+        text = _GLOBAL.format(state=client.state, host=client.host)
+        return text + _CLIENT.format(
             logs=client.logs,
             host=client.host,
             server=client.server,
@@ -101,8 +101,8 @@ class _Setting:
         )
 
     def server(self, server: Server) -> str:
-        words = _GLOBAL.format(state=server.state, host="central")
-        return words + _SERVER.format(
+        text = _GLOBAL.format(state=server.state, host="central")
+        return text + _SERVER.format(
             output=server.output,
             listen=server.listen,
             queue=self.server_queue,
@@ -117,7 +117,7 @@ def _peer(setting: _Setting) -> Peer:
         program="rsyslogd",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, _: ["-n", "-iNONE", "-f", configuration],
+        arguments=lambda configuration, _: ["-n", "-iNONE", "-f", configuration],
         version="-v",
         packages=("rsyslog", "rsyslog-relp"),
         modules="usr/lib/*/rsyslog",

@@ -103,7 +103,7 @@ def _peer(setting: _Setting) -> Peer:
         program="syslog-ng",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, state: [
+        arguments=lambda configuration, state: [
             "--foreground",
             "--no-caps",
             f"--cfgfile={configuration}",

@@ -30,13 +30,13 @@ class Guarantees:
     survives_kill: bool
 
     def __str__(self) -> str:
-        words = {
+        promises = {
             "acked": self.acked,
             "fsynced": self.fsynced,
             "ordered": self.ordered,
             "survives kill -9": self.survives_kill,
         }
-        return ", ".join(word for word, holds in words.items() if holds) or "nothing"
+        return ", ".join(word for word, holds in promises.items() if holds) or "nothing"
 
 
 class Staged(Protocol):

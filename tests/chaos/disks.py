@@ -181,5 +181,5 @@ def have_blocks() -> bool:
             disk.unmount()
 
 
-def _run(*words: str | Path) -> None:
-    subprocess.run(words, check=True, capture_output=True)
+def _run(*arguments: str | Path) -> None:
+    subprocess.run(arguments, check=True, capture_output=True)

@@ -79,12 +79,12 @@ def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], A
     return added
 
 
-def chosen(words: str, features: frozenset[str]) -> list[Fault]:
+def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
     """Return the faults of these names or groups ("all", "disks,kill-server") that can strike here.
 
     Raises ValueError for a name that is none.
     """
-    asked = {word.strip() for word in words.split(",")} - {"all", ""}
+    asked = {word.strip() for word in arguments.split(",")} - {"all", ""}
     known = {*FAULTS, *(one.family for one in FAULTS.values())}
     if unknown := asked - known:
         raise ValueError(f"no such faults, see --list: {', '.join(sorted(unknown))}")

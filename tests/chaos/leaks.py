@@ -57,7 +57,7 @@ class _Life:
     began: int
     parent: int
     is_zombie: bool
-    words: str
+    command: str
     holds: Holds
     folder: str  # in which it works
 
@@ -73,10 +73,10 @@ class _Life:
     @property
     def program(self) -> str:
         """The name of the file that it runs."""
-        return self.words.partition(" ")[0].rpartition("/")[2]
+        return self.command.partition(" ")[0].rpartition("/")[2]
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.words[:160] or 'without a command line'})"
+        return f"process {self.pid} ({self.command[:160] or 'without a command line'})"
 
 
 def _lives() -> list[_Life]:
@@ -92,7 +92,7 @@ def _life(pid: int) -> _Life | None:
         return None
     is_zombie = fields[0] == "Z"
     try:
-        words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         held = [] if is_zombie else held_by(pid)
         where = "" if is_zombie else str((folder / "cwd").readlink())
     except OSError:
@@ -103,7 +103,7 @@ def _life(pid: int) -> _Life | None:
         "threads": int(fields[17]),
         "KiB": int(fields[21]) * _PAGE,
     }
-    return _Life(pid, int(fields[19]), int(fields[1]), is_zombie, words.strip(), holds, where)
+    return _Life(pid, int(fields[19]), int(fields[1]), is_zombie, command.strip(), holds, where)
 
 
 @dataclass(slots=True)
@@ -172,8 +172,8 @@ class Leaks:
                 continue
             if one not in running or code not in codes:
                 how = "by SIGTERM" if one in running else "by itself"
-                words = one.process.last_words()[-300:]
-                self.findings.append(f"{one.name} has ended {how} with {code}: {words}")
+                text = one.process.last_words()[-300:]
+                self.findings.append(f"{one.name} has ended {how} with {code}: {text}")
 
     def _judge_consumers(self, world: World) -> None:
         """Expect one of each partition.
@@ -206,7 +206,7 @@ def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
     """
     if one.is_zombie or one.parent != 1:
         return one.is_zombie
-    is_worker = any(name in one.words.split() for name in PYTHON_DAEMONS)
+    is_worker = any(name in one.command.split() for name in PYTHON_DAEMONS)
     serves = {life.folder for life in living if life.program == "java"} if is_worker else set()
     return one.folder not in serves
 

@@ -55,8 +55,8 @@ class Way:
     def _show(self) -> None:
         rule = (*self._filtered, "protocol", "ip", "pref", "1")
         if self._losses:
-            words = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
-            _run("tc", "filter", "replace", *rule, *words)
+            arguments = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
+            _run("tc", "filter", "replace", *rule, *arguments)
         else:
             _run("tc", "filter", "del", *rule)
 
@@ -174,5 +174,5 @@ def _within(name: str) -> tuple[str, ...]:
     return ("nsenter", f"--net=/run/netns/{name}", "--")
 
 
-def _run(*words: str, quiet: bool = False) -> None:
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL if quiet else None)
+def _run(*arguments: str, quiet: bool = False) -> None:
+    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL if quiet else None)

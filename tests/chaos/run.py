@@ -67,10 +67,10 @@ class Result:
         with self._lock, self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
 
-    def find(self, words: str) -> None:
+    def find(self, text: str) -> None:
         """Note what speaks against the suite."""
-        self.tell("finding", words=words)
-        self.findings.append(words)
+        self.tell("finding", text=text)
+        self.findings.append(text)
 
     def find_emptiness(self, shape: Shape) -> None:
         """Add a finding for each reason why this run, had it passed, would have shown nothing."""
@@ -143,8 +143,8 @@ class _Run:
         try:
             act()
         except Exception as error:  # noqa: BLE001 - any error fails the run and is recorded
-            words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
-            self.result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
+            text = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
+            self.result.find(text + (f": {error.__cause__!r}" if error.__cause__ else ""))
             self._keep_processes()
 
     def _strike_all(self, strokes: Iterator[Stroke], minutes: float) -> None:
@@ -236,15 +236,15 @@ class _Run:
         self.world.processes.end_all()
         self.result.verdicts, findings = judged(self.world)
         for name, verdict in self.result.verdicts.items():
-            words = str(verdict)
-            self.result.tell("verdict", host=name, perfect=verdict.is_perfect, words=words)
+            text = str(verdict)
+            self.result.tell("verdict", host=name, perfect=verdict.is_perfect, text=text)
         for finding in findings:
             self.result.find(finding)
 
     def _keep_processes(self) -> None:
         with (self.world.folder / "processes.txt").open("wb") as file:
-            words = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
-            subprocess.run(words, stdout=file, stderr=file, timeout=30, check=False)
+            command = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
+            subprocess.run(command, stdout=file, stderr=file, timeout=30, check=False)
 
     def _keep_disks(self) -> None:
         """Copy what is on the disks that vanish, and what was written.
@@ -254,5 +254,5 @@ class _Run:
         folder = self.world.folder
         (folder / "kept").mkdir()
         for top in (found for part in _KEPT for found in folder.glob(part)):
-            words = ("cp", "-a", "--parents", "--", top.relative_to(folder), "kept")
-            subprocess.run(words, cwd=folder, check=False, capture_output=True)
+            command = ("cp", "-a", "--parents", "--", top.relative_to(folder), "kept")
+            subprocess.run(command, cwd=folder, check=False, capture_output=True)

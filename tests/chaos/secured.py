@@ -82,11 +82,11 @@ class Keys:
 
         Raises `CommandFailed`, as all that change something.
         """
-        words = [word for url in self.urls for word in ("--server", url)]
-        words += ["--partition", "all"] if kind == "receiver" else []
+        arguments = [word for url in self.urls for word in ("--server", url)]
+        arguments += ["--partition", "all"] if kind == "receiver" else []
         into = ("--output", f"{self.folder}/", "--force")
         with self.changing:
-            run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *words))
+            run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *arguments))
             self._copy()
 
     def revoke(self, kind: str, *names: str) -> None:
@@ -105,5 +105,5 @@ class Keys:
                 raise CommandFailed(1, str(error)) from None
 
 
-def _in(store: Path, *words: str) -> list[str]:
-    return ["credentials", *words, "--store-dir", str(store)]
+def _in(store: Path, *arguments: str) -> list[str]:
+    return ["credentials", *arguments, "--store-dir", str(store)]

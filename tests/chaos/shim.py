@@ -103,8 +103,8 @@ class Shim:
         self._library = folder / "shim.so"
         folder.mkdir()
         compiler = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        words = [*compiler, "-o", str(self._library), str(_SOURCE), "-ldl"]
-        subprocess.run(words, check=True)
+        arguments = [*compiler, "-o", str(self._library), str(_SOURCE), "-ldl"]
+        subprocess.run(arguments, check=True)
         self.controls: dict[str, Control] = {}
 
     def environment(self, name: str) -> Mapping[str, str]:

@@ -119,7 +119,7 @@ def _java_home(java: Path, folder: Path) -> Path:
     """
     script = folder / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
-    words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
-    script.write_text(f'#!/bin/sh\nfor word; {words}\nexec {java} "$@"\n')
+    arguments = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
+    script.write_text(f'#!/bin/sh\nfor word; {arguments}\nexec {java} "$@"\n')
     script.chmod(0o755)
     return script.parent.parent

@@ -155,7 +155,7 @@ class World:
         return self.keys.access if self.keys else Access()
 
     @property
-    def admin_words(self) -> list[str | Path]:
+    def admin_arguments(self) -> list[str | Path]:
         """What a command of ours takes that asks the brokers for an admin."""
         return ["--config", self.keys.admin] if self.keys else self._servers
 
@@ -256,14 +256,14 @@ class World:
         return asyncio.run(insist(self.urls, question, seconds, self.access))
 
     def start_program(
-        self, program: str, name: str, machine: Machine, words: Sequence[str | Path]
+        self, program: str, name: str, machine: Machine, arguments: Sequence[str | Path]
     ) -> Program:
         """Start one of our programs on a machine, and look after it."""
         scratch = self.folder / "tmp" / name
         scratch.mkdir(parents=True, exist_ok=True)
         process = self.processes.start(
             name,
-            [*machine.within, installed(program), *words],
+            [*machine.within, installed(program), *arguments],
             {"TMPDIR": str(scratch), **(self.shim.environment(name) if self.shim else {})},
         )
         return self.supervisor.take(process)
@@ -300,14 +300,20 @@ class World:
         limits.write_text(f"host_connections = {_HOST_CONNECTIONS + self.shape.hosts}\n", "utf-8")
         for name, store in stores.items():
             machine = self.machines[name]
-            words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
-            words += ["--http", "", "--partitions", str(self.shape.partitions)]
-            words += ["--server-name", name]
-            words += ["--config", limits] if self.keys else ["--allow-anonymous"]
+            arguments: list[str | Path] = [
+                "run",
+                "--store-dir",
+                store,
+                "--listen",
+                str(machine.client),
+            ]
+            arguments += ["--http", "", "--partitions", str(self.shape.partitions)]
+            arguments += ["--server-name", name]
+            arguments += ["--config", limits] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
-                words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
-                words += ["--cluster-secret-file", secret]
-            program = self.start_program("logbroker", name, machine, words)
+                arguments += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
+                arguments += ["--cluster-secret-file", secret]
+            program = self.start_program("logbroker", name, machine, arguments)
             self.brokers.append(Broker(name, machine, store, program))
         self.supervisor.wait(
             "the brokers are ready",
@@ -319,14 +325,14 @@ class World:
         machine = self.receiver_machine
         for path in (self.output, self.receiver_state):
             path.mkdir()
-        words: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
-        words += ["--rotate-size", "300kB", "--compress", "zstd"]
+        arguments: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
+        arguments += ["--rotate-size", "300kB", "--compress", "zstd"]
         if self.shape.receivers == "standby":
-            words += ["--standby", "--takeover-after", "3s"]
+            arguments += ["--standby", "--takeover-after", "3s"]
         if self.shape.receivers == "spark":
-            words += self._start_spark(machine)
+            arguments += self._start_spark(machine)
         for name in self._receiver_names:
-            own = [*self._receiver_words(name), *words]
+            own = [*self._receiver_arguments(name), *arguments]
             self.receivers.append(
                 self.start_program("logreceiver", f"receiver-{name}", machine, own)
             )
@@ -348,19 +354,19 @@ class World:
     def _receiver_names(self) -> list[str]:
         return ["one", "two"] if self.shape.receivers == "standby" else ["one"]
 
-    def _receiver_words(self, name: str) -> list[str | Path]:
+    def _receiver_arguments(self, name: str) -> list[str | Path]:
         if self.keys:
             return ["--config", self.keys.file("receiver", name)]
         return ["--partition", "all", *self._servers]
 
-    def _host_words(self, name: str, number: int) -> list[str | Path]:
+    def _host_arguments(self, name: str, number: int) -> list[str | Path]:
         """Every second host has its credential read at each connect, the others at their start."""
         if self.keys and number % 2 == 0:
             return ["--config", self.keys.file("host", name)]
-        words = ["--host", name, *self._servers]
+        arguments = ["--host", name, *self._servers]
         if self.keys:
-            words += ["--nkey", self.keys.file("host", name), "--tls-ca", self.keys.authority]
-        return words
+            arguments += ["--nkey", self.keys.file("host", name), "--tls-ca", self.keys.authority]
+        return arguments
 
     def _add_host(self, number: int) -> None:
         name = host_name(number)
@@ -369,8 +375,14 @@ class World:
         self._mount(f"host-{name}", folder, "host")
         logs = folder / "logs"
         logs.mkdir()
-        words = ["--file", logs / "**/*.log", "--grace", "30s", *self._host_words(name, number)]
-        shipper = self.start_program("logshipper", f"shipper-{name}", machine, words)
+        arguments = [
+            "--file",
+            logs / "**/*.log",
+            "--grace",
+            "30s",
+            *self._host_arguments(name, number),
+        ]
+        shipper = self.start_program("logshipper", f"shipper-{name}", machine, arguments)
         seed = self.shape.seed + number
         writing = Writing(
             logs,

@@ -79,10 +79,10 @@ class Site(Suite):
             self.credentials("host", host)
         self.hosts = [self._ship(host) for host in hosts]
 
-    def credentials(self, *words: str) -> None:
+    def credentials(self, *arguments: str) -> None:
         """Add a credential; its file is put into the folder."""
         where = ("--output", f"{self.folder}/", "--store-dir", str(self.folder / "store"))
-        options = ["credentials", "add", *words, *where, "--server", self.url]
+        options = ["credentials", "add", *arguments, *where, "--server", self.url]
         done = CliRunner().invoke(group, options)  # ten times as fast as a program
         assert done.exit_code == 0, (done.output, done.exception)
 
@@ -101,8 +101,8 @@ class Site(Suite):
     def _ship(self, host: str) -> Host:
         log = self.folder / f"{host}.log"
         log.touch()
-        words = ["--config", self.folder / f"host-{host}.toml", "--file", log]
-        self.start_program("logshipper", f"shipper-{host}", words)
+        arguments = ["--config", self.folder / f"host-{host}.toml", "--file", log]
+        self.start_program("logshipper", f"shipper-{host}", arguments)
         return Host(host, log, self.output / host / str(log).lstrip("/"))
 
 

@@ -121,7 +121,7 @@ class Field:
         }
         path.write_text(yaml.safe_dump(content), "utf-8")
 
-    def play(self, playbook: str, *words: str) -> dict[str, int]:
+    def play(self, playbook: str, *arguments: str) -> dict[str, int]:
         """Play a playbook on the inventory, which must succeed.
 
         Return how many tasks changed something on each machine.
@@ -131,11 +131,11 @@ class Field:
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
         with self.said.open("a+", encoding="utf-8") as log:
-            log.write(f"=== {playbook} {' '.join(words)}\n")
+            log.write(f"=== {playbook} {' '.join(arguments)}\n")
             log.flush()
             begin = log.tell()
             done = subprocess.run(
-                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *words],
+                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *arguments],
                 cwd=ROOT / "ansible",
                 env=os.environ
                 | {
@@ -242,5 +242,5 @@ def _flatten(laid: Path) -> None:
         subprocess.run(["rm", "-r", f"{laid}/lib"], check=True)
 
 
-def _says(command: list[str], words: str) -> bool:
-    return words in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def _says(command: list[str], arguments: str) -> bool:
+    return arguments in subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -24,16 +24,18 @@ class CommandFailed(Exception):
         self.code = code
 
 
-def run_command(program: str, *words: object, seconds: float = _SECONDS) -> str:
+def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> str:
     """Run a command of one of the programs and return what it says.
 
     Raises `CommandFailed`, `TimeoutExpired`.
     """
-    command = [installed(program), *map(str, words)]
+    command = [installed(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
         said = f"{done.stdout}{done.stderr}"
-        raise CommandFailed(done.returncode, f"{program} {' '.join(map(str, words[:2]))}: {said}")
+        raise CommandFailed(
+            done.returncode, f"{program} {' '.join(map(str, arguments[:2]))}: {said}"
+        )
     return done.stdout
 
 

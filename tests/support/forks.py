@@ -118,19 +118,19 @@ class Fork:
             signal.pidfd_send_signal(self._process, number)
 
 
-def start(words: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
+def start(arguments: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
     """Start one of our programs as a fork, and any other as `subprocess.Popen` does."""
-    match words:
+    match arguments:
         case [sys.executable, "-m", program, *arguments] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
             name = _PROGRAMS[program]
             return Fork(name, _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
         case _:
-            return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
+            return subprocess.Popen(arguments, **how)  # type: ignore[call-overload,no-any-return]
 
 
 def run(
-    program: str, *words: object, seconds: float = 60.0, **environment: str
+    program: str, *arguments: object, seconds: float = 60.0, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run one of our programs to its end, as a fork; raises `subprocess.TimeoutExpired`."""
     module = program.removeprefix("log")
@@ -138,13 +138,13 @@ def run(
         paths = [Path(folder, name) for name in ("out", "error")]
         with paths[0].open("wb") as out, paths[1].open("wb") as error:
             env, code = os.environ | environment, _AS_PROGRAM.format(module)
-            fork = Fork(module, code, *map(str, words), env=env, stdout=out, stderr=error)
+            fork = Fork(module, code, *map(str, arguments), env=env, stdout=out, stderr=error)
         try:
             ended = fork.wait(seconds)
         finally:
             fork.send_signal(signal.SIGKILL)
         said = (path.read_text("utf-8") for path in paths)
-        return subprocess.CompletedProcess([program, *map(str, words)], ended, *said)
+        return subprocess.CompletedProcess([program, *map(str, arguments)], ended, *said)
 
 
 def serve(number: int, program: str) -> None:

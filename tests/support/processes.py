@@ -34,7 +34,7 @@ def installed(program: str) -> str:
 
 
 class ProgramDied(Exception):
-    """A program ended although it was needed; the message holds its last words."""
+    """A program ended although it was needed; the message holds its last arguments."""
 
 
 class TookTooLong(Exception):
@@ -58,8 +58,8 @@ def wait_until(
         for process in watched:
             process.check()
         if time.monotonic() > deadline:
-            words = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
-            raise TookTooLong(f"{what}: not within {seconds:g} s{words}")
+            arguments = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
+            raise TookTooLong(f"{what}: not within {seconds:g} s{arguments}")
         time.sleep(every)
 
 

@@ -52,10 +52,10 @@ class Suite:
 
     def start_broker(self, *options: str, under: Sequence[str] = ()) -> Process:
         """Start the broker, `under` another program if wanted, and wait until it is set up."""
-        words = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
-        words += ["--listen", self.url.removeprefix("nats://")]
-        words += ["--partitions", str(self.partitions), *options]
-        broker = self._processes.start("logbroker", [*under, installed("logbroker"), *words])
+        arguments = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
+        arguments += ["--listen", self.url.removeprefix("nats://")]
+        arguments += ["--partitions", str(self.partitions), *options]
+        broker = self._processes.start("logbroker", [*under, installed("logbroker"), *arguments])
         self.wait_for_broker(broker)
         return broker
 
@@ -65,17 +65,17 @@ class Suite:
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
         """Start a shipper that follows `files` as `host`; does not wait."""
-        words = [word for file in files for word in ("--file", file)]
-        words += ["--server", self.url, "--host", host, *options]
-        return self.start_program("logshipper", f"logshipper-{host}", words)
+        arguments = [word for file in files for word in ("--file", file)]
+        arguments += ["--server", self.url, "--host", host, *options]
+        return self.start_program("logshipper", f"logshipper-{host}", arguments)
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
         """Start one receiver for the given partitions; does not wait."""
         name = "logreceiver-p" + "-".join(map(str, partitions))
-        words = [word for number in partitions for word in ("--partition", str(number))]
-        words += ["--server", self.url, "--output", str(self.output)]
-        words += ["--state-dir", str(self.folder / "state" / name), *options]
-        return self.start_program("logreceiver", name, words)
+        arguments = [word for number in partitions for word in ("--partition", str(number))]
+        arguments += ["--server", self.url, "--output", str(self.output)]
+        arguments += ["--state-dir", str(self.folder / "state" / name), *options]
+        return self.start_program("logreceiver", name, arguments)
 
     def start_program(
         self,
@@ -87,12 +87,12 @@ class Suite:
         """Start one of the programs with arguments of the caller's own."""
         return self._processes.start(name, [installed(program), *arguments], environment)
 
-    def administer(self, command: str, *words: str) -> str:
+    def administer(self, command: str, *arguments: str) -> str:
         """Run a command of logbroker against the broker and return what it says.
 
         Raises `CommandFailed`.
         """
-        return run_command("logbroker", command, *words, "--server", self.url, seconds=180)
+        return run_command("logbroker", command, *arguments, "--server", self.url, seconds=180)
 
     def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
         """Wait until the receiver owns its partitions, which nobody has claimed before."""

@@ -125,10 +125,10 @@ class Machine:
 
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
         """Run a command there as root."""
-        words = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
+        arguments = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         path = f"{_SUITE}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return subprocess.run(
-            [*words, "/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command],
+            [*arguments, "/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command],
             capture_output=True,
             text=True,
             timeout=seconds,

@@ -105,10 +105,10 @@ def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -
 
 
 def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
-    words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid)]
+    arguments = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid)]
     calls = injected.partition(":")[0]
-    words += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
-    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    arguments += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
+    tracer = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + _ATTACHED
     while time.monotonic() < deadline and tracer.poll() is None:
         if _tracer_of(pid) == tracer.pid:

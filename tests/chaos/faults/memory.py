@@ -298,7 +298,7 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _apply(world: World) -> None:
-    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words, seconds=20))
+    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_arguments, seconds=20))
 
 
 @fault((1.0, 12.0))
@@ -330,8 +330,8 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
                 command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))
-                words = (*command, *folders, "--yes", *world.admin_words)
-                retried(lambda: run_command("logreceiver", *words))
+                arguments = (*command, *folders, "--yes", *world.admin_arguments)
+                retried(lambda: run_command("logreceiver", *arguments))
 
 
 def _has_received(world: World, number: int) -> bool:

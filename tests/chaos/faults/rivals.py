@@ -41,8 +41,8 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     """
     first = one_that_runs(world.receivers, chance)
     begin = len(first.process.said())
-    words = [word for word in first.process.arguments if word != _STANDBY]
-    second = _beside(world, first, chance, words)
+    arguments = [word for word in first.process.arguments if word != _STANDBY]
+    second = _beside(world, first, chance, arguments)
 
     def share() -> bool:
         return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
@@ -95,12 +95,12 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _beside(world: World, first: Program, chance: Chance, words: list[str]) -> Program:
+def _beside(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
     """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)
-    process = world.processes.start(name, words, {"TMPDIR": str(scratch)})
+    process = world.processes.start(name, arguments, {"TMPDIR": str(scratch)})
     return world.supervisor.take(process)
 
 
@@ -121,5 +121,5 @@ def _put_back(program: Program) -> None:
 
     Who has refused for another reason is not ours to start.
     """
-    if program.refused and any(words in program.refused for words in _FENCED):
+    if program.refused and any(arguments in program.refused for arguments in _FENCED):
         program.go_on()
