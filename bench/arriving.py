@@ -1,7 +1,7 @@
 """Measure what receiving lines of many hosts costs: the messages are in the stream beforehand.
 
 The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would
-come at its pace.
+come as slowly as it syncs.
 """
 
 from collections.abc import Callable, Iterator

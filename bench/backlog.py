@@ -1,7 +1,7 @@
 """Make a backlog to drain: unique lines of 200 bytes like those of a busy web server.
 
 Ten thousand lines are made with care; after that only the digits that count up and the clock are
-written anew, column by column.
+written again, column by column.
 """
 
 import os
@@ -62,16 +62,16 @@ def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
 def lines_of_length(lines: int, length: int, seed: int = 1) -> Iterator[bytes]:
     """Yield `lines` lines of `length` bytes, one at a time: a number and a cut out of a web log.
 
-    Raises ValueError where there is no room for the number.
+    Raises ValueError if the number does not fit.
     """
-    room = length - _HIGH_DIGITS - _LOW_DIGITS - 2
-    if room < 0:
-        raise ValueError(f"a line of {length} bytes has no room for its number")
+    rest = length - _HIGH_DIGITS - _LOW_DIGITS - 2
+    if rest < 0:
+        raise ValueError(f"a line of {length} bytes is too short for its number")
     text = _table(seed).replace(b"\n", b" ")
-    text *= 1 + room // len(text)
+    text *= 1 + rest // len(text)
     for number in range(lines):
-        at = number * _STRIDE % (len(text) - room)
-        yield b"%0*d %b\n" % (_HIGH_DIGITS + _LOW_DIGITS, number, text[at : at + room])
+        at = number * _STRIDE % (len(text) - rest)
+        yield b"%0*d %b\n" % (_HIGH_DIGITS + _LOW_DIGITS, number, text[at : at + rest])
 
 
 def _write_column(table: bytearray, at: int, digits: str) -> None:

@@ -1,6 +1,6 @@
 """Measure how fast an agent catches up after it was down, and how late live lines are meanwhile.
 
-A backlog lies in one file of a host, and the application goes on writing into another.
+A backlog is in one file of a host, and the application goes on writing into another.
 """
 
 import time

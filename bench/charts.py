@@ -12,7 +12,7 @@ from bench.resulttext import number
 
 _WIDTH = 0.8  # of a case, where 1 is from one to the next
 _INCHES = (6.0, 3.6)  # of a panel
-_MANY, _UPRIGHT = 6, 2.0  # cases, whose names stand upright and take so many inches more
+_MANY, _UPRIGHT = 6, 2.0  # cases; their names are upright, and take so many inches more
 _FAR_APART = 20  # times
 _SPREAD = 3  # runs; of fewer the least and the most say little
 _NOTHING = "0.6"  # grey

@@ -92,7 +92,7 @@ def _play(folder: Path, processes: Processes, clock: _Clock) -> tuple[_Scene, di
         lambda: all(_received(scene, host) >= size for host, size in everything.items()),
         100,
     )
-    clock.say("everything is received; the programs are told to stop (SIGTERM)")
+    clock.say("everything is received; the programs get SIGTERM")
     for process in (*scene.shippers, *scene.receivers, scene.broker):
         process.stop()
     clock.say("stopped; every line that was written is compared with the received files")

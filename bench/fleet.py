@@ -46,13 +46,13 @@ Round = tuple[int, int, float, float, float]
 
 
 class _Commits:
-    """When each partition's offset was committed, as core NATS tells."""
+    """When each partition's offset was committed, as core NATS delivers it."""
 
     def __init__(self) -> None:
         self._times: dict[str, list[float]] = {}
         self._next: dict[str, list[int]] = {}
 
-    def heard(self, subject: str, value: bytes) -> None:
+    def receive(self, subject: str, value: bytes) -> None:
         """Take note of an entry of the bucket."""
         key = subject.rpartition(".")[2]
         self._times.setdefault(key, []).append(time.monotonic())
@@ -70,10 +70,10 @@ async def _listening(url: str) -> AsyncIterator[_Commits]:
     commits = _Commits()
     client = await nats.connect(url)
 
-    async def heard(message: Msg) -> None:
-        commits.heard(message.subject, message.data)
+    async def receive(message: Msg) -> None:
+        commits.receive(message.subject, message.data)
 
-    await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=heard)
+    await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=receive)
     try:
         yield commits
     finally:
@@ -146,15 +146,15 @@ async def _with_fleet(
     async with _listening(suite.url) as commits:
         with _fleet(suite.folder, plans) as fleet:
             for one in fleet:
-                await _word(one, "connected", 120)
+                await _expect(one, "connected", 120)
             charge = Charge(centre)
             begin = time.monotonic() + 1
             for one in fleet:
-                _tell(one, f"{begin}\n")
+                _send(one, f"{begin}\n")
             await asyncio.sleep(1 + seconds)
             used, passed = sum(charge.cpu().values()), charge.seconds
             for one in fleet:
-                await _word(one, "done", patience)
+                await _expect(one, "done", patience)
         rounds = _rounds(suite.folder)
         await _committed(commits, rounds, patience)
     counted = [one for one in rounds if one[2] >= begin + _UNCOUNTED]
@@ -187,14 +187,14 @@ async def _committed(commits: _Commits, rounds: Sequence[Round], patience: float
         await asyncio.sleep(0.1)
 
 
-async def _word(one: "subprocess.Popen[str]", word: str, patience: float) -> None:
+async def _expect(one: "subprocess.Popen[str]", expected: str, patience: float) -> None:
     assert one.stdout is not None
-    heard = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
-    if heard.strip() != word:
-        raise TookTooLong(f"hosts: {heard.strip() or 'ended'} instead of {word}")
+    answer = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
+    if answer.strip() != expected:
+        raise TookTooLong(f"hosts: {answer.strip() or 'ended'} instead of {expected}")
 
 
-def _tell(one: "subprocess.Popen[str]", text: str) -> None:
+def _send(one: "subprocess.Popen[str]", text: str) -> None:
     assert one.stdin is not None
     one.stdin.write(text)
     one.stdin.flush()

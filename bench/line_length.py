@@ -26,9 +26,9 @@ _QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
     type=click.IntRange(min=20),
     default=(50, 200, 1_000, 10_000, 100_000),
     show_default=True,
-    help="Of a line, with its newline.",
+    help="Bytes of a line, with its newline.",
 )
-@click.option("--megabytes", default=400, show_default=True, help="Of each backlog.")
+@click.option("--megabytes", default=400, show_default=True, help="Size of each backlog.")
 @field_options
 def main(field: Field, lengths: tuple[int, ...], megabytes: int) -> None:
     """Measure how fast backlogs drain by the length of their lines.

@@ -25,7 +25,7 @@ class Machine:
         return f"{self.cores} cores, {self.gibibytes} GiB, {self.architecture}"
 
 
-def look(folder: Path) -> Machine:
+def describe_machine(folder: Path) -> Machine:
     """Look at this machine, with the file system that `folder` is on."""
     memory = re.search(r"MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
     model = re.search(r"model name\s*: (.+)", _text("/proc/cpuinfo"))
@@ -47,7 +47,7 @@ def load() -> float:
 def touch_memory(size: int) -> None:
     """Touch the memory that a run over `size` bytes needs, so that a hypervisor brings it in.
 
-    A page that is free for some seconds may be taken back by the host, and costs whoever is the
+    A page that is free for some seconds may be taken back by the host, and costs the one who is the
     next to write to it more than all else that is done with its lines; whom that meets is chance.
     Nothing is done for less than 50 MB.
     """

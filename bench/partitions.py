@@ -14,7 +14,7 @@ from bench.trial import Case, Outcome
 
 _HOSTS = 64
 _ABOUT = """\
-Compressed blocks of 256 KiB from 64 hosts in turn, spread over so many partitions of one \
+Compressed blocks of 256 KiB from 64 hosts, spread over so many partitions of one \
 receiver, from when all are in the stream until all are in the hosts' files and committed; \
 every host's files are checked. Ours alone: what so many agents of others would send cannot be \
 prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 bytes) of lines."""

@@ -30,13 +30,13 @@ class Provenance:
     machine: str
 
 
-def look(root: Path) -> Provenance:
+def describe_code(root: Path) -> Provenance:
     """Look at the repository at `root`, and at this machine."""
     commit = _git(root, "rev-parse", "HEAD").strip()
     elsewhere = [f":!{path}" for path in _RECORD]
     status = _git(root, "status", "--porcelain", "--", ".", *elsewhere)
     code = _code(root, commit) if commit else ""
-    return Provenance(commit, code, bool(status), _versions(), str(machine.look(root)))
+    return Provenance(commit, code, bool(status), _versions(), str(machine.describe_machine(root)))
 
 
 def _code(root: Path, commit: str) -> str:

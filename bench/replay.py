@@ -35,7 +35,7 @@ _LOOK = 0.05
 def _seconds_until_end(program: Process, most: float) -> float:
     """Return the processor time of a program that ends by itself within so many seconds.
 
-    What it uses after the last look, 50 ms before its end at most, is not seen. Raises
+    What it uses after the last sample, 50 ms before its end at most, is not seen. Raises
     `TookTooLong`, and `ProgramDied` where it ends with another code than 0.
     """
     used = 0.0

@@ -87,7 +87,7 @@ def _run_dry(road: Road, programs: Sequence[Process], quiet: float) -> None:
     changed, began = time.monotonic(), time.monotonic()
     while road.seen < road.written and time.monotonic() - began < _MOST:
         before = road.seen
-        road.look()
+        road.read()
         if road.seen != before:
             changed = time.monotonic()
         elif time.monotonic() - changed > quiet:

@@ -109,11 +109,11 @@ class Result:
         return {figure: asdict(spread) for figure, spread in spreads.items() if spread}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Result":
+    def from_json(cls, document: Mapping[str, Any]) -> "Result":
         """Read what `as_json` has made; raises KeyError and TypeError where it has not."""
-        own = {name: value for name, value in told.items() if name != "spread"}
-        own["guarantees"] = Guarantees(**told["guarantees"])
-        own["runs"] = tuple(Run(**run) for run in told["runs"])
+        own = {name: value for name, value in document.items() if name != "spread"}
+        own["guarantees"] = Guarantees(**document["guarantees"])
+        own["runs"] = tuple(Run(**run) for run in document["runs"])
         return cls(**own)
 
 
@@ -142,14 +142,14 @@ class Record:
         return {"format": _FORMAT, **own}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Record":
+    def from_json(cls, document: Mapping[str, Any]) -> "Record":
         """Read what `as_json` has made; raises ValueError where it is of another format."""
-        if told.get("format") != _FORMAT:
-            raise ValueError(f"format {told.get('format')}, not {_FORMAT}")
-        own = {name: value for name, value in told.items() if name != "format"}
-        own["compared"] = tuple(told["compared"])
-        own["machine"] = Machine(**told["machine"])
-        own["results"] = tuple(map(Result.from_json, told["results"]))
+        if document.get("format") != _FORMAT:
+            raise ValueError(f"format {document.get('format')}, not {_FORMAT}")
+        own = {name: value for name, value in document.items() if name != "format"}
+        own["compared"] = tuple(document["compared"])
+        own["machine"] = Machine(**document["machine"])
+        own["results"] = tuple(map(Result.from_json, document["results"]))
         return cls(**own)
 
 

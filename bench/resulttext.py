@@ -31,7 +31,7 @@ def markdown(record: Record, chart: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value in three digits, or as many as stand before the point."""
+    """Return a value in three digits, or as many as precede the point."""
     digits = 2 if value == 0 else max(0, 2 - floor(log10(abs(value))))
     return f"{value:,.{digits}f}"
 

@@ -1,6 +1,6 @@
 """Lines with the time of their write: written at a steady rate, and seen to arrive.
 
-A reader follows the received file as `tail -F` would, and both go by the clock of this machine.
+A reader follows the received file as `tail -F` would, and both use the clock of this machine.
 """
 
 import os
@@ -48,7 +48,7 @@ class Road:
                 self._files[number % len(self._files)].write(text)
                 self.written += len(text)
                 done += 1
-            self.look()
+            self.read()
             time.sleep(_LOOK)
 
     def _text(self, number: int) -> bytes:
@@ -61,7 +61,7 @@ class Road:
         """Look until as much has come as was written; raises `TookTooLong` and `ProgramDied`."""
 
         def have() -> bool:
-            self.look()
+            self.read()
             return self.seen >= self.written
 
         wait_until("all is received", have, seconds, watched, _LOOK)
@@ -70,7 +70,7 @@ class Road:
         """Wait for so many bytes more, which others have written."""
         self.written += size
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read what has come."""
         if self._opened is None:
             with suppress(FileNotFoundError):

@@ -67,7 +67,12 @@ def soak(system: System, folder: Path, rate: int, minutes: float) -> Outcome:
 @click.command()
 @click.option("--rate", default=5_000, show_default=True, help="Lines a second.")
 @click.option(
-    "--minutes", multiple=True, type=float, default=(10.0,), show_default=True, help="Of each."
+    "--minutes",
+    multiple=True,
+    type=float,
+    default=(10.0,),
+    show_default=True,
+    help="Length of each run.",
 )
 @click.option("--alone", multiple=True, type=float, help="The same for us alone.")
 @field_options

@@ -1,6 +1,6 @@
 """Measure the cost of lines that come at a steady rate, and how soon they can be read.
 
-Each line carries the time of its write; a reader follows the received file, and both go by the
+Each line carries the time of its write; a reader follows the received file, and both use the
 clock of this machine.
 """
 
@@ -58,7 +58,7 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
         peak = charge.peak()
     verdict = judge_host(files, staged.output, _HOST)
     if not verdict.is_complete:
-        return Outcome({}, verdict)  # what came cannot be told from what did not
+        return Outcome({}, verdict)  # the lines that came are unknown
     shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
     cuts = quantiles(latencies := road.latencies(), n=100)
     figures = {

@@ -81,7 +81,7 @@ def tried(
         except ProgramDied as error:
             run = _failed(error)
         found[name].append(run)
-        say(f"  {_told(run)}")
+        say(f"  {_summary(run)}")
     return tuple(
         Result(
             case.name,
@@ -138,7 +138,7 @@ def _short(verdict: Verdict) -> str:
     return "; ".join(line.strip() for line in str(verdict).splitlines()[:2])
 
 
-def _told(run: Run) -> str:
+def _summary(run: Run) -> str:
     if not run.holds:
         return f"no result: {run.verdict}"
     return ", ".join(f"{name} {number(value)}" for name, value in run.figures.items())

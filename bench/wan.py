@@ -30,13 +30,13 @@ As `drain`, with the host far from the centre, so many milliseconds there and ba
 start of the agent until all of a backlog of 200-byte lines is in the received file and \
 committed; every byte is checked. CPU: user and system seconds of all programs but the line per \
 GB (1e9 bytes) of lines. RELP and syslog send lines as they are, and compress only within TLS; \
-Fluent Bit is told to in a run of its own. Where the kernel has no netem the line is a program, \
+Fluent Bit compresses in a run of its own. Where the kernel has no netem the line is a program, \
 which carries some 50 MB/s and takes a processor for it."""
 _QUESTION = Question("wan", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
 @click.command()
-@click.option("--megabytes", default=100, show_default=True, help="Of the backlog.")
+@click.option("--megabytes", default=100, show_default=True, help="Size of the backlog.")
 @click.option(
     "--milliseconds",
     "round_trips",

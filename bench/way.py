@@ -46,7 +46,7 @@ HOME = _Home()
 
 
 class Line:
-    """The host in a network namespace of its own; the centre's is that of whoever lays the line.
+    """The host in a network namespace of its own; the centre's is that of the caller.
 
     What runs at the host goes with the `processes` that hold its namespace, the line itself when it
     is closed.

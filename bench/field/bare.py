@@ -1,7 +1,7 @@
 """A floor for this path: loops with nats-py over a bare nats-server, acknowledged and synced.
 
 `publish` follows files by polling and publishes whole lines, so many messages in flight; it
-remembers nothing, retries nothing and tells files apart by nothing. `receive` pulls, appends,
+remembers nothing, retries nothing and identifies no file. `receive` pulls, appends,
 syncs, and acknowledges. Whatever goes wrong ends either.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
 @click.argument("subject")
 @click.argument("logs", type=click.Path(path_type=Path))
 def publish(server: str, subject: str, logs: Path) -> None:
-    """Publish what stands in all *.log of a folder, and what comes, until it is killed."""
+    """Publish all present and coming lines of *.log in a folder, until killed."""
     asyncio.run(_publish(server, subject, sorted(logs.glob("*.log"))))
 
 

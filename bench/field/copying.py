@@ -28,7 +28,7 @@ class Copying:
         return ""
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "_Staged":
-        """Make room; there is nothing to start."""
+        """Make the output folder; there is nothing to start."""
         output = folder / "out"
         output.mkdir()
         return _Staged(processes, output, folder / "synced", {})

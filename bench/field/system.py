@@ -54,7 +54,7 @@ class Staged(Protocol):
         """Start what follows all `*.log` in a folder; does not wait."""
 
     def is_committed(self) -> bool:
-        """Whether what stands in the output is all that was sent, and was told to be received."""
+        """Whether the output has all lines that were sent, and they are committed."""
 
 
 class System(Protocol):
