@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.inspect.ask import counts_by_subject
+from broker.inspect.ask import counts_by_subject, known_layout
 from broker.inspect.message import subject_of
 from broker.inspect.reader import (
     LAST_PER_SUBJECT,
@@ -42,11 +42,11 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.units import Moment
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.config import known_layout, require_layout
+from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.descent import is_being_restored
 from nats_logship.wire.offset import Offset, UnreadableOffset
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.positions import Positions, UnreadablePositions
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import (
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
@@ -172,7 +172,7 @@ async def _read(connection: Connection, host: str) -> tuple[Positions, int]:
     entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
     try:
         positions = Positions.decode(entry.value) if entry else Positions()
-    except PositionsUnreadable:
+    except UnreadablePositions:
         positions = Positions()
     return positions, entry.revision if entry else 0
 
@@ -185,7 +185,7 @@ async def _write(connection: Connection, host: str, positions: Positions, revisi
     except bucket.Conflict:
         return False
     except Rejected as error:
-        if error.is_of_server:
+        if error.is_server_failure:
             raise  # nothing may go yet
         # too large, as it is for the shipper itself
         logger.warning("cannot complete the snapshot of %s: %s", host, error)

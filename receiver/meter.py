@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from nats_logship.app.pages import Page, health_page
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
@@ -289,8 +289,8 @@ class Meter:
         if ours := [one for one in all_ if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
             rate = format_size(int(sum(one.rate_at(now)[0] for one in ours)))
-            behind = counted(pending, "message", form=",")
-            yield f"{counted(len(ours), 'partition')}, {behind} behind, {rate}/s"
+            behind = format_count(pending, "message", form=",")
+            yield f"{format_count(len(ours), 'partition')}, {behind} behind, {rate}/s"
         yield from (f"standing by behind {one.owner}: {one.partition}" for one in all_ if one.owner)
         yield from (f"blocked: {one.partition}" for one in all_ if one.blocked)
         yield from (f"taken over by others: {one.partition}" for one in all_ if one.successor)
@@ -302,7 +302,7 @@ def _log(done: Done) -> None:
         words.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
     words += done.notices
     if done.quarantined:
-        aside = counted(done.quarantined, "message", "were")
+        aside = format_count(done.quarantined, "message", "were")
         words.append(f"{aside} set aside in .quarantine: no lines")
     for line in words:
         logger.warning("partition %d: %s", done.partition, line)
@@ -316,6 +316,6 @@ def _describe(finding: Finding) -> str:
             f"at sequence {finding.sequence}"
         )
     return (
-        f"{finding.kind.value} of {counted(finding.end - finding.start, 'byte')}: host {finding.host}, file {finding.file!r}, "
+        f"{finding.kind.value} of {format_count(finding.end - finding.start, 'byte')}: host {finding.host}, file {finding.file!r}, "
         f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
     )

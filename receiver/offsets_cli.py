@@ -10,18 +10,23 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    SectionedGroup,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.locks import Locked, exclusive_lock
-from nats_logship.app.plural import counted
 from nats_logship.app.program import log_to_stderr
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_datetime
-from nats_logship.app.units import read_moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.ranges import LATEST, look, sequence_of
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.offset import Offset, UnreadableOffset
@@ -67,7 +72,7 @@ def show(as_json: bool, **options: Any) -> None:
     metavar="PLACE",
     help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone) or 2h.",
 )
-@YES
+@YES_OPTION
 @click.option("--force", is_flag=True, help="Also where a receiver is running, which this ends.")
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
@@ -92,12 +97,12 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
-        ask("Do it?")
+        confirm("Do it?")
     ask_broker(settings, _PROGRAM, move_all)
 
 
 @offsets.command()
-@YES
+@YES_OPTION
 @settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
 def adopt(yes: bool, **options: Any) -> None:
     """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
@@ -126,12 +131,12 @@ def adopt(yes: bool, **options: Any) -> None:
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
         )
         if not yes:
-            ask("Do it?")
+            confirm("Do it?")
         if isinstance(found, Move):
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {counted(_adopted(site, offset), 'file')} adopted")
+            click.echo(f"{at} {format_count(_adopted(site, offset), 'file')} adopted")
 
 
 async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
@@ -174,7 +179,7 @@ def _adopted(site: Site, offset: Offset) -> int:
 
 
 def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> ReceiverSettings:
-    settings = given(ReceiverSettings, options)
+    settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
     if needs_partition and not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
@@ -224,7 +229,7 @@ async def propose(
         partition,
         revision,
         moved(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
-        f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
+        f"{way}, {format_count(left, 'message', 'wait')} from there{skipped}",
         objection,
     )
 
@@ -232,7 +237,7 @@ async def propose(
 async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
     """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
     try:
-        position = LATEST if to == "latest" else read_moment(to, now)
+        position = LATEST if to == "latest" else parse_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
     sequence = max(await sequence_of(connection, position, stream), 1)

@@ -26,7 +26,7 @@ from pyspark import SparkContext
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.pages import page_server
 from nats_logship.app.program import log_to_stderr
-from nats_logship.app.service import Notifier, Service, differences
+from nats_logship.app.service import Notifier, Service, merge_reloaded
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
@@ -87,7 +87,7 @@ class _Pipeline:
         self._service = Service(
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
-        self._stop = self._service.asked
+        self._stop = self._service.stop_requested
         self._followers: Followers | None = None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
@@ -154,7 +154,7 @@ class _Pipeline:
         return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        self._settings, changes = differences(self._settings, settings, _AT_ONCE)
+        self._settings, changes = merge_reloaded(self._settings, settings, _AT_ONCE)
         log_to_stderr(self._settings)
         if self._followers is not None:
             self._followers.change(self._settings)

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import Any
 
-from nats_logship.app.exits import Exit, FencedError, OperatorError, leading
+from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.files import FOLDER_ID, make_folder
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
@@ -53,7 +53,7 @@ async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
-        raise leading(errors) from None
+        raise pick_error(errors) from None
 
 
 class Agent:
@@ -135,7 +135,7 @@ class Agent:
                 # before the subject is claimed, which ends another agent
                 if self._view.spool is None:
                     await asyncio.to_thread(_require_files, self._settings.selection)
-                await self._sessions.connection.once(self._settings.patience.total_seconds())
+                await self._sessions.connection.connect(self._settings.patience.total_seconds())
             async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Positions
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
@@ -94,7 +94,7 @@ class Goals:
         states = follower.states()
         for state in states:
             if state.held:
-                held = counted(state.held, "byte")
+                held = format_count(state.held, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
             if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
@@ -280,8 +280,8 @@ class Shipping:
         known = self.positions.files
         # before the follower is oriented, a position without a file may yet find it
         waiting = () if self.follower.is_oriented else known.values()
-        starts = self.follower.starts(self.positions.begun())
-        found = self.positions.found([*waiting, *starts])
+        starts = self.follower.starts(self.positions.started_files())
+        found = self.positions.with_starts([*waiting, *starts])
         ended = self.follower.ended
         self.positions = found.with_ended(ended, self._following() - ended)
         # a file that is gone by the next start must be known to have ended

@@ -243,7 +243,7 @@ def logs_url(fresh_url: str) -> str:
 @pytest.fixture
 async def connection(logs_url: str) -> AsyncIterator[Connection]:
     connection = Connection([logs_url], "tests")
-    await connection.once()
+    await connection.connect()
     yield connection
     await connection.close()
 

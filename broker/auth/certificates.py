@@ -18,7 +18,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.report import Certificate
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
+from nats_logship.app.files import (
+    make_folder,
+    open_folder,
+    read_file,
+    report_errors,
+    write_for_owner,
+)
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
@@ -167,7 +173,7 @@ class Pki:
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
         with (
-            reporting(self.folder),
+            report_errors(self.folder),
             make_folder(self.folder.parent) as store,
             store.make(self.folder.name) as folder,
         ):

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 from broker.auth.store import Credential, CredentialKind
 from broker.report import SUBJECT as REPORT
+from broker.topology import site_api, site_prefix
 from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -55,8 +56,6 @@ from nats_logship.wire.subjects import (
     partition_filter,
     reader_names,
     registry_consumer,
-    site_api,
-    site_prefix,
     wake_names,
 )
 

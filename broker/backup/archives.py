@@ -32,7 +32,7 @@ from nats_logship.app.files import (
     make_folder,
     open_folder,
     read_file,
-    reporting,
+    report_errors,
     write_atomic,
 )
 from nats_logship.app.locks import lock
@@ -41,7 +41,7 @@ from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
@@ -93,13 +93,13 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
 
 async def lines_in(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
-    names = await connection.pages("STREAM.NAMES", "streams")
+    names = await connection.list_all("STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
 async def back_up(connection: Connection, folder: Path, began: datetime) -> Backup:
     """Write the archives of all streams into an empty folder, and the manifest after them, all of it on disk."""
-    await connection.once()
+    await connection.connect()
     offsets, positions, config = BUCKETS
     names = (offsets, positions, *await lines_in(connection), config)
     archives = [await _archive(connection, name, folder) for name in names]
@@ -174,10 +174,10 @@ async def _take(
     connection: Connection, stream: str, file: BinaryIO, advance: Advance
 ) -> tuple[Mapping[str, Any], str]:
     """Write the archive of a stream as it is now, at the slower end's pace; return the answer with its `config` and `state`, and the digest."""
-    await connection.once()
+    await connection.connect()
     digest = hashlib.sha256()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with connection.hearing(arrived.put_nowait) as inbox:
+    async with connection.open_inbox(arrived.put_nowait) as inbox:
         # receivers make their consumers themselves; one in an archive would be in the way of one that they make meanwhile
         body = {"no_consumers": True, "deliver_subject": inbox}
         body |= {"chunk_size": CHUNK, "window_size": WINDOW}
@@ -199,7 +199,7 @@ async def _take(
 def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
     """Yield a folder that loses its suffix `.part` in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
     part = directory / f"{now:%Y-%m-%dT%H%M%SZ}.part"
-    with reporting(directory), make_folder(directory, 0o700) as folder:
+    with report_errors(directory), make_folder(directory, 0o700) as folder:
         _take_over(folder)
         part.mkdir(0o700)
         try:
@@ -230,7 +230,7 @@ def _take_over(folder: Folder) -> None:
 
 def prune(directory: Path, keep: int) -> list[Path]:
     """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
-    with reporting(directory, "remove old backups of"):
+    with report_errors(directory, "remove old backups of"):
         surplus = _backups(directory)[:-keep]
         for path in surplus:
             (path / NAME).unlink()  # first: what is removed by half is no backup
@@ -240,7 +240,7 @@ def prune(directory: Path, keep: int) -> list[Path]:
 
 def find(folder: Path) -> Path:
     """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
-    with reporting(folder, "read"):
+    with report_errors(folder, "read"):
         found = [folder] if (folder / NAME).is_file() else _backups(folder)
     if not found:
         raise OperatorError(f"there is no whole backup in {folder}")
@@ -257,7 +257,7 @@ def load(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
     path = folder / NAME
     try:
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             return Backup.model_validate_json(read_file(path))
     except ValidationError:
         raise OperatorError(f"{path} is damaged, or of another version") from None
@@ -266,7 +266,7 @@ def load(folder: Path) -> Backup:
 def check(folder: Path, archive: Archive) -> None:
     """Compare an archive with its digest in the manifest; raises `OperatorError` where it is not as it was written."""
     path = folder / archive.file
-    with reporting(path, "read"), path.open("rb") as file:
+    with report_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != archive.sha256:
         raise OperatorError(f"{path} is damaged: its SHA-256 is another; take another backup")

@@ -21,23 +21,17 @@ from typing import Any
 import aiofiles
 
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
+from broker.backup.closing import close_config, is_closed, mark_config, open_config
 from broker.provision.apply import described
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.table import progress
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, answer_of
+from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import (
-    Ancestor,
-    is_being_restored,
-    is_closed,
-    marked,
-    opened,
-    restoring,
-)
 from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
 _OF_BROKER = ("num_replicas", "storage", "max_age")
@@ -98,7 +92,7 @@ def content_of(state: Mapping[str, Any]) -> str:
     size = format_size(int(state["bytes"]))
     times = f", {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z" if state["messages"] else ""
     sequences = f"{state['first_seq']} to {state['last_seq']}"
-    return f"{counted(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
+    return f"{format_count(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
 def _limit_of(there: Mapping[str, Any] | None) -> int:
@@ -124,7 +118,9 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Archi
     try:
         # a broker that is started meanwhile makes no stream, which shippers would fill, in the place of one that is to come
         if settings := await described(connection, _CONFIG):
-            await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked(settings["config"]), _UPDATE)
+            await connection.api(
+                f"STREAM.UPDATE.{_CONFIG}", mark_config(settings["config"]), _UPDATE
+            )
         for archive in ordered:
             await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:
@@ -158,7 +154,7 @@ async def _replace(connection: Connection, folder: Path, archive: Archive) -> No
     There is no limit in bytes, for which a server would set store aside: after a crash that would be in its own way.
     """
     config = {**archive.config, "max_bytes": -1}
-    closed = restoring(config, Ancestor(archive.created, archive.until))
+    closed = close_config(config, Ancestor(archive.created, archive.until))
     try:
         await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
     except Rejected as error:
@@ -176,12 +172,12 @@ async def _read_in(
 ) -> Mapping[str, Any]:
     """Make a stream of an archive, and return its description; raises `Rejected`, `ConnectionLost`: the server keeps a part then."""
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
-    client = await connection.once()
+    client = await connection.connect()
     body = {"config": config, "state": archive.state}
     begun = await connection.api(f"STREAM.RESTORE.{archive.stream}", body, patience=PATIENCE)
     chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
     under_way = 0
-    async with connection.hearing(answers.put_nowait) as inbox:
+    async with connection.open_inbox(answers.put_nowait) as inbox:
         with progress(f"restoring {archive.stream}", archive.size) as advance:
             async with aiofiles.open(path, "rb") as file:
                 while (data := await file.read(chunk)) or under_way:
@@ -193,13 +189,13 @@ async def _read_in(
                         _acknowledged(await connection.guard(answers.get(), PATIENCE, subject))
                         under_way -= 1
         await connection.publish(subject, b"", reply=inbox)
-        return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
+        return parse_answer((await connection.guard(answers.get(), _ACTIVATION)).data)
 
 
 def _acknowledged(answer: RawMessage) -> None:
     """Return where a chunk was taken; raises `Rejected` for what the server says instead, and `ConnectionLost`."""
     if answer.data:
-        answer_of(answer.data)
+        parse_answer(answer.data)
         raise ConnectionLost("the server took the archive for finished before its end")
     if (answer.headers or {}).get("Status") == "503":
         raise ConnectionLost("the server has given the restore up")
@@ -215,7 +211,7 @@ async def _open(
     for pause in (*_SETTLING, None):
         try:
             if info := await described(connection, stream):
-                config = {**opened(info["config"], archived or info["config"]), **changes}
+                config = {**open_config(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config, _UPDATE)
         except Rejected:
             if pause is None:

@@ -16,8 +16,8 @@ from broker.settings import BrokerSettings
 from nats_logship.app import program
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.app.text import printable
 from nats_logship.app.units import format_size
-from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import POSITIONS_BUCKET
 

@@ -24,9 +24,8 @@ from broker.retention import purge as take_out
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand, SectionedGroup
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.units import Moment, few, format_size
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import format_count, format_names, printable
+from nats_logship.app.units import Moment, format_size
 from nats_logship.client.answer import Rejected
 from nats_logship.client.bucket import Conflict, read, write
 from nats_logship.client.connection import Connection
@@ -163,21 +162,21 @@ def purge(
     gone: int | None = None
     if not mode.as_json:
         _show_chosen(chosen, total)
-    if chosen and mode.agrees(f"Remove {counted(total, 'message')}?"):
+    if chosen and mode.agrees(f"Remove {format_count(total, 'message')}?"):
         gone = shared.asking(settings, "purge", lambda connection: take_out(connection, chosen))
-        mode.say(f"removed {counted(gone, 'message')}")
-        logger.info("removed %s on request", counted(gone, "message"))
+        mode.say(f"removed {format_count(gone, 'message')}")
+        logger.info("removed %s on request", format_count(gone, "message"))
     if mode.as_json:
         shared.print_json({"matching": list(map(asdict, chosen)), "removed": gone})
 
 
 def _show_chosen(chosen: Sequence[Purge], total: int) -> None:
-    click.echo(counted(total, "message", "match"))
+    click.echo(format_count(total, "message", "match"))
     if needed_by := dict.fromkeys(who for one in chosen for who in one.needed_by):
         click.echo(f"NOT RECEIVED by {', '.join(needed_by)}; receivers name missing messages")
     for one in chosen:
         what = f"{one.messages} of {one.stream} below sequence {one.until}"
-        click.echo(printable(f"{what}: {few(one.filters) or 'all'}"))
+        click.echo(printable(f"{what}: {format_names(one.filters) or 'all'}"))
 
 
 @click.command(cls=SectionedCommand)
@@ -231,10 +230,10 @@ def _line(info: Info) -> str:
     if "state" not in info:
         pending, unacked = info["num_pending"], info["num_ack_pending"]
         name = f"{info['stream_name']} {info['name']}"
-        return f"{name}: {counted(pending, 'message')} pending, {unacked} not acknowledged"
+        return f"{name}: {format_count(pending, 'message')} pending, {unacked} not acknowledged"
     config, state = info["config"], info["state"]
-    held = f"{counted(state['messages'], 'message')}, {format_size(state['bytes'])}"
-    return f"{config['name']}: {held}, {few(config.get('subjects') or ['no subjects'])}"
+    held = f"{format_count(state['messages'], 'message')}, {format_size(state['bytes'])}"
+    return f"{config['name']}: {held}, {format_names(config.get('subjects') or ['no subjects'])}"
 
 
 def _told(settings: BrokerSettings, kind: str, path: str) -> Info:
@@ -245,7 +244,7 @@ def _told(settings: BrokerSettings, kind: str, path: str) -> Info:
 def _listed(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list[Info]:
     async def listed(connection: Connection) -> list[Info]:
         if kind == "stream":
-            return await connection.pages("STREAM.LIST", "streams")
+            return await connection.list_all("STREAM.LIST", "streams")
         names = streams or await streams_of(connection)
         return [info for name in names for info in await consumers_of(connection, name)]
 
@@ -258,7 +257,7 @@ def _remove(settings: BrokerSettings, mode: shared.Mode, kind: str, path: str) -
             f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
         )
     state = _told(settings, kind, path).get("state")
-    held = f" with {counted(state['messages'], 'message', form=',')}" if state else ""
+    held = f" with {format_count(state['messages'], 'message', form=',')}" if state else ""
     if is_agreed := mode.agrees(f"Remove {kind} {path}{held} for good?"):
         call = f"{kind.upper()}.DELETE.{path}"
         shared.asking(settings, f"{kind} rm", lambda connection: connection.api(call))

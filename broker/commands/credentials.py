@@ -36,9 +36,8 @@ from broker.server.store import await_credentials, has_run, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.files import reporting, write_atomic
-from nats_logship.app.units import few
-from nats_logship.app.untrusted import printable
+from nats_logship.app.files import report_errors, write_atomic
+from nats_logship.app.text import format_names, printable
 from nats_logship.client.nkey import new_seed, user_key
 
 _STDOUT = "-"
@@ -132,7 +131,7 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
         reports = [report_of(store_of(settings), str(settings.store_dir))]
     for one in reports:
         left = len(one.credentials)
-        done = f"{few(holders)} revoked; {left or 'nobody gets in now: none is'} left"
+        done = f"{format_names(holders)} revoked; {left or 'nobody gets in now: none is'} left"
         click.echo(printable(f"{one.name}: {one.error or done}"), err=as_json)
     if as_json:
         print_json([one.model_dump(mode="json") for one in reports])
@@ -236,7 +235,7 @@ def _change(
 
 def _existing(folder: Path, place: str) -> Path:
     """Return a directory that is there; raises `OperatorError`, with the place to check."""
-    with reporting(folder, "open the directory"):
+    with report_errors(folder, "open the directory"):
         is_there = folder.is_dir()
     if not is_there:
         raise OperatorError(f"there is no directory {folder}; check {place}")
@@ -350,7 +349,7 @@ def _tell(done: str, pki: Pki, *, as_json: bool) -> None:
 
 def _pki(settings: BrokerSettings) -> Pki:
     pki = Pki(store_of(settings))
-    with reporting(pki.folder), suppress(FileNotFoundError):  # not there: none was made yet
+    with report_errors(pki.folder), suppress(FileNotFoundError):  # not there: none was made yet
         next(pki.folder.iterdir(), None)
     return pki
 

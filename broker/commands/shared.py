@@ -14,11 +14,15 @@ import click
 from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from nats_logship.app import program
-from nats_logship.app.command_line import YES, ask, given, settings_options
-from nats_logship.app.units import ACCEPTED, parse_duration, read_moment
-from nats_logship.app.untrusted import printable
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
+from nats_logship.app.text import printable
+from nats_logship.app.units import ACCEPTED, parse_duration, parse_moment
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 Found = TypeVar("Found")
@@ -56,7 +60,7 @@ PATTERN = read_by(lambda text: asyncio.run(check_pattern(text)))
 
 def moment(name: str, help_text: str) -> Callable[..., Any]:
     """Return the option of a time or a sequence."""
-    read = read_by(lambda text: read_moment(text, now()))
+    read = read_by(lambda text: parse_moment(text, now()))
     return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=read)
 
 
@@ -103,7 +107,7 @@ class Mode:
     def agrees(self, question: str) -> bool:
         """Whether to do what was shown: not in a dry run; asks a person first, unless --yes is given or there is no question."""
         if question and not (self.dry_run or self.yes):
-            ask(question)
+            confirm(question)
         return not self.dry_run
 
 
@@ -114,7 +118,7 @@ def asks_first(command: Callable[..., Any]) -> Callable[..., Any]:
     def called(dry_run: bool, as_json: bool, yes: bool, **values: Any) -> Any:
         return command(mode=Mode(dry_run, as_json, yes), **values)
 
-    return _DRY_RUN(JSON(YES(called)))
+    return _DRY_RUN(JSON(YES_OPTION(called)))
 
 
 def with_settings(
@@ -129,7 +133,7 @@ def with_settings(
         @wraps(command)
         def called(**values: Any) -> Any:
             own = {name: values.pop(name) for name in {*fields, "config"} & values.keys()}
-            settings = given(BrokerSettings, own)
+            settings = settings_from_options(BrokerSettings, own)
             program.log_to_stderr(settings)
             return command(settings, **values)
 

@@ -31,11 +31,10 @@ from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import Moment
-from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import Connection
 from nats_logship.wire.endings import Endings
 
@@ -115,7 +114,7 @@ def hosts(
     rows = [one.row() for one in chosen]
     show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
-    show("", f"{len(chosen)} of {counted(len(found), 'host')}", *pauses)
+    show("", f"{len(chosen)} of {format_count(len(found), 'host')}", *pauses)
 
 
 @click.command(cls=SectionedCommand)
@@ -225,7 +224,8 @@ def tail_(
     async def show(one: TailPiece | Searched) -> None:
         if isinstance(one, Searched):
             logger.warning(
-                "only the last %s searched; see --since", counted(one.messages, "message", "were")
+                "only the last %s searched; see --since",
+                format_count(one.messages, "message", "were"),
             )
             return
         lines = one.lines

@@ -26,7 +26,7 @@ from nats_logship.app.timestamps import format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
@@ -85,7 +85,7 @@ class Feeds:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._connection.once(_FIRST)
+                await self._connection.connect(_FIRST)
                 async with aclosing(watch(self._connection, _INTERVAL)) as views:
                     async for view in views:
                         self._show(view)
@@ -132,7 +132,7 @@ class Feeds:
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
+        except UnreadablePositions as error:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from broker.inspect.message import subject_of
+from broker.inspect.message import json_object, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import (
     BrokerStatus,
@@ -33,20 +33,20 @@ from broker.report import (
 from broker.topology import mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time, to_datetime
-from nats_logship.app.untrusted import json_object
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
-from nats_logship.client.config import known_layout
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.config import read_layout
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset, UnreadableOffset
-from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, active_pause, decode_pauses
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
+    StreamLayout,
     offset_key,
     positions_key,
 )
@@ -269,7 +269,7 @@ class SavedPositions:
         reader = MessageReader(connection, _SNAPSHOTS, at_sequence(self._last + 1))
         async with aclosing(reader.read_all(state["last_seq"])) as messages:
             async for one in messages:
-                with suppress(PositionsUnreadable):
+                with suppress(UnreadablePositions):
                     saved = Positions.decode(one.payload)
                     self.by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
                 await asyncio.sleep(0)  # a snapshot may be large
@@ -309,7 +309,7 @@ async def ask_hosts(
         if saved:
             host.files, host.version = saved.by_key.get(positions_key(host.host), (None, ""))
         host.silent_seconds = round(max(0.0, (now - host.last_seen) / SECOND), 3)
-        if pause := longest(pauses, host.host, moment):
+        if pause := active_pause(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]
 
@@ -342,7 +342,7 @@ async def credentials_at(
     Raises `OperatorError` where none tells.
     """
     names = {node.name for node in await node_reports(connection)}
-    names |= await until_answered(connection, _replicas, ELECTION)
+    names |= await retry_until_answered(connection, _replicas, ELECTION)
     asked = json.dumps({"revoke": revoked}).encode()
 
     def read(answer: bytes) -> CredentialsReport:
@@ -380,7 +380,7 @@ async def _answers(
     """Return what all who listen answer: `expected` of them, or where that is 0 until no more comes; raises `ConnectionLost`."""
     found: list[Found] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with connection.hearing(arrived.put_nowait) as inbox:
+    async with connection.open_inbox(arrived.put_nowait) as inbox:
         await connection.publish(subject, payload, reply=inbox)
         # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
         with suppress(ConnectionLost, Denied):
@@ -415,7 +415,25 @@ async def observe(connection: Connection) -> tuple[BrokerStatus | None, str]:
     """Return the status as it is learnt within ten seconds, or None and why; raises `ConfigurationError` for a setting of our own."""
 
     async def learn() -> BrokerStatus:
-        await connection.once()  # a broker that is away is not waited for
-        return await until_answered(connection, full_status, _ASK_AGAIN)
+        await connection.connect()  # a broker that is away is not waited for
+        return await retry_until_answered(connection, full_status, _ASK_AGAIN)
 
     return await attempt(connection, learn(), _PATIENCE)
+
+
+async def known_layout(connection: Connection) -> StreamLayout:
+    """Return what `read_layout` does; 0 partitions in one stream where the broker has no bucket, as one of somebody else.
+
+    Raises what `read_layout` raises, while the leader of the bucket is being elected as well.
+    """
+    try:
+        return await read_layout(connection) or StreamLayout(0)
+    except Rejected as refused:
+        if refused.is_nobody:  # neither the bucket, nor its leader
+            try:
+                await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+            except Rejected as error:
+                refused = error
+        if refused.is_leaderless:
+            raise
+        return StreamLayout(0)

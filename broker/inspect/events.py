@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from broker.inspect.ask import names_of_keys
-from nats_logship.app.untrusted import json_object, printable
+from broker.inspect.message import json_object
+from nats_logship.app.text import printable
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage

@@ -20,7 +20,7 @@ from nats_logship.app.timestamps import SECOND, format_datetime, parse_time
 from nats_logship.app.units import Moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.delivery import Delivery, RawMessage
@@ -107,7 +107,7 @@ class MessageReader:
             return [] if self._next > end else await self._pull(waits=False)
 
         try:
-            while found := await until_answered(self._connection, more, ELECTION):
+            while found := await retry_until_answered(self._connection, more, ELECTION):
                 for one in found:
                     if one.sequence <= end:
                         yield one
@@ -165,7 +165,7 @@ class MessageReader:
         Return how many messages wait for it.
         """
         client = await self._connection.client()
-        nonce, own = secrets.token_hex(8), self._connection.own
+        nonce, own = secrets.token_hex(8), self._connection.user_token
         names = reader_names(own) if own else (f"logbroker-{nonce}",)
         config = {
             **self._config,

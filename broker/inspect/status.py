@@ -12,7 +12,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_fiel
 
 from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.wire.pause import Pause
@@ -196,7 +196,9 @@ def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
     yield "store", _used(status.store_used, status.store_limit)
     current, existing = status.current_partitions, len(status.partitions)
     spread = (
-        f", over {current} of {counted(existing, 'partition')}" if 0 < current < existing else ""
+        f", over {current} of {format_count(existing, 'partition')}"
+        if 0 < current < existing
+        else ""
     )
     yield "hosts", f"{status.hosts or 0}{spread}"
     for pause in status.pauses:
@@ -213,7 +215,7 @@ def _node(node: NodeReport) -> str:
         "encrypted" if node.encrypted else "",
         "OPEN: no credentials"
         if node.credentials is None
-        else counted(node.credentials, "credential"),
+        else format_count(node.credentials, "credential"),
         f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
         f"FROZEN: {node.frozen}" if node.frozen else "",
         links(node),
@@ -232,7 +234,7 @@ def links(node: NodeReport) -> str:
 def _stream(stream: StreamStatus, now: str) -> Iterator[tuple[str, str]]:
     used = _used(stream.bytes, stream.max_bytes)
     since = f", since {_short_time(stream.first_time)}" if stream.messages else ""
-    yield "stream", f"{stream.name}: {counted(stream.messages, 'message')}, {used}{since}"
+    yield "stream", f"{stream.name}: {format_count(stream.messages, 'message')}, {used}{since}"
     if stream.wanted_replicas > 1 or not stream.leader:
         leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
         yield "cluster", ", ".join([leader, *(one.name for one in stream.followers)])

@@ -12,10 +12,10 @@ from broker.inspect.ask import attempt, brief_status
 from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, at_sequence, follow
 from broker.inspect.status import PARTITION_HEAD, BrokerStatus, partition_row
-from nats_logship.app.plural import counted
 from nats_logship.app.table import plain, table
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 
 _PATIENCE = 5.0  # seconds for the broker's answers
 _ROWS = 15  # of partitions, and of hosts
@@ -83,7 +83,7 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
     A broker that goes away later is waited for, with views that say so.
     """
     clock = asyncio.get_running_loop().time
-    began, view = clock(), TopView(await until_answered(connection, brief_status, ELECTION))
+    began, view = clock(), TopView(await retry_until_answered(connection, brief_status, ELECTION))
     readers = [
         MessageReader(connection, one.name, at_sequence(one.last_sequence + 1), headers_only=True)
         for one in view.status.streams
@@ -126,7 +126,7 @@ def draw(view: TopView) -> Group:
     ]
     busiest = nsmallest(_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
     head = (
-        f"{status.server}  {status.now[:19]}Z  {counted(status.messages, 'message')}, "
+        f"{status.server}  {status.now[:19]}Z  {format_count(status.messages, 'message')}, "
         f"{status.behind} behind"
     )
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []

@@ -12,8 +12,7 @@ from typing import Any
 from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import format_count, printable
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
@@ -63,7 +62,7 @@ async def apply(
 
 async def look(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of what is declared, whatever number of streams that is."""
-    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
+    names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
         for key in (PARTITIONS_KEY, STREAMS_KEY):
@@ -99,7 +98,7 @@ async def look_at_partitions(connection: Connection) -> Actual:
 
 async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return what the server tells of every consumer of a stream; raises as `pages`."""
-    return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
+    return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def described(connection: Connection, name: str) -> Mapping[str, Any] | None:
@@ -129,7 +128,7 @@ async def carry_out(
         except bucket.Conflict:
             raise OperatorError(f"{step.name} was changed by somebody else; try again") from None
         except Rejected as error:
-            if error.is_of_server:
+            if error.is_server_failure:
                 raise OperatorError(
                     f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
                     "then try again"
@@ -157,7 +156,7 @@ async def provision(
         if in_cluster:
             done = await _join(connection, desired, tell)
         else:
-            known = await connection.pages("STREAM.NAMES", "streams")
+            known = await connection.list_all("STREAM.NAMES", "streams")
             if lost := sorted(stored.difference(known)):
                 raise OperatorError(
                     f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
@@ -173,7 +172,7 @@ async def provision(
     # the rights of receivers are made for the declared number
     if (count := len(names)) != desired.stream_count:
         raise ConfigurationError(
-            f"the broker has {counted(count, 'stream')}; give --streams {count}"
+            f"the broker has {format_count(count, 'stream')}; give --streams {count}"
         )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)

@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
 
-from broker.topology import Topology, mirrored_site
+from broker.topology import Topology, mirrored_site, subjects_in
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.app.untrusted import printable
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
@@ -27,10 +26,9 @@ from nats_logship.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    existing_in,
-    number_in,
+    count_partitions,
+    parse_number,
     stream_names,
-    subjects_in,
 )
 
 _UNBOUNDED = frozenset(
@@ -163,7 +161,7 @@ class Actual:
     @property
     def stream_count(self) -> int | None:
         """How many streams there are, None where no entry says so."""
-        return number_in(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
+        return parse_number(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,12 +185,14 @@ class Actual:
 
     @property
     def _said(self) -> int | None:
-        return number_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
+        return parse_number(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
 
     @property
     def existing(self) -> int:
         """The number below which all partitions are that a stream has the subject of."""
-        return existing_in(chain(*(info["config"].get("subjects") or () for info in self.infos)))
+        return count_partitions(
+            chain(*(info["config"].get("subjects") or () for info in self.infos))
+        )
 
     def refuse_other(self, partitions: int) -> None:
         """Raise `ConfigurationError` for a number of partitions that a command of its own changes: under stored lines or offsets."""
@@ -205,8 +205,8 @@ class Actual:
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {counted(messages, 'message')} "
-                f"and {counted(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
+                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {format_count(messages, 'message')} "
+                f"and {format_count(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
                 f"broker runs; else leave --partitions out, or make it {self.number}"
             )
 
@@ -258,7 +258,7 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
         actual.refuse_other(number)
     elif (there := actual.number) and there != number:
         raise ConfigurationError(
-            f"site {mirror} has {counted(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
+            f"site {mirror} has {format_count(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes

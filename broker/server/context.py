@@ -37,8 +37,8 @@ from broker.topology import mirrored_site
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import write_atomic
-from nats_logship.app.plural import counted
-from nats_logship.app.service import differences
+from nats_logship.app.service import merge_reloaded
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
@@ -203,7 +203,7 @@ class ServerContext:
             self.folder,
             "stream LOGS" if len(infos) == 1 else f"{len(infos)} streams",
             format_size(sum(info["config"]["max_bytes"] for info in infos)),
-            counted(sum(info["state"]["messages"] for info in infos), "message"),
+            format_count(sum(info["state"]["messages"] for info in infos), "message"),
         )
         if self._mirror:
             logger.warning(
@@ -270,7 +270,7 @@ class ServerContext:
     async def change(self, settings: BrokerSettings) -> None:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and keeps the current ones."""
         at_once = {*type(settings).model_fields} - _AT_START
-        settings, changes = differences(self.settings, settings, at_once)
+        settings, changes = merge_reloaded(self.settings, settings, at_once)
         await self.reload(settings)
         logger.info("settings reloaded; %s", changes)
 
@@ -300,7 +300,7 @@ class ServerContext:
             self._server.names |= conf.names  # before somebody new gets in
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
-            taken = counted(len(conf.credentials.credentials), "credential")
+            taken = format_count(len(conf.credentials.credentials), "credential")
             logger.info("took over %s", taken)
         self.conf = conf
         try:

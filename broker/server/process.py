@@ -25,8 +25,8 @@ from typing import NamedTuple
 from broker.server.log_limit import OF_CONNECTION, LogLimit
 from nats_logship.app import parent_death
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.python import FOLDER, isolated
-from nats_logship.app.untrusted import printable
+from nats_logship.app.python import FOLDER, isolated_command
+from nats_logship.app.text import printable
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
@@ -251,7 +251,7 @@ async def started(
     process group keeps a terminal's Ctrl-C from it: logbroker ends it.
     """
     process = await asyncio.create_subprocess_exec(
-        *isolated(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
+        *isolated_command(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -26,13 +26,13 @@ from broker.auth.files import change_credentials, load_credentials
 from broker.auth.permissions import CONSUMER_REQUESTS, copied_streams
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.report import CredentialsReport, CredentialsRequest
+from broker.topology import site_api, site_prefix
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import SECOND
-from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.wire.subjects import site_api, site_prefix
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before

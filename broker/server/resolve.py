@@ -7,7 +7,7 @@ all but the escapes of control characters.
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -25,7 +25,7 @@ from nats_logship.app.secret_files import check_kind
 from nats_logship.app.units import format_size
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import InvalidSeed, new_seed, seed_of, user_key
-from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
+from nats_logship.wire.streams import MAX_PAYLOAD, MAX_STREAMS, SLOWEST_LINK, STREAM, stream_names
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
@@ -53,7 +53,7 @@ _COPYING = 32 * 1024**2
 """Bytes of a copy that nats-server (2.15.1) has under way at a time; pings of sites wait behind."""
 _DEFAULTS: Section = {
     # until a message has left, also over the slowest line; under TLS there is no second try
-    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINK}s",
     "write_timeout": "retry",
     "ping_interval": f"{_PING_EVERY}s",
     "ping_max": 2,
@@ -126,7 +126,7 @@ class ServerConf:
 
 def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
     """Return what the server of a folder is to be; raises `ConfigurationError` for what does not go together."""
-    streams = settings.streams or streams_among(streams_in(folder)) or 1
+    streams = settings.streams or count_streams(streams_in(folder)) or 1
     store = load_credentials(folder)
     if contradiction := next(_contradictions(settings, secured=store.secured), ""):
         raise ConfigurationError(contradiction)
@@ -159,7 +159,7 @@ def _rendered(settings: BrokerSettings, decided: Section) -> str:
         )
     # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
-    most = {"ping_max": _COPYING // SLOWEST_LINE // _PING_EVERY} if decided["leafnodes"] else {}
+    most = {"ping_max": _COPYING // SLOWEST_LINK // _PING_EVERY} if decided["leafnodes"] else {}
     text = quoted({**_DEFAULTS, **grace, **most, **settings.nats, **decided})
     # a variable is no string; as a piece of configuration it may be one (`quoted`)
     text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
@@ -398,3 +398,10 @@ def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     is_ours = certificate == pki.broker.absolute() and pki.authority.exists()
     trusted = pki.authority.absolute() if is_ours else certificate
     return TlsConf(certificate, key, known, Access(tls_ca=trusted, tls_name=name))
+
+
+def count_streams(names: Container[str]) -> int:
+    """Return how many streams of partitions are among these names; 0 for none."""
+    if STREAM in names:
+        return 1
+    return sum(name in names for name in stream_names(MAX_STREAMS))

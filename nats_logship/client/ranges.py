@@ -15,7 +15,7 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import EPOCH, format_datetime, parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.delivery import RawMessage
@@ -70,7 +70,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
 
     Raises `BrokerAway` at once without a broker, `ConfigurationError` without the stream, `OperatorError`, `ConnectionLost`.
     """
-    await connection.once()
+    await connection.connect()
     try:
         return await stream_state(connection, stream)
     except Rejected as error:
@@ -145,15 +145,17 @@ async def _fetch(connection: Connection, item: Range, fail: bool) -> list[Source
     most = min(_RUN_MESSAGES, item.until - item.first)
     limits = {"batch": most, "max_bytes": _RUN_BYTES}
     while True:
-        run = await until_answered(
+        run = await retry_until_answered(
             connection, lambda c: _request_batch(c, item.stream, begin | limits), AWAY
         )
         if fail:
-            state = await until_answered(connection, lambda c: look(c, item.stream), AWAY)
+            state = await retry_until_answered(connection, lambda c: look(c, item.stream), AWAY)
             kept(item.first, item.until, state, fail=True)
         if run:
             return run
-        found = await until_answered(connection, lambda c: message_at(c, item.stream, begin), AWAY)
+        found = await retry_until_answered(
+            connection, lambda c: message_at(c, item.stream, begin), AWAY
+        )
         if found is None or found["seq"] >= item.until:
             return []
         await asyncio.sleep(_LAG)
@@ -178,9 +180,9 @@ async def _request_batch(
         else:
             ends.put_nowait(headers.get("Status", ""))
 
-    await connection.once()
+    await connection.connect()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")
-    async with connection.hearing(take) as inbox:
+    async with connection.open_inbox(take) as inbox:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         code = await connection.guard(ends.get(), _ANSWER, subject)
     if code not in {"204", "404"}:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.connection import Connection
-from nats_logship.wire.descent import Ancestor, ancestors, is_being_restored
+from nats_logship.wire.restored import Ancestor, ancestors, is_being_restored
 from nats_logship.wire.streams import STREAM
 
 

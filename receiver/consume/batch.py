@@ -12,18 +12,13 @@ from secrets import token_hex
 from nats_logship.app.faults import fault
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings, OpenLine
-from nats_logship.wire.message import (
-    MAX_LINES_BYTES,
-    Followed,
-    MalformedMessage,
-    predecessor_of,
-)
+from nats_logship.wire.message import MAX_LINES_BYTES, Followed, MalformedMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
-from receiver.consume.judging import Judge, host_of
+from receiver.consume.judging import Judge, expected_sequence, host_of
 from receiver.consume.unforeseen import Suspicion, blaming
 from receiver.storage import tables
 from receiver.storage.findings import Finding, FindingKind
@@ -270,7 +265,7 @@ class Batch:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
-            host, before = host_of(message.subject), predecessor_of(headers)
+            host, before = host_of(message.subject), expected_sequence(headers)
             self._judge.follow(host, before, delivery.sequence, delivery.stored_at)
         if self._held > (self._most_of_many if self._files > _FEW else _MOST_HELD):
             self._flush()

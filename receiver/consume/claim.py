@@ -21,7 +21,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, stream_state
-from nats_logship.wire.message import NEVER
+from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
@@ -50,7 +50,7 @@ async def confirm_entry(
     """
     named = None
     try:
-        await bucket.send_write(connection, name, key, b"", NEVER)
+        await bucket.send_write(connection, name, key, b"", IMPOSSIBLE_SEQUENCE)
     except Rejected as error:
         if not error.is_conflict:
             raise

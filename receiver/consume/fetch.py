@@ -132,7 +132,7 @@ class PartitionReader:
             if leave := self._assignment.leave:
                 self._word_to_leave = await self._connection.tap(leave, self._give_up)
             await self._position()
-        elif not self._connection.is_on(self._client):
+        elif not self._connection.is_current(self._client):
             # another one is not waited for: whoever is told to stop need not wait for it
             raise ConnectionLost("the connection was lost")
         try:

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 from nats_logship.app.timestamps import SECOND, format_time, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, state_of
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.message import (
-    NEVER,
+    IMPOSSIBLE_SEQUENCE,
     Followed,
     MalformedMessage,
     Origin,
@@ -197,7 +197,7 @@ class MovesExaminer:
         reached = dict[tuple[str, int], int | None]()
         for at, ends in left.items():
             if self._is_over(end) and ends[0].claim.sequence > known[0].delivery.sequence:
-                moves.until = min(ends[0].claim.sequence, moves.until or NEVER)
+                moves.until = min(ends[0].claim.sequence, moves.until or IMPOSSIBLE_SEQUENCE)
                 break
             reached[at] = await self._received(moves, *at, ends)
         self._note_received(moves, known, reached)
@@ -375,7 +375,7 @@ class _Counted:
 
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
     """Whether each replica that may count has all that was stored before a claim."""
-    lags = [one.get("lag", 0) for one in in_touch(info)]
+    lags = [one.get("lag", 0) for one in replicas_in_touch(info)]
     is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 

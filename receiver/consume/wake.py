@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nats_logship.app.timestamps import SECOND
-from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, Rejected, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
@@ -119,5 +119,5 @@ class Wake:
 def is_level(info: Mapping[str, Any]) -> bool:
     """Whether every replica that could be asked has all that the leader tells of; whoever is asked after this knows it."""
     return is_certain(info) and all(
-        one.get("current") and not one.get("lag") for one in in_touch(info)
+        one.get("current") and not one.get("lag") for one in replicas_in_touch(info)
     )

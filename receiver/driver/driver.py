@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError, leading
-from nats_logship.app.plural import counted
+from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError, pick_error
+from nats_logship.app.text import format_count
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
@@ -103,7 +103,7 @@ class Followers:
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as errors:
-            raise leading(errors) from None
+            raise pick_error(errors) from None
         finally:  # a job that still runs goes on without anybody who waits for it
             self._shared.threads.shutdown(wait=False, cancel_futures=True)
 
@@ -115,7 +115,7 @@ class Followers:
         if self._layout.partitions not in {0, layout.partitions}:
             logger.warning(
                 "the broker has %s by now, it had %d; see to it that each has a receiver",
-                *(counted(layout.partitions, "partition"), self._layout.partitions),
+                *(format_count(layout.partitions, "partition"), self._layout.partitions),
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._followed]:
@@ -159,7 +159,7 @@ class Followers:
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
             words = "%s did not come to the end of a batch; the next start does it again"
-            logger.warning(words, counted(len(running), "partition"))
+            logger.warning(words, format_count(len(running), "partition"))
         for task in running:
             task.cancel()
         if self._damaged and not stop.is_set():

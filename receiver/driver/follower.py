@@ -323,7 +323,7 @@ class PartitionFollower:
     async def _report(self, rotation: ForcedRotation) -> Report:
         """Run a task, in the next slot that is free, and return its report."""
         shared, limits = self._shared, self._shared.limits
-        session, subject = limits.session, f"{_LEAVE}.{shared.connection.private()}"
+        session, subject = limits.session, f"{_LEAVE}.{shared.connection.new_token()}"
         if self._attempts or not self._has_heard:
             # one batch: that the partition is received, or goes on, is told soon
             session = replace(session, longest=0.0)

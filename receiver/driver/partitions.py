@@ -7,7 +7,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.streams import StreamLayout, existing_in
+from nats_logship.wire.streams import StreamLayout, count_partitions
 from receiver.driver.presence import unless
 
 _AGAIN = 1.0  # seconds
@@ -26,7 +26,7 @@ async def wait_for_partitions(
     clock = asyncio.get_running_loop().time
     told, began = "", clock()
     if patience is not None:
-        await unless(stop, connection.once(patience))
+        await unless(stop, connection.connect(patience))
     while not stop.is_set():
         reason = _NOT_SET_UP
         try:
@@ -61,4 +61,4 @@ async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
     except Rejected:
         return layout.partitions  # who follows one says what is wrong with the stream
     subjects = [subject for config in configs for subject in config.get("subjects") or ()]
-    return max(layout.partitions, existing_in(subjects))
+    return max(layout.partitions, count_partitions(subjects))

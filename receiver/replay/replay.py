@@ -17,13 +17,13 @@ import click
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import open_folder
-from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.table import progress
-from nats_logship.app.units import Moment, read_moment
+from nats_logship.app.text import format_count
+from nats_logship.app.units import Moment, parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
-from nats_logship.client.connection import ELECTION, Connection, ask, told_to_operators
+from nats_logship.client.connection import ELECTION, Connection, ask_broker, raise_for_operator
 from nats_logship.client.ranges import (
     EARLIEST,
     LATEST,
@@ -74,9 +74,11 @@ class Summary:
 
     def as_text(self) -> str:
         """Write it for people."""
-        text = f"replayed {counted(self.lines, 'line', form=',')}"
+        text = f"replayed {format_count(self.lines, 'line', form=',')}"
         if self.refused:
-            text += f"; {counted(self.refused, 'message', 'hold')} none, as {self.first_refused}"
+            text += (
+                f"; {format_count(self.refused, 'message', 'hold')} none, as {self.first_refused}"
+            )
         return text
 
 
@@ -88,7 +90,9 @@ def replay(settings: ReplaySettings) -> Summary:
     os.umask(0o027)
     since = moment_of(settings, "since", settings.since)
     until = moment_of(settings, "until", settings.until)
-    _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION)
+    _, ranges = ask_broker(
+        settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION
+    )
     try:
         summary = _play(settings, ranges)
     except OSError as error:
@@ -96,7 +100,9 @@ def replay(settings: ReplaySettings) -> Summary:
         raise OperatorError(
             f"{name}{error.strerror or error}; mend that, and replay into an empty folder"
         ) from None
-    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION):
+    if gone := ask_broker(
+        settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION
+    ):
         logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
     return summary
 
@@ -191,7 +197,7 @@ def moment_of(settings: StreamSettings, option: str, text: str) -> Moment:
     """Return the place in the stream that an option names; raises click.UsageError."""
     now = datetime.now(UTC)  # noqa: TID251 - words such as 2h count back from it
     try:
-        return LATEST if text == "now" else read_moment(text, now, named_zone(settings.time_zone))
+        return LATEST if text == "now" else parse_moment(text, now, named_zone(settings.time_zone))
     except ValueError as error:
         raise click.UsageError(f"--{option}: {error}") from None
 
@@ -259,7 +265,7 @@ def _messages(
 ) -> Iterator[SourceMessage]:
     connection = background.connection(settings.server, settings.access)
     passed = item.first
-    with told_to_operators(connection):
+    with raise_for_operator(connection):
         for messages in read(connection, item):
             yield from messages
             if messages:

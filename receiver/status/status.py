@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from nats_logship.app.plural import counted
 from nats_logship.app.table import show, table
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
 from nats_logship.client.config import require_layout
@@ -115,7 +115,7 @@ class Status(BaseModel):
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
-            live = f"{counted(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
+            live = f"{format_count(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
             show("", f"stores in {self.state_dir}: {live}")
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]

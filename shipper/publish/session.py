@@ -21,7 +21,7 @@ from typing import TypeVar
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
 from nats_logship.app.units import format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, stored_at
+from nats_logship.client.answer import ConnectionLost, Rejected, stored_sequence
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.wire.message import (
@@ -169,10 +169,10 @@ class Sessions:
             return await self._attempt(subject, known)
         if self._subject is not None:
             self._name(rebuilt.writers.values(), start)
-        positions = rebuilt.positions.joined(saved)
+        positions = rebuilt.positions.merge(saved)
         if self._subject is None or positions.files != known.files:
             await self.snapshots.write(positions)
-            positions = positions.joined(self.snapshots.found)
+            positions = positions.merge(self.snapshots.found)
         self._last = rebuilt.last[str(subject)]
         return positions
 
@@ -223,7 +223,7 @@ class Sessions:
         `ConnectionLost` it may be stored or not; a second claim does no harm.
         """
         origin = Origin(self.agent, self._clock(), follows=follows, moved=moved)
-        return stored_at(await self.connection.ask(str(subject), b"", encode_origin(origin)))
+        return stored_sequence(await self.connection.ask(str(subject), b"", encode_origin(origin)))
 
     async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, int]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
@@ -314,7 +314,7 @@ class Sessions:
                 raise ConnectionLost(str(error)) from None
             raise
         fault("stored")
-        return stored_at(answer)
+        return stored_sequence(answer)
 
     async def _unless_too_slow(self, round_: Round, sending: Awaitable[Answer]) -> Answer:
         """Return what becomes of a round; what was sent on to a leader that died is never answered.
@@ -329,7 +329,7 @@ class Sessions:
                 return await sending
         except TimeoutError:
             lost = ConnectionLost(f"no answer in {most:.0f} s")
-            self.connection.judge(most, lost)
+            self.connection.note_outcome(most, lost)
         except ConnectionLost as error:
             lost = error
         took, size = clock() - began, len(round_.payload)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
@@ -69,7 +69,7 @@ class HostReport(BaseModel):
     @property
     def summary(self) -> str:
         """How many files there are, and how far behind they are."""
-        count = counted(len(self.files), "file")
+        count = format_count(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 

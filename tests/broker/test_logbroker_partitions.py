@@ -2,11 +2,11 @@
 
 import pytest
 
+from broker.inspect.ask import known_layout
 from broker.provision.apply import apply, carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology
 from nats_logship.client import bucket
-from nats_logship.client.config import known_layout
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import Subject

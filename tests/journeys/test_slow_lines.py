@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.wire.streams import SLOWEST_LINE
+from nats_logship.wire.streams import SLOWEST_LINK
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
 from tests.support.ports import free_port
@@ -119,7 +119,7 @@ def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(900_000, longest=1_000_000))
 
-    with slow_line(suite.url, SLOWEST_LINE) as line:
+    with slow_line(suite.url, SLOWEST_LINK) as line:
         seen = steps(ship(suite, line, log), 300)
 
     assert read_lines(suite.url) == written

@@ -160,7 +160,7 @@ def ask(
     async def connected() -> Answer:
         connection = Connection([url], "tests", access=access)
         try:
-            await connection.once()
+            await connection.connect()
             return await question(connection)
         finally:
             await connection.close()

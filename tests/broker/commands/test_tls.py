@@ -101,7 +101,7 @@ async def certificate(url: str, access: Access) -> bytes | str | None:
     """Return the certificate that a client is shown, once it got in; else why it did not."""
     connection = Connection([url], "test", access=access)
     try:
-        client = await connection.once()
+        client = await connection.connect()
         await connection.api(f"STREAM.INFO.{STREAM}")
         return client.tls and client.tls.getpeercert(binary_form=True)
     except BrokerAway as error:
@@ -124,7 +124,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     url = (await asyncio.to_thread(broker.ready))["server"]
     trusting = Access(tls_ca=store / "tls" / "authority.pem")
     connection = Connection([url], "test", access=trusting)
-    client = await connection.once()
+    client = await connection.connect()
     before = await certificate(url, trusting)
     assert isinstance(before, bytes)
     assert "certificate" in str(await certificate(url, Access(tls_first=False)))

@@ -13,8 +13,8 @@ from nats_logship.app.exits import FencedError
 from nats_logship.client import bucket
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
-from nats_logship.wire.descent import Ancestor
 from nats_logship.wire.offset import Offset
+from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Behind, Claim, EntryTaken, OffsetEntry, carried_over

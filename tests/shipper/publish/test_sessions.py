@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.topology import subjects_in
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import read, write
 from nats_logship.client.connection import Connection
@@ -19,7 +20,6 @@ from nats_logship.wire.streams import (
     POSITIONS_BUCKET,
     StreamLayout,
     positions_key,
-    subjects_in,
 )
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
