@@ -31,7 +31,7 @@ from broker.inspect.reader import (
     MessageReader,
     at_sequence,
     find_message,
-    sequence_at,
+    find_sequence_at,
 )
 from broker.provision.apply import consumers_of
 from broker.report import SpaceReport
@@ -236,7 +236,7 @@ async def choose(
         if filters or not (hosts or partitions):
             until = int(info["state"]["last_seq"]) + 1
             if before is not None:
-                until = await sequence_at(connection, stream, before, until)
+                until = await find_sequence_at(connection, stream, before, until)
             wants = await needed(connection, info, chosen)
             needed_by = tuple(sorted(who for who, first in wants.items() if first < until))
             messages = await _count(connection, stream, filters, until)

@@ -5,7 +5,6 @@ behind the last message that it returned. A stream that is made anew meanwhile t
 """
 
 import asyncio
-import base64
 import logging
 import random
 import secrets
@@ -16,12 +15,14 @@ from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import SECOND, format_datetime, parse_time
+from nats_logship.app.timestamps import SECOND
 from nats_logship.app.units import Moment
+from nats_logship.client import find
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, until_answered
 from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.find import find_sequence
 from nats_logship.client.pulling import pull
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import host_filter, reader_names
@@ -211,12 +212,11 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
         await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
+async def find_sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
     """Return the first sequence of a stream at a sequence, or stored at a time, or later; at most `end`."""
     if isinstance(moment, datetime):
-        asked = {"start_time": format_datetime(moment), "next_by_subj": ">"}
-        found = await find_message(connection, stream, asked)
-        moment = found.sequence if found else end
+        found = await find_sequence(connection, stream, moment)
+        moment = end if found is None else found
     return min(moment, end)
 
 
@@ -230,7 +230,9 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
     return found
 
 
-async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
+async def get_last_message(
+    connection: Connection, streams: Sequence[str], host: str
+) -> StoredMessage:
     """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
     asked = {"last_by_subj": host_filter(host)}
     found = [one for name in streams if (one := await find_message(connection, name, asked))]
@@ -240,19 +242,16 @@ async def last_of_host(connection: Connection, streams: Sequence[str], host: str
 
 
 async def find_message(
-    connection: Connection, stream: str, asked: Mapping[str, Any]
+    connection: Connection, stream: str, request: Mapping[str, Any]
 ) -> StoredMessage | None:
-    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
-
-    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `next_by_subj` with `seq` or `start_time`.
-    """
-    try:
-        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
-    except Rejected as error:
-        if error.error == ErrorCode.NO_MESSAGE_FOUND:
-            return None
-        raise
-    head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
-    headers = RawMessage("", "", head, b"").headers or {}
-    name, sequence, stored = message["subject"], message["seq"], parse_time(message["time"])
-    return StoredMessage(name, sequence, stored, headers, payload, len(payload))
+    """Return a message of a stream as `nats_logship.client.find.find_message` does."""
+    if (found := await find.find_message(connection, stream, request)) is None:
+        return None
+    return StoredMessage(
+        name=found.subject,
+        sequence=found.sequence,
+        stored_at=found.stored_at,
+        headers=found.headers,
+        payload=found.payload,
+        size=len(found.payload),
+    )

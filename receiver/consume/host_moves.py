@@ -22,7 +22,7 @@ from nats_logship.app.timestamps import SECOND, format_time, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, state_of
+from nats_logship.client.stream_state import StreamState, parse_stream_state
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.message import (
     NEVER,
@@ -261,7 +261,7 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = state_of(info), parse_time(entry.time) if entry else 0
+            state, since = parse_stream_state(info), parse_time(entry.time) if entry else 0
             reached, now = _reached(entry, state), parse_time(info["ts"])
             found = _Other(state.name, state.until - 1, reached, since, now)
             self._others[partition] = found

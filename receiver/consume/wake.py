@@ -80,12 +80,12 @@ class Wake:
     def _name(self) -> str:
         return wake_name(self.partition, self.epoch)
 
-    async def pending(self, sequence: int) -> int:
+    async def count(self, sequence: int) -> int:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
         config = headers_from(sequence, self.partition, _LIVES)
         return await make_anew(self.connection, self.stream, self._name, config)
 
-    async def is_none_left(self, sequence: int) -> bool:
+    async def is_drained(self, sequence: int) -> bool:
         """Whether the partition has nothing from `sequence` on for sure, whichever replica of the broker counts it.
 
         Raises as `pending`, and `ConnectionLost` while a replica lags.
@@ -93,11 +93,11 @@ class Wake:
         info = await self.connection.api(f"STREAM.INFO.{self.stream}")
         if not is_level(info):
             raise ConnectionLost("a replica lags, and may not have all that there is")
-        return not await self.pending(sequence)
+        return not await self.count(sequence)
 
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
-        while not await self.pending(sequence):
+        while not await self.count(sequence):
             if await self._pull():
                 return
             await asyncio.sleep(_AGAIN)

@@ -14,11 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from nats_logship.app.plural import counted
 from nats_logship.app.table import show, table
+from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import message_at
+from nats_logship.client.find import find_message
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
@@ -182,7 +183,7 @@ async def _age(
 ) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""
     request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
-    if (found := await message_at(connection, stream, request)) is None:
+    if (found := await find_message(connection, stream, request)) is None:
         return None
-    stored = datetime.fromisoformat(found["time"])
+    stored = to_datetime(found.stored_at)
     return max(0.0, round((now - stored).total_seconds(), 3))
