@@ -27,9 +27,7 @@ from typing import Any
 from broker.inspect.ask import counts_by_subject
 from broker.inspect.message import subject_of
 from broker.inspect.reader import (
-    LAST_PER_SUBJECT,
     MessageReader,
-    at_sequence,
     find_message,
     find_sequence_at,
 )
@@ -44,6 +42,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import known_layout, require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.descent import is_being_restored
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.positions import Positions, PositionsUnreadable

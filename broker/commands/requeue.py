@@ -18,7 +18,7 @@ import click
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from broker.commands.shared import JSON, asking, show, with_settings
-from broker.inspect.reader import MessageReader, at_sequence, find_message
+from broker.inspect.reader import MessageReader, find_message
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -27,6 +27,7 @@ from nats_logship.app.plural import counted
 from nats_logship.app.untrusted import json_object, printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 

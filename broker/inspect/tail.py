@@ -13,11 +13,12 @@ import zstandard
 from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
-from broker.inspect.reader import MessageReader, at_sequence, find_sequence_at, follow
+from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.units import Moment
 from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section
 from nats_logship.wire.subjects import host_filter, partition_filter
 

@@ -4,6 +4,7 @@ The broker is asked for what KV and the stream know, a living owner for what it 
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,10 +21,10 @@ from nats_logship.client import bucket
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import find_message
+from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from receiver.consume.wake import headers_from
 from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import REPORTS, PartitionReport
@@ -170,12 +171,15 @@ async def _partition(
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
     """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
-    config = headers_from(sequence, partition, lives=5)
-    answer = await connection.api(
-        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
+    reader = StreamReader(
+        connection,
+        stream,
+        name=f"status-{secrets.token_hex(8)}",
+        filters=(partition_filter(partition),),
+        headers_only=True,
+        lives=5,
     )
-    await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
-    return int(answer["num_pending"])
+    return await reader.count(at_sequence(sequence))
 
 
 async def _age(
