@@ -27,11 +27,9 @@ from typing import Any
 from broker.inspect.ask import counts_by_subject, known_layout
 from broker.inspect.message import subject_of
 from broker.inspect.reader import (
-    LAST_PER_SUBJECT,
     MessageReader,
-    at_sequence,
     find_message,
-    sequence_at,
+    find_sequence_at,
 )
 from broker.provision.apply import consumers_of
 from broker.report import SpaceReport
@@ -44,6 +42,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.restored import is_being_restored
@@ -236,7 +235,7 @@ async def choose(
         if filters or not (hosts or partitions):
             until = int(info["state"]["last_seq"]) + 1
             if before is not None:
-                until = await sequence_at(connection, stream, before, until)
+                until = await find_sequence_at(connection, stream, before, until)
             wants = await needed(connection, info, chosen)
             needed_by = tuple(sorted(who for who, first in wants.items() if first < until))
             messages = await _count(connection, stream, filters, until)

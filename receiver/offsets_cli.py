@@ -27,8 +27,8 @@ from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
-from nats_logship.client.ranges import LATEST, look, sequence_of
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.find import LATEST, resolve_moment
+from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import end_of_files, moved
@@ -155,7 +155,7 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
         with suppress(Damaged, OSError):
             batch = site.last_batch(0)
     if batch:
-        end = end_of_files(batch, await stream_state(connection, stream), partition)
+        end = end_of_files(batch, await get_stream_state(connection, stream), partition)
         if offset is None or offset.next == end:
             return await propose(connection, stream, partition, str(end), _now())
     if offset:
@@ -208,11 +208,11 @@ async def propose(
     connection: Connection, name: str, partition: int, to: str, now: datetime
 ) -> Move:
     """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError where `to` is no place in it."""
-    stream = await look(connection, name)
+    stream = await require_stream(connection, name)
     sequence = await _sequence_of(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     offset = None
     with suppress(UnreadableOffset):
         offset = Offset.decode(entry.value) if entry else None
@@ -240,7 +240,7 @@ async def _sequence_of(connection: Connection, stream: StreamState, to: str, now
         position = LATEST if to == "latest" else parse_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
-    sequence = max(await sequence_of(connection, position, stream), 1)
+    sequence = max(await resolve_moment(connection, position, stream), 1)
     if sequence > stream.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
             f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to {stream.until}, earliest or latest"

@@ -160,7 +160,7 @@ class Agent:
             await require_alone(self._host, sessions.config.partitions.time)
         if self._settings.ack:
             return await sessions.claim(Positions())
-        return await sessions.waiting.until_answered(sessions.snapshots.read)
+        return await sessions.waiting.retry_until_answered(sessions.snapshots.read)
 
     async def _rewind(self) -> None:
         """Have the files read on from the positions; the follower keeps its open files where it knows all of them."""

@@ -19,7 +19,7 @@ from broker.commands import shared
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
-from broker.inspect.reader import get_message, last_of_host
+from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.status import (
     HOST_HEAD,
     PARTITION_HEAD,
@@ -173,7 +173,7 @@ def get(
     async def one(connection: Connection) -> StoredMessage:
         if host:
             names = [stream] if stream else await ask.streams_of(connection)
-            return await last_of_host(connection, names, host)
+            return await get_last_message(connection, names, host)
         name = await ask.stream_named(connection, stream)
         return await get_message(connection, name, sequence)
 

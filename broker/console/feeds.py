@@ -16,7 +16,7 @@ from typing import Any
 
 from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
-from broker.inspect.reader import last_of_host
+from broker.inspect.reader import get_last_message
 from broker.inspect.status import HostStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
@@ -136,7 +136,9 @@ class Feeds:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired
-            last = await last_of_host(self._connection, await streams_of(self._connection), host)
+            last = await get_last_message(
+                self._connection, await streams_of(self._connection), host
+            )
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
                 told = receivers.get(number, {}).get("gaps_of")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from broker.inspect.message import json_object, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
+from broker.inspect.reader import MessageReader, find_message
 from broker.inspect.status import (
     BrokerStatus,
     HostStatus,
@@ -38,6 +38,7 @@ from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, active_pause, decode_pauses

@@ -13,11 +13,12 @@ import zstandard
 from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
-from broker.inspect.reader import MessageReader, at_sequence, follow, sequence_at
+from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.app.units import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section
 from nats_logship.wire.subjects import host_filter, partition_filter
 
@@ -134,7 +135,7 @@ async def tail(
             info = partial(Connection.api, name=f"STREAM.INFO.{name}")
             state = (await retry_until_answered(connection, info, ELECTION))["state"]
             last = state["last_seq"]
-            ask = partial(sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
+            ask = partial(find_sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
             first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
             if wanted.lines and state["messages"]:
                 ends = first, last

@@ -10,12 +10,13 @@ from rich.console import Group
 
 from broker.inspect.ask import attempt, brief_status
 from broker.inspect.message import StoredMessage
-from broker.inspect.reader import MessageReader, at_sequence, follow
+from broker.inspect.reader import MessageReader, follow
 from broker.inspect.status import PARTITION_HEAD, BrokerStatus, partition_row
 from nats_logship.app.table import plain, table
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.stream_reader import at_sequence
 
 _PATIENCE = 5.0  # seconds for the broker's answers
 _ROWS = 15  # of partitions, and of hosts

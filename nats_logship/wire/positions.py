@@ -133,7 +133,7 @@ class Positions:
 
     @classmethod
     def decode(cls, data: bytes) -> "Positions":
-        """Read a snapshot; raises `PositionsUnreadable`."""
+        """Read a snapshot; raises `UnreadablePositions`."""
         try:
             if data.startswith(zstandard.FRAME_HEADER):
                 data = decompress(data, _LARGEST)

@@ -20,7 +20,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -57,7 +57,7 @@ async def confirm_entry(
         named = _LAST.search(error.description)
     last = int(named[1]) if named else -1
     if entry is None and last > 0:
-        found = await bucket.newest(connection, name, key)
+        found = await bucket.read_newest(connection, name, key)
         last = 0 if found.is_deletion and found.revision == last else last
     if last != (entry.revision if entry else 0):
         raise Behind(f"a replica lags behind with {name}/{key}, or it is being written")
@@ -169,9 +169,9 @@ class Claim:
         """
         doubt: tuple[int, str] | None = None
         while True:
-            stream = await stream_state(self.connection, self.stream)
+            stream = await get_stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
-            newest = entry.revision if entry else (await bucket.newest(*self._at)).revision
+            newest = entry.revision if entry else (await bucket.read_newest(*self._at)).revision
             try:
                 return (
                     await self._next(entry, stream, format_datetime(now, "milliseconds"), newest),

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import SECOND, format_time, parse_time
+from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, state_of
+from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
+from nats_logship.client.stream_state import StreamState, parse_stream_state
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.message import (
     IMPOSSIBLE_SEQUENCE,
@@ -42,7 +43,7 @@ from nats_logship.wire.subjects import (
     partition_filter,
 )
 from receiver.consume.judging import host_of
-from receiver.consume.wake import headers_only, is_level, make_anew
+from receiver.consume.wake import is_level
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
@@ -261,7 +262,7 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = state_of(info), parse_time(entry.time) if entry else 0
+            state, since = parse_stream_state(info), parse_time(entry.time) if entry else 0
             reached, now = _reached(entry, state), parse_time(info["ts"])
             found = _Other(state.name, state.until - 1, reached, since, now)
             self._others[partition] = found
@@ -360,17 +361,21 @@ class _Counted:
         return await self._from(self.other.reached) > recent
 
     async def _from(self, sequence: int) -> int:
-        sequence = max(sequence, 1)
-        return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
+        return await self._count(at_sequence(sequence))
 
     async def _since(self, moment: int) -> int:
-        start = format_time(moment, "nanoseconds")
-        return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
+        return await self._count(at_time(moment))
 
-    async def _count(self, start: Mapping[str, Any]) -> int:
-        connection, name = self.examiner.connection, count_name(self.examiner.partition)
-        config = {**headers_only(str(self.subject), _LIVES), **start}
-        return await make_anew(connection, self.other.stream, name, config)
+    async def _count(self, start: Start) -> int:
+        reader = StreamReader(
+            self.examiner.connection,
+            self.other.stream,
+            name=count_name(self.examiner.partition),
+            filters=(str(self.subject),),
+            headers_only=True,
+            lives=_LIVES,
+        )
+        return await reader.count(start)
 
 
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:

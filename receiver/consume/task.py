@@ -191,7 +191,7 @@ class _Session:
         self, partition: OpenPartition, reading: PartitionReader, wait: float, offset: Offset
     ) -> Done | None:
         """Write the next batch; None when nothing came in time."""
-        pulls = reading.batch(wait)
+        pulls = reading.pull_batch(wait)
         if (first := next(pulls, None)) is None:
             return None
         began = time.monotonic()

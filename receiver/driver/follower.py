@@ -235,7 +235,7 @@ class PartitionFollower:
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
-            self._standing.pending = await self.wake.pending(self._offset.next)
+            self._standing.pending = await self.wake.count(self._offset.next)
 
     async def _has_work(self) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
@@ -258,7 +258,7 @@ class PartitionFollower:
         await self._check()
         if not self._goes_on:
             if self._shared.limits.once:
-                return not await self.wake.is_none_left(self._offset.next)
+                return not await self.wake.is_drained(self._offset.next)
             await self._until_woken()
         return True
 

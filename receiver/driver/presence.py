@@ -123,7 +123,7 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
     while True:
         at = connection, OFFSETS_BUCKET, offset_key(standing.partition)
         entry = await bucket.read(*at)
-        revision = entry.revision if entry else (await bucket.newest(*at)).revision
+        revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
         offset = _owned(entry)
         if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
             return revision
@@ -154,7 +154,7 @@ async def find_live_owner(claim: Claim) -> tuple[str, int]:
     """
     at = claim.connection, OFFSETS_BUCKET, offset_key(claim.partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     offset = _owned(entry)
     if offset is None or not offset.presence or offset.presence == claim.presence:
         return "", revision

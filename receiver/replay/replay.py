@@ -24,15 +24,9 @@ from nats_logship.app.units import Moment, parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask_broker, raise_for_operator
-from nats_logship.client.ranges import (
-    EARLIEST,
-    LATEST,
-    Range,
-    SourceMessage,
-    look,
-    read,
-    sequence_of,
-)
+from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, resolve_moment
+from nats_logship.client.ranges import SequenceRange, read_range
+from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
@@ -107,7 +101,7 @@ def replay(settings: ReplaySettings) -> Summary:
     return summary
 
 
-def _play(settings: ReplaySettings, ranges: list[Range]) -> Summary:
+def _play(settings: ReplaySettings, ranges: list[SequenceRange]) -> Summary:
     summary, size = Summary(), sum(max(0, one.until - one.first) for one in ranges)
     if not size:
         logger.warning("nothing was stored in that time: nothing to replay")
@@ -124,9 +118,9 @@ def _play(settings: ReplaySettings, ranges: list[Range]) -> Summary:
     return summary
 
 
-async def _gone(connection: Connection, ranges: Iterable[Range]) -> str:
+async def _gone(connection: Connection, ranges: Iterable[SequenceRange]) -> str:
     """Return what retention has removed of what was to be read, empty for nothing."""
-    firsts = [(one.first, (await look(connection, one.stream)).first) for one in ranges]
+    firsts = [(one.first, (await require_stream(connection, one.stream)).first) for one in ranges]
     gone = (f"sequences {asked} to {first - 1}" for asked, first in firsts if asked < first)
     return "; ".join(gone)
 
@@ -204,7 +198,7 @@ def moment_of(settings: StreamSettings, option: str, text: str) -> Moment:
 
 async def find_ranges(
     connection: Connection, settings: StreamSettings, since: Moment, until: Moment = LATEST
-) -> tuple[tuple[int, ...], list[Range]]:
+) -> tuple[tuple[int, ...], list[SequenceRange]]:
     """Return the partitions that are wanted, and what of each stream lies between two moments.
 
     What a stream no longer holds of that time is within its range. Raises OperatorError kinds, `click.UsageError`.
@@ -219,17 +213,17 @@ async def find_ranges(
     subject = partition_filter(partitions[0]) if len(partitions) == 1 else ">"
     ranges = []
     for name in layout.names:
-        state = await look(connection, name)
-        first, end = [await sequence_of(connection, one, state) for one in (since, until)]
+        state = await require_stream(connection, name)
+        first, end = [await resolve_moment(connection, one, state) for one in (since, until)]
         if isinstance(since, datetime) and first == state.first:
             first = 1  # when those before were stored nobody knows any more
-        ranges.append(Range(subject, first, min(end, state.until), name))
+        ranges.append(SequenceRange(subject, first, min(end, state.until), name))
     return partitions, ranges
 
 
 def read_lines(
     settings: StreamSettings,
-    ranges: Iterable[Range],
+    ranges: Iterable[SequenceRange],
     advance: Callable[[int], None] = lambda _: None,
     files: tuple[str, ...] = (),
 ) -> Iterator[LineRun]:
@@ -261,12 +255,12 @@ def read_lines(
 
 
 def _messages(
-    settings: StreamSettings, item: Range, advance: Callable[[int], None]
-) -> Iterator[SourceMessage]:
+    settings: StreamSettings, item: SequenceRange, advance: Callable[[int], None]
+) -> Iterator[StreamMessage]:
     connection = background.connection(settings.server, settings.access)
     passed = item.first
     with raise_for_operator(connection):
-        for messages in read(connection, item):
+        for messages in read_range(connection, item):
             yield from messages
             if messages:
                 advance(messages[-1].sequence + 1 - passed)

@@ -19,8 +19,8 @@ from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_size
 from nats_logship.client import bucket
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
-from nats_logship.client.ranges import Range
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.ranges import SequenceRange
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -125,7 +125,7 @@ def verify(settings: StreamSettings) -> VerifyReport:
 
 def _compare(
     settings: StreamSettings,
-    items: Mapping[int, Range],
+    items: Mapping[int, SequenceRange],
     moved: Mapping[str, Sequence[int]],
     report: VerifyReport,
     stack: ExitStack,
@@ -146,7 +146,7 @@ def _compare(
 
 
 async def _hosts_that_moved(
-    connection: Connection, ranges: Iterable[Range]
+    connection: Connection, ranges: Iterable[SequenceRange]
 ) -> dict[str, list[int]]:
     """Return the hosts of which the streams hold lines in more than one partition, with these partitions.
 
@@ -166,7 +166,11 @@ async def _hosts_that_moved(
 
 
 def _received(
-    settings: StreamSettings, number: int, item: Range, report: VerifyReport, stack: ExitStack
+    settings: StreamSettings,
+    number: int,
+    item: SequenceRange,
+    report: VerifyReport,
+    stack: ExitStack,
 ) -> "_Comparison | None":
     """Open the store of a partition; None where nothing of it was received here."""
     try:
@@ -176,7 +180,7 @@ def _received(
     if (batch := store.batch()) is None:
         return None
     store.check_pages()
-    stream = ask_broker(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
+    stream = ask_broker(settings, _PROGRAM, lambda c: get_stream_state(c, item.stream), ELECTION)
     if batch.created not in {"", stream.created}:
         raise ConfigurationError(
             f"partition {number}: its files come from the stream of {batch.created}, this one is of "
@@ -225,12 +229,12 @@ class _Comparison:
     settings: StreamSettings
     partition: int
     files: Files
-    item: Range
+    item: SequenceRange
     until: int
     report: VerifyReport
-    left: tuple[Range, ...] = ()
+    left: tuple[SequenceRange, ...] = ()
 
-    def range_of(self, host: str, until: int) -> Range:
+    def range_of(self, host: str, until: int) -> SequenceRange:
         """Return where the partition has lines of a host, or of all, before a sequence."""
         return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
 

@@ -13,7 +13,6 @@ folder/images                       the images of brokers' and receivers' disks
 
 import asyncio
 import subprocess
-from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import message_at
+from nats_logship.client.find import find_message
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -191,8 +190,8 @@ class World:
 
         async def read(connection: Connection) -> bytes:
             asked = {"last_by_subj": f"$KV.{name}.{key}"}
-            found = await message_at(connection, f"KV_{name}", asked)
-            return b64decode(found.get("data", "")) if found else b""
+            found = await find_message(connection, f"KV_{name}", asked)
+            return found.payload if found else b""
 
         return self.ask(read)
 

@@ -15,13 +15,14 @@ import pytest
 from broker.backup.archives import BUCKETS, Backup, back_up, check
 from broker.backup.restore import present, preview, restore
 from broker.inspect.ask import known_layout
-from broker.inspect.reader import MessageReader, at_sequence
+from broker.inspect.reader import MessageReader
 from broker.provision.apply import apply
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
 from tests.conftest import Server

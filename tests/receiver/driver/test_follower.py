@@ -19,7 +19,7 @@ from broker.topology import Topology
 from nats_logship.app.exits import FencedError, OperatorError
 from nats_logship.app.locks import exclusive_lock
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
@@ -156,7 +156,7 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
         assert partition.read("web01") == b"1\n2\n"
 
         offset = await asyncio.to_thread(partition.offset)
-        stream = await stream_state(loop.connection, STREAM)
+        stream = await get_stream_state(loop.connection, STREAM)
         by_hand = moved(offset, stream, 1, "root by hand", "")
         await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
         with pytest.raises(FencedError, match="root by hand"):

@@ -90,7 +90,7 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     positions = await fill(connection, 2300)
 
     other = Connection([logs_url], "other")
-    own, others = (HostMessages(c, "web01", 1).since(1, "LOGS") for c in (connection, other))
+    own, others = (HostMessages(c, "web01", 1).read_since(1, "LOGS") for c in (connection, other))
 
     first = await anext(own)
     await anext(others)
