@@ -23,11 +23,12 @@ from nats_logship.app.files import FOLDER_ID, make_folder
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
 from nats_logship.wire.positions import Positions
-from shipper.publish.session import SessionLost, Sessions
+from shipper.intervals import Intervals
+from shipper.loop import ShippingLoop
+from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
-from shipper.shipping import Intervals, Shipping
-from shipper.spool import Spool
+from shipper.sources.stdin import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
 from shipper.tail.follower import Follower
@@ -71,12 +72,14 @@ class Agent:
         self._host = host
         self._clock = clock
         connection = connection_for(settings, host)
-        self._sessions = Sessions(connection, host, clock, settings.credential_host)
+        self._sessions = Publisher(connection, host, clock, settings.credential_host)
         if settings.once:
             self._sessions.patience = settings.patience.total_seconds()
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
         follower = self._follower(Selection(()), Positions())
-        self._shipping = Shipping(follower, self._sessions, settings, AgentMeter(clock), intervals)
+        self._shipping = ShippingLoop(
+            follower, self._sessions, settings, AgentMeter(clock), intervals
+        )
         self._view = AgentView(host, self._shipping, clock)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)

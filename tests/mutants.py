@@ -129,14 +129,14 @@ MUTANTS = (
     ),
     Mutant(
         "a round names the last sequence of its subject",
-        "shipper/publish/session.py",
+        "shipper/publish/publisher.py",
         "{EXPECTED_SEQUENCE: str(self._last)}",
         "{}",
         "tests/shipper/publish",
     ),
     Mutant(
         "an agent that came later fences an older one",
-        "shipper/publish/session.py",
+        "shipper/publish/publisher.py",
         "sequence > self._first[1]",
         "sequence < self._first[1]",
         "tests/shipper/publish",

@@ -19,8 +19,8 @@ from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:
-    from shipper.shipping import Shipping
-    from shipper.spool import Spool
+    from shipper.loop import ShippingLoop
+    from shipper.sources.stdin import Spool
 
 _LONG = 60.0  # seconds
 
@@ -108,7 +108,7 @@ class AgentMeter:
 class AgentView:
     """Makes the report of one agent; `spool` is None where standard input is not read."""
 
-    def __init__(self, host: str, shipping: "Shipping", clock: Callable[[], int]) -> None:
+    def __init__(self, host: str, shipping: "ShippingLoop", clock: Callable[[], int]) -> None:
         self.meter = shipping.meter
         self.waiting = shipping.sessions.waiting
         self.shipping = shipping

@@ -142,7 +142,7 @@ def received(url: str) -> bytes:
     return found
 
 
-def arrives(
+def wait_for_lines(
     url: str, expected: bytes, *watched: Process, read: Callable[[str], bytes] = read_lines
 ) -> None:
     """Wait until all lines are in the stream, and see that each is there once and in order."""

@@ -62,7 +62,7 @@ class RoundTooLarge(SessionLost):
     """The line, or the stream, does not take the round: read the files again in smaller ones."""
 
 
-class Sessions:
+class Publisher:
     """The sessions of one run for one host, one after the other, and what they share.
 
     `agent`, `stream` and `max_payload` (what the broker takes at a time, in bytes) are those of the newest session.
