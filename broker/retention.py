@@ -31,10 +31,10 @@ from broker.inspect.reader import (
     find_message,
     find_sequence_at,
 )
-from broker.provision.apply import consumers_of
+from broker.provision.apply import list_consumers
 from broker.report import SpaceReport
 from broker.server.context import ServerContext
-from broker.server.resolve import space_kept_free
+from broker.server.resolve import compute_reserve
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.units import Moment
@@ -85,7 +85,7 @@ async def needed(
                 found[f"partition {partition}"] = message.sequence
 
     await asyncio.gather(*map(ask, partitions))
-    for consumer in await consumers_of(connection, stream):
+    for consumer in await list_consumers(connection, stream):
         name, config = consumer["name"], consumer["config"]
         acknowledges = config.get("durable_name") and config.get("ack_policy", "none") != "none"
         is_behind = consumer.get("num_pending") or consumer.get("num_ack_pending")
@@ -321,7 +321,7 @@ class StreamRetention:
     def _missing(self) -> int:
         """Return how many bytes the disk has less than should stay free, once half of that is used up."""
         disk = shutil.disk_usage(self._context.folder)
-        reserve = space_kept_free(self._context.settings, disk.total)
+        reserve = compute_reserve(self._context.settings, disk.total)
         return reserve - disk.free if disk.free < reserve // 2 else 0
 
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:

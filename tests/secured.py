@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.auth.permissions import API, accounts_of
-from broker.auth.store import Credential, CredentialKind
+from broker.auth.credentials import Credential, CredentialKind
+from broker.auth.permissions import API, build_accounts
 from broker.server.requests import ConsumerRequests
-from broker.server.resolve import quoted
+from broker.server.resolve import render
 from broker.topology import Topology
 from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
@@ -113,8 +113,8 @@ def write_conf(
 
     It is told by a SIGHUP to read it again.
     """
-    accounts = accounts_of(credentials, key_of(OWN), streams=streams, site=SITE)
-    rendered = quoted(accounts)[1:-1]
+    accounts = build_accounts(credentials, key_of(OWN), streams=streams, site=SITE)
+    rendered = render(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold

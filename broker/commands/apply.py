@@ -12,15 +12,15 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
-from broker.provision.apply import carry_out, look, look_at_partitions
+from broker.provision.apply import carry_out, read_actual, read_partitions
 from broker.provision.plan import (
     Step,
     compare,
     describe,
     plan,
-    plan_document,
     plan_partitions,
-    refuse_half,
+    refuse_half_restored,
+    serialize_plan,
 )
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
@@ -50,7 +50,7 @@ def apply(settings: BrokerSettings, mode: Mode) -> None:
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         # a cluster whose streams get more replicas may elect leaders just now
-        found = await retry_until_answered(connection, partial(look, desired=desired), ELECTION)
+        found = await retry_until_answered(connection, partial(read_actual, desired=desired), ELECTION)
         await _propose(connection, plan(desired, found), mode)
 
     asking(settings, "apply", work)
@@ -61,7 +61,7 @@ async def _propose(
 ) -> bool:
     """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
     if mode.as_json:
-        print_json(plan_document(made))
+        print_json(serialize_plan(made))
     else:
         click.echo(describe(made) or "nothing to do")
     if not question and any(one.deletes for one in made):
@@ -79,7 +79,7 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
 
     async def work(connection: Connection) -> None:
-        actual = await retry_until_answered(connection, look_at_partitions, ELECTION)
+        actual = await retry_until_answered(connection, read_partitions, ELECTION)
         now = format_count(actual.number, "partition") if actual.number else "unknown partitions"
         mode.say(f"hosts are spread over {now} now")
         made, wanted = plan_partitions(number, actual), format_count(number, "partition")
@@ -162,7 +162,7 @@ def read_stream(path: Path) -> Step:
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
     """Return what makes streams as wanted; all others stay."""
     there = await _streams(connection)
-    refuse_half(there)
+    refuse_half_restored(there)
     steps = [
         compare(_with_partitions(one, there.get(one.name)), there.get(one.name)) for one in wanted
     ]

@@ -18,7 +18,7 @@ from broker.commands import shared
 from broker.inspect.ask import stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.reader import get_message
-from broker.provision.apply import consumers_of
+from broker.provision.apply import list_consumers
 from broker.retention import Purge, choose
 from broker.retention import purge as take_out
 from broker.settings import BrokerSettings
@@ -246,7 +246,7 @@ def _listed(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list
         if kind == "stream":
             return await connection.list_all("STREAM.LIST", "streams")
         names = streams or await streams_of(connection)
-        return [info for name in names for info in await consumers_of(connection, name)]
+        return [info for name in names for info in await list_consumers(connection, name)]
 
     return shared.looking(settings, f"{kind} ls", listed)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
-from broker.auth.certificates import Pki, ends_of
+from broker.auth.certificates import Pki, read_expiries
+from broker.auth.credentials import CredentialKind, CredentialStore, Holder, InvalidStore
 from broker.auth.files import CredentialFile, change_credentials
-from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore
 from broker.commands.shared import (
     JSON,
     LENGTH,
@@ -31,8 +31,8 @@ from broker.commands.shared import (
 )
 from broker.inspect.ask import credentials_at
 from broker.report import CredentialsReport
-from broker.server.requests import report_of
-from broker.server.store import await_credentials, has_run, read_state
+from broker.server.requests import report_credentials
+from broker.server.store import has_run, read_state, wait_for_credentials
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
@@ -97,8 +97,8 @@ def add(
 
     def added(store: CredentialStore) -> CredentialStore:
         known = [one.holder for one in store.credentials if force and one.holder in seeds]
-        left = store.revoked(known) if known else store
-        after = left.added(new, now().replace(microsecond=0))
+        left = store.revoke(known) if known else store
+        after = left.add(new, now().replace(microsecond=0))
         written.update(_write(_files(settings, after, seeds), output, force=force))
         return after
 
@@ -108,7 +108,7 @@ def add(
         words = f"{one.credential.holder}: its credential is {path}; carry it to its program, which takes it by {one.option}"
         click.echo(words, err=to_stderr)
     if as_json:
-        made = [one.model_dump(mode="json") for one in after.found(holders)]
+        made = [one.model_dump(mode="json") for one in after.find(holders)]
         print_json({"credentials": made, "files": list(map(str, written))})
 
 
@@ -127,8 +127,8 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
         asked = [(holder.kind.value, holder.name) for holder in holders]
         reports = asking(settings, "credentials revoke", lambda c: credentials_at(c, asked))
     else:
-        _change(settings, lambda store: store.revoked(holders), err=as_json)
-        reports = [report_of(store_of(settings), str(settings.store_dir))]
+        _change(settings, lambda store: store.revoke(holders), err=as_json)
+        reports = [report_credentials(store_of(settings), str(settings.store_dir))]
     for one in reports:
         left = len(one.credentials)
         done = f"{format_names(holders)} revoked; {left or 'nobody gets in now: none is'} left"
@@ -153,7 +153,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         found = _merged(asking(settings, "credentials list", credentials_at))
     else:
         folder = store_of(settings)
-        found = report_of(_existing(folder, "--store-dir"))
+        found = report_credentials(_existing(folder, "--store-dir"))
     lines = []
     for row in found.credentials:
         own = ", ".join(map(str, row["partitions"])) or "all"
@@ -222,10 +222,10 @@ def _change(
         before, after = change_credentials(folder, decide)
     except InvalidStore as error:
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-    click.echo(await_credentials(folder, after.revision), err=err)
-    if not before.secured and not has_run(folder):
+    click.echo(wait_for_credentials(folder, after.revision), err=err)
+    if not before.is_secured and not has_run(folder):
         click.echo(f"no broker has run in {folder} so far; check --store-dir", err=True)
-    if not before.secured:
+    if not before.is_secured:
         click.echo(
             "from now on nobody gets in without a credential; clients that came without one are disconnected",
             err=err,
@@ -253,7 +253,7 @@ def _files(
     running = read_state(folder).get("server")
     is_told = "server" in settings.model_fields_set or not isinstance(running, str)
     servers = settings.server if is_told else (str(running),)
-    of_new = after.found(list(seeds))
+    of_new = after.find(list(seeds))
     return [CredentialFile(one, seeds[one.holder], servers, authority) for one in of_new]
 
 
@@ -315,7 +315,7 @@ def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
     if pki.authority.exists() or pki.authority_key.exists():
         signer = pki.read_authority()
     else:
-        signer = pki.found(f"logship authority of {socket.gethostname()}", now())
+        signer = pki.create_authority(f"logship authority of {socket.gethostname()}", now())
     pki.sign(signer, wanted, now())
     click.echo(f"clients get {pki.authority} and name it with --tls-ca", err=as_json)
     _tell("TLS is on from the next start", pki, as_json=as_json)
@@ -331,9 +331,9 @@ def renew(
 ) -> None:
     """Sign this broker's certificate anew; one that runs takes it over by itself. New names replace those before."""
     pki = _pki(settings)
-    present = pki.names()
+    present = pki.read_names()
     wanted = _all_names(names) if names else present
-    (end,) = ends_of([pki.broker])
+    (end,) = read_expiries([pki.broker])
     is_due = within is None or end.not_after - now() < within
     if is_new := is_due or not set(names) <= set(present):
         pki.sign(pki.read_authority(), wanted, now())
@@ -341,7 +341,7 @@ def renew(
 
 
 def _tell(done: str, pki: Pki, *, as_json: bool) -> None:
-    names, (end,) = pki.names(), ends_of([pki.broker])
+    names, (end,) = pki.read_names(), read_expiries([pki.broker])
     document = {"done": done, "names": names, **end.model_dump(mode="json")}
     text = f"{done}: {end.path} is for {', '.join(names)} until {end.not_after:%Y-%m-%d}"
     show(document, text, as_json=as_json)

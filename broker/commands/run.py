@@ -13,8 +13,7 @@ from broker.commands.shared import store_of
 from broker.retention import retain
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
-from broker.server.leaders import spread_leaders
-from broker.server.store import check_membership, locked_store, remove_state
+from broker.server.store import check_membership, lock_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
 from nats_logship.app.exits import ConfigurationError
@@ -53,14 +52,14 @@ async def _serve(
     settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
 ) -> None:
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    with report_errors(folder, "use the store"), locked_store(folder) as lock:
+    with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
-        background = watch_health, retain, spread_leaders, _serve_metrics
+        background = watch_health, retain, _serve_metrics
         context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 
         async def change(changed: BrokerSettings) -> None:
-            await context.change(changed)
+            await context.change_settings(changed)
             _log_as_set(context.settings)
 
         service = Service(context, change, _end)

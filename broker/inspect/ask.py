@@ -30,7 +30,7 @@ from broker.report import (
     CredentialsReport,
     NodeReport,
 )
-from broker.topology import mirrored_site
+from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time, to_datetime
 from nats_logship.client import bucket
@@ -146,7 +146,7 @@ def _stream(info: Mapping[str, Any]) -> StreamStatus:
 def _site(copy: Mapping[str, Any]) -> SiteStatus:
     active = copy.get("active", -1)
     return SiteStatus(
-        name=mirrored_site({"mirror": copy}) or copy["name"],
+        name=find_mirrored_site({"mirror": copy}) or copy["name"],
         lag=copy.get("lag", 0),
         contact_seconds=active / SECOND if active >= 0 else None,
         error=(copy.get("error") or {}).get("description", ""),

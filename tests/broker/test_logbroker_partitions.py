@@ -3,7 +3,7 @@
 import pytest
 
 from broker.inspect.ask import known_layout
-from broker.provision.apply import apply, carry_out, look_at_partitions
+from broker.provision.apply import apply, carry_out, read_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology
 from nats_logship.client import bucket
@@ -55,7 +55,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
 ) -> None:
     async def broken_off(connection: Connection) -> None:
         await filled(connection, 3)
-        made = plan_partitions(after, await look_at_partitions(connection))
+        made = plan_partitions(after, await read_partitions(connection))
         for steps in range(len(made)):
             await carry_out(connection, made[:steps])
             assert (await known_layout(connection)).partitions == 3
@@ -72,7 +72,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
 
 async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh: Connection) -> None:
     await filled(fresh)
-    one, other = [plan_partitions(n, await look_at_partitions(fresh)) for n in (4, 5)]
+    one, other = [plan_partitions(n, await read_partitions(fresh)) for n in (4, 5)]
 
     await carry_out(fresh, one)
     with pytest.raises(Exception, match="was changed by somebody else"):

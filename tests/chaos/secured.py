@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.auth.store import parse_store
-from broker.server.store import await_credentials
+from broker.auth.credentials import parse_store
+from broker.server.store import wait_for_credentials
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import write_atomic
 from nats_logship.client.access import Access
@@ -100,7 +100,7 @@ class Keys:
         for store in self.stores[1:]:
             try:
                 write_atomic(store / "credentials.json", text)
-                await_credentials(store, parse_store(text.decode()).revision)
+                wait_for_credentials(store, parse_store(text.decode()).revision)
             except OperatorError as error:
                 raise CommandFailed(1, str(error)) from None
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server.process import find
+from broker.server.process import find_nats_server
 from tests.support.processes import Process, Processes, proc, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -266,7 +266,7 @@ def _lay_out(suite: Path) -> list[str]:
     base = [] if _BASE == _HOME else [f"{_BASE}:{_HOME}"]
     theirs = [f"{there}:{here}" for there, here in zip(packages, inside, strict=True)]
     (commands / "nats-server").touch()
-    server = f"{find().resolve()}:{_SUITE}/bin/nats-server"
+    server = f"{find_nats_server().resolve()}:{_SUITE}/bin/nats-server"
     return [*base, *theirs, server, f"{ROOT}:{_SUITE}/source"]
 
 

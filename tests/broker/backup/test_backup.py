@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker.backup.archives import BUCKETS, Backup, back_up, check
-from broker.backup.restore import present, preview, restore
+from broker.backup.archives import BUCKETS, Backup, back_up, check_archive
+from broker.backup.restore import find_streams, preview, restore
 from broker.inspect.ask import known_layout
 from broker.inspect.reader import MessageReader
 from broker.provision.apply import apply
@@ -119,13 +119,13 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     done.set()
     await asyncio.gather(*loading)
     for archive in backup.archives:
-        check(tmp_path, archive)
+        check_archive(tmp_path, archive)
 
     await restore(target, tmp_path, backup.archives)
 
     logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
     entry = await bucket.read(target, OFFSETS_BUCKET, "p0")
-    found = (await present(target, ["LOGS"]))["LOGS"]
+    found = (await find_streams(target, ["LOGS"]))["LOGS"]
     assert entry is not None
     assert 100 < Offset.decode(entry.value).next <= logs.until
     positions = [await bucket.read(target, POSITIONS_BUCKET, key) for key in keys]
@@ -173,12 +173,12 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     with pytest.raises(OperatorError, match="run the same `logbroker restore` again"):
         await restore(target, tmp_path, backup.archives)
 
-    half = await present(target, STREAMS)
+    half = await find_streams(target, STREAMS)
     assert ("LOGS" in half) == (share > 0.5)
     with pytest.raises(Rejected):
         await ship(target, 1)
     assert await apply(target, Topology(partitions=3)) == ()
-    assert ("LOGS" in await present(target, STREAMS)) == ("LOGS" in half)
+    assert ("LOGS" in await find_streams(target, STREAMS)) == ("LOGS" in half)
     assert preview(backup.archives, half) == {}
     with pytest.raises(OperatorError, match="no whole stream"):
         await taken(target, made(tmp_path / "again"))
