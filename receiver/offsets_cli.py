@@ -31,9 +31,9 @@ from nats_logship.client.find import LATEST, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import end_of_files, moved
+from receiver.consume.claim import find_end_of_files, moved
 from receiver.driver.presence import is_gone
-from receiver.settings import ASKING, ReceiverSettings
+from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site, require_template
@@ -41,7 +41,7 @@ from receiver.storage.site import adopt as take
 from receiver.storage.store import Damaged
 
 _PROGRAM = "logreceiver offsets"
-_FIELDS = ASKING | {"partition"}
+_FIELDS = BROKER_FIELDS | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
 
 
@@ -56,7 +56,7 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    wanted = settings.wanted if settings.partition else range
+    wanted = settings.select_partitions if settings.partition else range
     partitions = ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
     found = Status(partitions=partitions)
     if as_json:
@@ -83,7 +83,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         layout, now = await require_layout(connection), _now()
         return [
             await propose(connection, layout.stream_of(number), number, to, now)
-            for number in settings.wanted(layout.partitions)
+            for number in settings.select_partitions(layout.partitions)
         ]
 
     async def move_all(connection: Connection) -> None:
@@ -119,7 +119,9 @@ def adopt(yes: bool, **options: Any) -> None:
     async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template
         count = layout.partitions
-        sites = [Site(output, state, one, template, count) for one in settings.wanted(count)]
+        sites = [
+            Site(output, state, one, template, count) for one in settings.select_partitions(count)
+        ]
         return [
             (one, await _offset(connection, layout.stream_of(one.partition), one)) for one in sites
         ]
@@ -155,7 +157,7 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
         with suppress(Damaged, OSError):
             batch = site.last_batch(0)
     if batch:
-        end = end_of_files(batch, await get_stream_state(connection, stream), partition)
+        end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
         if offset is None or offset.next == end:
             return await propose(connection, stream, partition, str(end), _now())
     if offset:

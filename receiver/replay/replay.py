@@ -31,8 +31,8 @@ from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
 from receiver.consume.judging import Judge, Piece
-from receiver.consume.unforeseen import UNFORESEEN
-from receiver.driver.partitions import partitions_there
+from receiver.consume.poison import UNEXPECTED
+from receiver.driver.partitions import count_partitions
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.disk import write_rest
 from receiver.storage.folders import Folders, make_folder
@@ -204,7 +204,7 @@ async def find_ranges(
     What a stream no longer holds of that time is within its range. Raises OperatorError kinds, `click.UsageError`.
     """
     layout = await require_layout(connection)
-    partitions = settings.wanted(await partitions_there(connection, layout))
+    partitions = settings.select_partitions(await count_partitions(connection, layout))
     sequences = [one for one in (since, until) if isinstance(one, int)]
     if len(layout.names) > 1 and not {EARLIEST, LATEST}.issuperset(sequences):
         raise click.UsageError(
@@ -242,7 +242,7 @@ def read_lines(
             about = (message.subject, message.headers, message.payload, message.sequence)
             try:
                 found = judge.take(*about, message.stored_at)
-            except UNFORESEEN as error:  # a receiver puts such a message into quarantine
+            except UNEXPECTED as error:  # a receiver puts such a message into quarantine
                 run.refused.append(f"sequence {message.sequence}: {error}")
             else:
                 run.pieces += found

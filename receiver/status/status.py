@@ -25,8 +25,8 @@ from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from receiver.driver.partitions import partitions_there
-from receiver.driver.presence import report_of
+from receiver.driver.partitions import count_partitions
+from receiver.driver.presence import request_report
 from receiver.meter import REPORTS, PartitionReport
 from receiver.storage.store import Damaged, Store
 
@@ -134,7 +134,7 @@ async def gather(
 ) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
-    chosen = wanted(await partitions_there(connection, layout))
+    chosen = wanted(await count_partitions(connection, layout))
     found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 
@@ -149,7 +149,7 @@ async def _partition(
     except UnreadableOffset as unreadable:
         error = str(unreadable)
     left = await waiting(connection, stream, partition, offset.next)
-    answer = await report_of(connection, offset.presence) if offset.presence else None
+    answer = await request_report(connection, offset.presence) if offset.presence else None
     told = PartitionReport()
     with suppress(ValidationError):  # another program at the owner's address says nothing
         told = REPORTS.validate_json(answer or b"{}").get(partition, told)

@@ -32,6 +32,6 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     return offset.next
 
 
-async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
+async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
     start(offset, await get_stream_state(connection, offset.stream), partition)
