@@ -50,7 +50,9 @@ def apply(settings: BrokerSettings, mode: Mode) -> None:
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         # a cluster whose streams get more replicas may elect leaders just now
-        found = await retry_until_answered(connection, partial(read_actual, desired=desired), ELECTION)
+        found = await retry_until_answered(
+            connection, partial(read_actual, desired=desired), ELECTION
+        )
         await _propose(connection, plan(desired, found), mode)
 
     asking(settings, "apply", work)
