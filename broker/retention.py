@@ -37,7 +37,7 @@ from broker.server.context import ServerContext
 from broker.server.resolve import compute_reserve
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import require_layout

@@ -25,7 +25,8 @@ from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand, SectionedGroup
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import format_count, format_names, printable
-from nats_logship.app.units import Moment, format_size
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import format_size
 from nats_logship.client.answer import Rejected
 from nats_logship.client.bucket import Conflict, read, write
 from nats_logship.client.connection import Connection

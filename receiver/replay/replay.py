@@ -20,7 +20,8 @@ from nats_logship.app.files import open_folder
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.table import progress
 from nats_logship.app.text import format_count
-from nats_logship.app.units import Moment, parse_moment
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask_broker, raise_for_operator
