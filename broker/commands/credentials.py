@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from broker.auth.certificates import Pki
+from broker.auth.credentials import CredentialKind, CredentialStore, Holder, InvalidStore
 from broker.auth.files import CredentialFile, change_credentials
-from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore
 from broker.commands.shared import (
     JSON,
     find_store,
@@ -26,14 +26,13 @@ from broker.commands.shared import (
 )
 from broker.inspect.servers import collect_credentials
 from broker.report import CredentialsReport
-from broker.server.requests import report_of
-from broker.server.store import await_credentials, has_run, read_state
+from broker.server.requests import report_credentials
+from broker.server.store import has_run, read_state, wait_for_credentials
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.files import reporting, write_atomic
-from nats_logship.app.units import few
-from nats_logship.app.untrusted import printable
+from nats_logship.app.files import report_errors, write_atomic
+from nats_logship.app.text import format_names, printable
 from nats_logship.client.nkey import new_seed, user_key
 
 _STDOUT = "-"
@@ -95,8 +94,8 @@ def add(
 
     def add_to(store: CredentialStore) -> CredentialStore:
         known = [one.holder for one in store.credentials if force and one.holder in seeds]
-        left = store.revoked(known) if known else store
-        after = left.added(new, now().replace(microsecond=0))
+        left = store.revoke(known) if known else store
+        after = left.add(new, now().replace(microsecond=0))
         written.update(_write_files(_make_files(settings, after, seeds), output, force=force))
         return after
 
@@ -106,7 +105,7 @@ def add(
         text = f"wrote the credential of {one.credential.holder} to {path}; copy it to that machine"
         click.echo(f"{text} and give it with {one.option}", err=to_stderr)
     if as_json:
-        made = [one.model_dump(mode="json") for one in after.found(holders)]
+        made = [one.model_dump(mode="json") for one in after.find(holders)]
         print_json({"credentials": made, "files": list(map(str, written))})
 
 
@@ -130,11 +129,11 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
             lambda connection: collect_credentials(connection, asked),
         )
     else:
-        _change(settings, lambda store: store.revoked(holders), err=as_json)
-        reports = [report_of(find_store(settings), str(settings.store_dir))]
+        _change(settings, lambda store: store.revoke(holders), err=as_json)
+        reports = [report_credentials(find_store(settings), str(settings.store_dir))]
     for one in reports:
         left = len(one.credentials) or "none, so nobody is accepted now,"
-        done = f"{few(holders)} revoked; {left} left"
+        done = f"{format_names(holders)} revoked; {left} left"
         click.echo(printable(f"{one.name}: {one.error or done}"), err=as_json)
     if as_json:
         print_json([one.model_dump(mode="json") for one in reports])
@@ -157,7 +156,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         found = _merge(run_on_broker(settings, "credentials list", collect_credentials))
     else:
         folder = find_store(settings)
-        found = report_of(_require_folder(folder, "check --store-dir"))
+        found = report_credentials(_require_folder(folder, "check --store-dir"))
     lines = []
     for row in found.credentials:
         own = ", ".join(map(str, row["partitions"])) or "all"
@@ -225,10 +224,10 @@ def _change(
         before, after = change_credentials(folder, decide)
     except InvalidStore as error:
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-    click.echo(await_credentials(folder, after.revision), err=err)
-    if not before.secured and not has_run(folder):
+    click.echo(wait_for_credentials(folder, after.revision), err=err)
+    if not before.is_secured and not has_run(folder):
         click.echo(f"no broker has run in {folder} so far; check --store-dir", err=True)
-    if not before.secured:
+    if not before.is_secured:
         click.echo(
             "from now on the broker accepts nobody without a credential; "
             "clients without one are disconnected",
@@ -239,7 +238,7 @@ def _change(
 
 def _require_folder(folder: Path, advice: str) -> Path:
     """Return a directory that exists; raises `OperatorError`, with the advice."""
-    with reporting(folder, "open the directory"):
+    with report_errors(folder, "open the directory"):
         exists = folder.is_dir()
     if not exists:
         raise OperatorError(f"there is no directory {folder}; {advice}")
@@ -257,7 +256,7 @@ def _make_files(
     running = read_state(folder).get("server")
     is_given = "server" in settings.model_fields_set or not isinstance(running, str)
     servers = settings.server if is_given else (str(running),)
-    made = after.found(list(seeds))
+    made = after.find(list(seeds))
     return [CredentialFile(one, seeds[one.holder], servers, authority) for one in made]
 
 

@@ -13,16 +13,15 @@ import click
 from broker.commands import shared
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
-from broker.inspect.reader import get_message, last_of_host
+from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, format_lines, tail
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
-from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import Moment
-from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import Connection
 from nats_logship.wire.endings import Endings
 
@@ -86,7 +85,7 @@ class _Printer:
         if isinstance(one, Searched):
             logger.warning(
                 "only the last %s searched for these lines; give --since to search further back",
-                counted(one.messages, "message", "were"),
+                format_count(one.messages, "message", "were"),
             )
             return
         await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
@@ -130,7 +129,7 @@ def get(
     async def read(connection: Connection) -> StoredMessage:
         if host:
             names = [stream] if stream else await list_streams(connection)
-            return await last_of_host(connection, names, host)
+            return await get_last_message(connection, names, host)
         name = await choose_stream(connection, stream)
         return await get_message(connection, name, sequence)
 

@@ -15,9 +15,8 @@ from broker.retention.decide import Purge
 from broker.retention.purge import plan_purges, run_purges
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
-from nats_logship.app.plural import counted
-from nats_logship.app.units import Moment, few
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import format_count, format_names, printable
+from nats_logship.app.units import Moment
 from nats_logship.client.connection import Connection
 
 _ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream
@@ -51,24 +50,24 @@ def purge(
     removed: int | None = None
     if not mode.as_json:
         _show_purges(purges, total)
-    if purges and mode.confirm(f"Remove {counted(total, 'message')}?"):
+    if purges and mode.confirm(f"Remove {format_count(total, 'message')}?"):
         removed = shared.run_on_broker(
             settings, "purge", lambda connection: run_purges(connection, purges)
         )
-        mode.echo(f"removed {counted(removed, 'message')}")
-        logger.info("removed %s on request", counted(removed, "message"))
+        mode.echo(f"removed {format_count(removed, 'message')}")
+        logger.info("removed %s on request", format_count(removed, "message"))
     if mode.as_json:
         shared.print_json({"matching": list(map(asdict, purges)), "removed": removed})
 
 
 def _show_purges(purges: Sequence[Purge], total: int) -> None:
-    click.echo(counted(total, "message", "match"))
+    click.echo(format_count(total, "message", "match"))
     if needed_by := dict.fromkeys(who for one in purges for who in one.needed_by):
         names = ", ".join(needed_by)
         click.echo(f"NOT RECEIVED by {names}; receivers report the missing lines as gaps")
     for one in purges:
         what = f"{one.messages} of {one.stream} below sequence {one.until}"
-        click.echo(printable(f"{what}: {few(one.filters) or 'all'}"))
+        click.echo(printable(f"{what}: {format_names(one.filters) or 'all'}"))
 
 
 @click.command(cls=SectionedCommand)

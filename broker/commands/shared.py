@@ -17,11 +17,15 @@ import click
 from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from nats_logship.app import program
-from nats_logship.app.command_line import YES, ask, given, settings_options
-from nats_logship.app.units import ACCEPTED, parse_duration, read_moment
-from nats_logship.app.untrusted import printable
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
+from nats_logship.app.text import printable
+from nats_logship.app.units import ACCEPTED, parse_duration, parse_moment
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 Value = TypeVar("Value")
@@ -59,7 +63,7 @@ REGEX = make_type(lambda text: asyncio.run(check_pattern(text)))
 
 def moment_option(name: str, help_text: str) -> Callable[..., Any]:
     """Return an option that takes a time or a sequence."""
-    parse = make_type(lambda text: read_moment(text, now()))
+    parse = make_type(lambda text: parse_moment(text, now()))
     return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=parse)
 
 
@@ -107,7 +111,7 @@ class Mode:
         Ask a person first, unless --yes is given or the question is empty.
         """
         if question and not (self.dry_run or self.yes):
-            ask(question)
+            confirm(question)
         return not self.dry_run
 
 
@@ -119,7 +123,7 @@ def with_mode(command: Callable[..., Any]) -> Callable[..., Any]:
         mode = Mode(dry_run=dry_run, as_json=as_json, yes=yes)
         return command(mode=mode, **values)
 
-    return _DRY_RUN(JSON(YES(called)))
+    return _DRY_RUN(JSON(YES_OPTION(called)))
 
 
 def with_settings(
@@ -134,7 +138,7 @@ def with_settings(
         @wraps(command)
         def called(**values: Any) -> Any:
             own = {name: values.pop(name) for name in {*fields, "config"} & values.keys()}
-            settings = given(BrokerSettings, own)
+            settings = settings_from_options(BrokerSettings, own)
             program.log_to_stderr(settings)
             return command(settings, **values)
 

@@ -18,8 +18,8 @@ from broker.inspect.status_table import PARTITION_HEAD, describe, format_partiti
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import format_count
 from nats_logship.client.connection import Connection
 
 _SHORTEST = timedelta(seconds=0.2)
@@ -101,7 +101,7 @@ def hosts(
     rows = [one.row() for one in chosen]
     show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
-    show("", f"{len(chosen)} of {counted(len(found), 'host')}", *pauses)
+    show("", f"{len(chosen)} of {format_count(len(found), 'host')}", *pauses)
 
 
 @click.command(cls=SectionedCommand)

@@ -8,12 +8,12 @@ import click
 
 from broker.commands import shared
 from broker.inspect.streams import list_streams
-from broker.provision.apply import consumers_of
+from broker.provision.apply import list_consumers
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.units import few, format_size
+from nats_logship.app.text import format_count, format_names
+from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET
 from nats_logship.wire.streams import STREAM as LOGS
@@ -42,10 +42,10 @@ def _format_line(info: Info) -> str:
     if "state" not in info:
         pending, unacked = info["num_pending"], info["num_ack_pending"]
         name = f"{info['stream_name']} {info['name']}"
-        return f"{name}: {counted(pending, 'message')} pending, {unacked} not acknowledged"
+        return f"{name}: {format_count(pending, 'message')} pending, {unacked} not acknowledged"
     config, state = info["config"], info["state"]
-    held = f"{counted(state['messages'], 'message')}, {format_size(state['bytes'])}"
-    return f"{config['name']}: {held}, {few(config.get('subjects') or ['no subjects'])}"
+    held = f"{format_count(state['messages'], 'message')}, {format_size(state['bytes'])}"
+    return f"{config['name']}: {held}, {format_names(config.get('subjects') or ['no subjects'])}"
 
 
 def _read_info(settings: BrokerSettings, kind: str, path: str) -> Info:
@@ -58,9 +58,9 @@ def _read_info(settings: BrokerSettings, kind: str, path: str) -> Info:
 def _list(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list[Info]:
     async def read(connection: Connection) -> list[Info]:
         if kind == "stream":
-            return await connection.pages("STREAM.LIST", "streams")
+            return await connection.list_all("STREAM.LIST", "streams")
         names = streams or await list_streams(connection)
-        return [info for name in names for info in await consumers_of(connection, name)]
+        return [info for name in names for info in await list_consumers(connection, name)]
 
     return shared.read_from_broker(settings, f"{kind} ls", read)
 
@@ -72,7 +72,7 @@ def _remove(settings: BrokerSettings, mode: shared.Mode, kind: str, path: str) -
             "`logbroker purge` removes messages of a stream"
         )
     state = _read_info(settings, kind, path).get("state")
-    held = f" with {counted(state['messages'], 'message', form=',')}" if state else ""
+    held = f" with {format_count(state['messages'], 'message', form=',')}" if state else ""
     if is_agreed := mode.confirm(f"Remove {kind} {path}{held} for good?"):
         call = f"{kind.upper()}.DELETE.{path}"
         shared.run_on_broker(settings, f"{kind} rm", lambda connection: connection.api(call))

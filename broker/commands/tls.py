@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import click
 
-from broker.auth.certificates import Pki, ends_of
+from broker.auth.certificates import Pki, read_expiries
 from broker.commands.shared import DURATION, JSON, find_store, now, option, show, with_settings
 from broker.settings import STORE_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.files import reporting
+from nats_logship.app.files import report_errors
 
 _CERTIFIED = option(
     "--name",
@@ -51,7 +51,7 @@ def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
     if pki.authority.exists() or pki.authority_key.exists():
         signer = pki.read_authority()
     else:
-        signer = pki.found(f"logship authority of {socket.gethostname()}", now())
+        signer = pki.create_authority(f"logship authority of {socket.gethostname()}", now())
     pki.sign(signer, wanted, now())
     click.echo(f"copy {pki.authority} to the clients and give it with --tls-ca", err=as_json)
     _show("the broker uses TLS from its next start", pki, as_json=as_json)
@@ -75,9 +75,9 @@ def renew(
     --name replaces all names of the certificate.
     """
     pki = _open_pki(settings)
-    present = pki.names()
+    present = pki.read_names()
     wanted = _complete_names(names) if names else present
-    (end,) = ends_of([pki.broker])
+    (end,) = read_expiries([pki.broker])
     is_due = within is None or end.not_after - now() < within
     if is_new := is_due or not set(names) <= set(present):
         pki.sign(pki.read_authority(), wanted, now())
@@ -85,7 +85,7 @@ def renew(
 
 
 def _show(done: str, pki: Pki, *, as_json: bool) -> None:
-    names, (end,) = pki.names(), ends_of([pki.broker])
+    names, (end,) = pki.read_names(), read_expiries([pki.broker])
     document = {"done": done, "names": names, **end.model_dump(mode="json")}
     text = f"{done}: {end.path} is for {', '.join(names)} until {end.not_after:%Y-%m-%d}"
     show(document, text, as_json=as_json)
@@ -94,7 +94,7 @@ def _show(done: str, pki: Pki, *, as_json: bool) -> None:
 def _open_pki(settings: BrokerSettings) -> Pki:
     """Return the certificates of the store; raises `OperatorError` if they cannot be read."""
     pki = Pki(find_store(settings))
-    with reporting(pki.folder), suppress(FileNotFoundError):  # there are none yet
+    with report_errors(pki.folder), suppress(FileNotFoundError):  # there are none yet
         next(pki.folder.iterdir(), None)
     return pki
 

@@ -17,7 +17,7 @@ from typing import Any
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.collect import observe
 from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
-from broker.inspect.reader import last_of_host
+from broker.inspect.reader import get_last_message
 from broker.inspect.streams import list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
@@ -27,7 +27,7 @@ from nats_logship.app.timestamps import format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
@@ -86,7 +86,7 @@ class Feeds:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._connection.once(_FIRST)
+                await self._connection.connect(_FIRST)
                 async with aclosing(watch(self._connection, _INTERVAL)) as views:
                     async for view in views:
                         self._show(view)
@@ -133,11 +133,13 @@ class Feeds:
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
+        except UnreadablePositions as error:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired
-            last = await last_of_host(self._connection, await list_streams(self._connection), host)
+            last = await get_last_message(
+                self._connection, await list_streams(self._connection), host
+            )
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
                 told = receivers.get(number, {}).get("gaps_of")

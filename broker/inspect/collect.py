@@ -8,19 +8,17 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, TypeVar
 
-from broker.inspect.message import parse_subject
+from broker.inspect.message import json_object, parse_subject
 from broker.inspect.reader import find_message
 from broker.inspect.servers import collect_reports
 from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
-from broker.inspect.streams import count_by_subject, read_pauses
-from broker.topology import mirrored_site
+from broker.inspect.streams import count_by_subject, read_known_layout, read_pauses
+from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time
-from nats_logship.app.untrusted import json_object
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
-from nats_logship.client.config import known_layout
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -59,8 +57,8 @@ async def observe(connection: Connection) -> tuple[BrokerStatus | None, str]:
     """
 
     async def ask() -> BrokerStatus:
-        await connection.once()  # do not wait for a broker that is away
-        return await until_answered(connection, collect_status, _ASK_AGAIN)
+        await connection.connect()  # do not wait for a broker that is away
+        return await retry_until_answered(connection, collect_status, _ASK_AGAIN)
 
     return await attempt(connection, ask(), _PATIENCE)
 
@@ -95,7 +93,7 @@ async def collect_brief_status(connection: Connection) -> BrokerStatus:
     Raises `Rejected`, `ConnectionLost`.
     """
     version = (await connection.client()).connected_server_version
-    layout = await known_layout(connection)
+    layout = await read_known_layout(connection)
     clock = asyncio.get_running_loop().time
     began = clock()
     account = await connection.api("INFO")
@@ -129,7 +127,7 @@ def _read_stream(info: Mapping[str, Any]) -> StreamStatus:
 def _read_site(copy: Mapping[str, Any]) -> SiteStatus:
     active = copy.get("active", -1)
     return SiteStatus(
-        name=mirrored_site({"mirror": copy}) or copy["name"],
+        name=find_mirrored_site({"mirror": copy}) or copy["name"],
         lag=copy.get("lag", 0),
         contact_seconds=active / SECOND if active >= 0 else None,
         error=(copy.get("error") or {}).get("description", ""),

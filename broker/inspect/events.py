@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from broker.inspect.message import json_object
 from broker.inspect.servers import collect_holders
-from nats_logship.app.untrusted import json_object, printable
+from nats_logship.app.text import printable
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage

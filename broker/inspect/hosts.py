@@ -7,14 +7,15 @@ from typing import Any
 
 from broker.inspect.collect import collect_brief_status
 from broker.inspect.message import StoredMessage
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
+from broker.inspect.reader import MessageReader
 from broker.inspect.status import PartitionStatus, format_rounded
 from broker.inspect.streams import count_by_subject, read_pauses
 from nats_logship.app.timestamps import SECOND, format_time, parse_time, to_datetime
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.pause import longest
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
+from nats_logship.wire.pause import active_pause
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
@@ -92,7 +93,7 @@ class SavedPositions:
         reader = MessageReader(connection, _SNAPSHOTS, at_sequence(self._last + 1))
         async with aclosing(reader.read_all(state["last_seq"])) as messages:
             async for one in messages:
-                with suppress(PositionsUnreadable):
+                with suppress(UnreadablePositions):
                     saved = Positions.decode(one.payload)
                     self.by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
                 await asyncio.sleep(0)  # a snapshot may be large
@@ -133,6 +134,6 @@ async def collect_hosts(
         if saved:
             host.files, host.version = saved.by_key.get(positions_key(host.host), (None, ""))
         host.silent_seconds = round(max(0.0, (now - host.last_seen) / SECOND), 3)
-        if pause := longest(pauses, host.host, moment):
+        if pause := active_pause(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]

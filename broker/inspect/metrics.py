@@ -19,7 +19,7 @@ from broker.inspect.status import BrokerStatus
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.pages import Page, health_page, metrics_page, page_server
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
 
 _STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds

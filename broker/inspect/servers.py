@@ -22,7 +22,7 @@ from broker.report import (
 )
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.answer import ConnectionLost, Denied
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.wire.delivery import RawMessage
 
 Answer = TypeVar("Answer")
@@ -61,7 +61,7 @@ async def collect_credentials(
     answers.
     """
     names = {node.name for node in await collect_reports(connection)}
-    names |= await until_answered(connection, _find_replicas, ELECTION)
+    names |= await retry_until_answered(connection, _find_replicas, ELECTION)
     asked = json.dumps({"revoke": revoked}).encode()
 
     def read(answer: bytes) -> CredentialsReport:
@@ -109,7 +109,7 @@ async def _collect(
     """
     found: list[Answer] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with connection.hearing(arrived.put_nowait) as inbox:
+    async with connection.open_inbox(arrived.put_nowait) as inbox:
         await connection.publish(subject, payload, reply=inbox)
         # a logbroker that has not answered by now is gone or stuck; its server's checks say which
         with suppress(ConnectionLost, Denied):

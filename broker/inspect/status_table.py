@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, format_rounded
 from broker.report import NodeReport
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
@@ -22,7 +22,9 @@ def describe(status: BrokerStatus) -> Iterator[tuple[str, str]]:
     yield "store", _format_use(status.store_used, status.store_limit)
     current, existing = status.current_partitions, len(status.partitions)
     spread = (
-        f", over {current} of {counted(existing, 'partition')}" if 0 < current < existing else ""
+        f", over {current} of {format_count(existing, 'partition')}"
+        if 0 < current < existing
+        else ""
     )
     yield "hosts", f"{status.hosts or 0}{spread}"
     for pause in status.pauses:
@@ -39,7 +41,7 @@ def _describe_node(node: NodeReport) -> str:
         "encrypted" if node.encrypted else "",
         "OPEN: no credentials"
         if node.credentials is None
-        else counted(node.credentials, "credential"),
+        else format_count(node.credentials, "credential"),
         f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
         f"FROZEN: {node.frozen}" if node.frozen else "",
         describe_links(node),
@@ -58,7 +60,7 @@ def describe_links(node: NodeReport) -> str:
 def _describe_stream(stream: StreamStatus, now: str) -> Iterator[tuple[str, str]]:
     used = _format_use(stream.bytes, stream.max_bytes)
     since = f", since {_shorten_time(stream.first_time)}" if stream.messages else ""
-    yield "stream", f"{stream.name}: {counted(stream.messages, 'message')}, {used}{since}"
+    yield "stream", f"{stream.name}: {format_count(stream.messages, 'message')}, {used}{since}"
     if stream.wanted_replicas > 1 or not stream.leader:
         leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
         yield "cluster", ", ".join([leader, *(one.name for one in stream.followers)])

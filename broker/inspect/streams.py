@@ -7,13 +7,32 @@ from datetime import UTC, datetime
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
-from nats_logship.client.config import known_layout
+from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection
 from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses
-from nats_logship.wire.streams import CONFIG_BUCKET
+from nats_logship.wire.streams import CONFIG_BUCKET, StreamLayout
 
 _PATIENCE = 30.0  # seconds for a page of subjects
 logger = logging.getLogger(__name__)
+
+
+async def read_known_layout(connection: Connection) -> StreamLayout:
+    """Return what `read_layout` returns; 0 partitions in one stream if the broker has no bucket.
+
+    Such a broker was not set up by logbroker. Raises what `read_layout` raises, also while the
+    leader of the bucket is being elected.
+    """
+    try:
+        return await read_layout(connection) or StreamLayout(0)
+    except Rejected as refused:
+        if refused.is_nobody:  # there is no bucket, or it has no leader
+            try:
+                await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+            except Rejected as error:
+                refused = error
+        if refused.is_leaderless:
+            raise
+        return StreamLayout(0)
 
 
 async def list_streams(connection: Connection) -> tuple[str, ...]:
@@ -21,7 +40,7 @@ async def list_streams(connection: Connection) -> tuple[str, ...]:
 
     Raises `Rejected`, `ConnectionLost`, `ConfigurationError`.
     """
-    return (await known_layout(connection)).names
+    return (await read_known_layout(connection)).names
 
 
 async def choose_stream(connection: Connection, name: str | None) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.inspect.message import parse_subject
-from broker.inspect.reader import MessageReader, at_sequence, find_message, sequence_at
+from broker.inspect.reader import MessageReader, find_message, find_sequence_at
 from broker.inspect.streams import count_by_subject
-from broker.provision.apply import consumers_of
+from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, needs_of_consumers
 from broker.retention.snapshots import complete_snapshots
 from nats_logship.app.exits import OperatorError
@@ -20,6 +20,7 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.units import Moment
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
@@ -46,7 +47,7 @@ async def find_needs(
                 found[f"partition {partition}"] = message.sequence
 
     await asyncio.gather(*map(ask, partitions))
-    return found | needs_of_consumers(await consumers_of(connection, stream))
+    return found | needs_of_consumers(await list_consumers(connection, stream))
 
 
 async def _read_committed(connection: Connection, info: Mapping[str, Any], partition: int) -> int:
@@ -91,7 +92,7 @@ async def plan_purges(
         if filters or not (hosts or partitions):
             until = int(info["state"]["last_seq"]) + 1
             if before is not None:
-                until = await sequence_at(connection, stream, before, until)
+                until = await find_sequence_at(connection, stream, before, until)
             needs = await find_needs(connection, info, chosen)
             found.append(
                 Purge(

@@ -13,11 +13,12 @@ import logging
 from collections.abc import Mapping
 from contextlib import aclosing
 
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
+from broker.inspect.reader import MessageReader
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 from nats_logship.wire.subjects import host_filter
 
@@ -94,7 +95,7 @@ async def _read_snapshot(connection: Connection, host: str) -> tuple[Positions, 
     entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
     try:
         positions = Positions.decode(entry.value) if entry else Positions()
-    except PositionsUnreadable:
+    except UnreadablePositions:
         positions = Positions()
     return positions, entry.revision if entry else 0
 
@@ -112,7 +113,7 @@ async def _write_snapshot(
     except bucket.Conflict:
         return False
     except Rejected as error:
-        if error.is_of_server:
+        if error.is_server_failure:
             raise  # no message may be purged yet
         # the snapshot is too large, and is so for the shipper, too
         logger.warning("cannot complete the snapshot of %s: %s", host, error)

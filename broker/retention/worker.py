@@ -12,15 +12,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.inspect.streams import read_known_layout
 from broker.report import SpaceReport, SpaceState
 from broker.retention.decide import Decision, Purge, compute_missing, compute_share, decide
 from broker.retention.purge import find_needs, run_purges
 from broker.server.context import ServerContext
-from broker.server.resolve import space_kept_free
+from broker.server.resolve import compute_reserve
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.config import known_layout
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 
 _POLL_BUSY, _POLL_IDLE = 0.1, 0.5  # seconds between polls, the first while messages are purged
 _PAUSE_FACTOR = 3  # the pause behind a purge is so many times as long as the purge
@@ -85,13 +85,14 @@ class StreamRetention:
 
     def _missing_bytes(self) -> int:
         disk = shutil.disk_usage(self._context.folder)
-        return compute_missing(disk.free, space_kept_free(self._context.settings, disk.total))
+        return compute_missing(disk.free, compute_reserve(self._context.settings, disk.total))
 
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:
         """Purge about a share of the stream, as far as receivers have committed it."""
         # without an entry for the number of partitions, the stream's subjects say it
         layout = replace(
-            await known_layout(self._connection), streams=self._context.conf.topology.stream_count
+            await read_known_layout(self._connection),
+            streams=self._context.conf.topology.stream_count,
         )
         needs = await find_needs(self._connection, info, layout.partitions_in(info["config"]))
         decision = decide(info, share, needs)

@@ -4,7 +4,6 @@
 """
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
@@ -55,12 +54,6 @@ def format_size(size: int) -> str:
     return ByteSize(size).human_readable(separator=" ")
 
 
-def few(names: Sequence[object], most: int = 3) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
-
-
 ACCEPTED = (
     "a time such as 2026-11-20T10:00 or 2026-11-20T10:00+01:00, today, yesterday, a time back from now such as 2h "
     "or 1d, earliest, or a sequence such as seq:12345"
@@ -73,7 +66,7 @@ _SEQUENCE = re.compile(r"(?:seq:)?([0-9]{1,19})")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
-def read_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
+def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     """Return the place that `text` means; a time without a zone is one of `zone`. Raises ValueError, naming what would do.
 
     A bare number is a sequence, a bare date its first moment, `earliest` whatever the stream begins with.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names
@@ -181,9 +181,11 @@ class Output:
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
-                now = f"{counted(found.st_size, 'byte', 'are')} there" if found else "it is gone"
+                now = (
+                    f"{format_count(found.st_size, 'byte', 'are')} there" if found else "it is gone"
+                )
                 self.notices.append(
-                    f"{path}, of which {counted(row.length, 'byte', 'were')} written, was changed, moved or removed by somebody else: {now}; "
+                    f"{path}, of which {format_count(row.length, 'byte', 'were')} written, was changed, moved or removed by somebody else: {now}; "
                     "a new one begins"
                 )
             row = row._replace(length=-1 if row.length else 0, unfinished=None)

@@ -20,7 +20,7 @@ import zstandard
 from nats_logship.app.faults import fault
 from nats_logship.app.files import Folder, replace_file
 from nats_logship.app.locks import Locked, exclusive_lock
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
@@ -223,7 +223,7 @@ class Retention:
         if gone:
             logger.info(
                 "removed %s not to be kept (%s), the last of them %s",
-                counted(len(gone), "closed file"),
+                format_count(len(gone), "closed file"),
                 format_size(sum(segment.size for segment in gone)),
                 gone[-1].path,
             )

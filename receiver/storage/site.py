@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
@@ -100,7 +100,7 @@ class Site:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Misplaced(
                 self.partition,
-                f"none of the {counted(len(known), 'file')} that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
+                f"none of the {format_count(len(known), 'file')} that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
                 "or give the right --output, unless they are lost",
             )
 

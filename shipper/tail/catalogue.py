@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
 from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
@@ -345,7 +345,7 @@ class Catalogue:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
             lost = tailer.end - tailer.offset
-            seen = counted(lost, "byte", "were")
+            seen = format_count(lost, "byte", "were")
             text = f"was truncated or written anew; {seen} seen in it and not read"
             if tailer.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0

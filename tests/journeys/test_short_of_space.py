@@ -1,4 +1,7 @@
-"""Shippers, a broker and receivers where the stream is too small: hosts wait, and every line arrives once all the same."""
+"""Shippers, a broker and receivers where the stream is too small.
+
+Hosts wait, and every line arrives once all the same.
+"""
 
 import json
 from pathlib import Path
@@ -76,9 +79,10 @@ def space(suite: Suite) -> dict[str, Any]:
 
 
 def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(suite: Suite) -> None:
-    """Of lines that a filter leaves out a receiver could not tell a repeated section from another one.
+    """A receiver could not distinguish a repeated section of filtered lines from another one.
 
-    The broker is killed in the middle of rounds, and purges what it has before the shipper hears of it.
+    The broker is killed in the middle of rounds, and purges what it has before the shipper hears of
+    it.
     """
     broker = suite.start_broker("--max-bytes", str(LIMIT))
     files = [write_lines(suite, HOSTS[n], count) for n, count in ((0, LINES), (1, LINES // 4))]

@@ -116,8 +116,8 @@ class Host:
         notices = await self.follower.look()
         # as the shipping loop does
         waiting = () if self.follower.is_oriented else self.positions.files.values()
-        starts = self.follower.starts(self.positions.begun())
-        self.positions = self.positions.found([*waiting, *starts])
+        starts = self.follower.starts(self.positions.started_files())
+        self.positions = self.positions.with_starts([*waiting, *starts])
         self._note_ended()
         self.notices += notices
         return notices

@@ -193,7 +193,7 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
         async def hear(message: RawMessage, node: Connection = node, answer: str = answer) -> None:
             await node.publish(message.reply, answer.encode())
 
-        await node.once()
+        await node.connect()
         await node.subscribe(REPORT_SUBJECT, hear)
         await node.api("INFO")  # the subscription has reached the server
 

@@ -140,7 +140,7 @@ async def test_a_message_that_is_not_what_it_says_is_named_and_passed(
 async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server: Server) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
     connection, sender = Connection([own_server.url], "tail"), Connection([own_server.url], "host")
-    await connection.once()
+    await connection.connect()
     found, sent = b"", b""
 
     async def watch() -> None:

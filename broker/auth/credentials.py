@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from nats_logship.app.units import few
+from nats_logship.app.text import format_names
 from nats_logship.client.nkey import is_public
 from nats_logship.wire.streams import MAX_PARTITIONS
 from nats_logship.wire.subjects import validate_host
@@ -97,13 +97,13 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     credentials: tuple[Credential, ...]
 
     @property
-    def secured(self) -> bool:
+    def is_secured(self) -> bool:
         """Whether a credential is needed to get in: from the first one on, also when the last is revoked."""
         return self.revision > 0
 
     @model_validator(mode="after")
     def _check(self) -> "CredentialStore":
-        if self.credentials and not self.secured:
+        if self.credentials and not self.is_secured:
             raise ValueError("it has credentials and asks for none")
         if len({one.holder for one in self.credentials}) < len(self.credentials):
             raise ValueError("somebody has two credentials")
@@ -111,29 +111,29 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
             raise ValueError("a key is that of two credentials")
         return self
 
-    def found(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
+    def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
         """Return the credentials of the holders, in their order; raises `InvalidStore`."""
         there = {one.holder: one for one in self.credentials}
         if missing := [holder for holder in holders if holder not in there]:
-            raise InvalidStore(f"there is no credential of {few(missing)}")
+            raise InvalidStore(f"there is no credential of {format_names(missing)}")
         return tuple(there[holder] for holder in holders)
 
-    def added(
+    def add(
         self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
     ) -> "CredentialStore":
         """Return the store with new credentials, each a holder, its key and its partitions; raises `InvalidStore`."""
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
-            raise InvalidStore(f"{few(known)} has a credential already")
+            raise InvalidStore(f"{format_names(known)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
         )
         return self._with((*self.credentials, *made))
 
-    def revoked(self, holders: Sequence[Holder]) -> "CredentialStore":
+    def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
         """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
-        gone = self.found(holders)
+        gone = self.find(holders)
         return self._with(one for one in self.credentials if one not in gone)
 
     def as_json(self) -> str:

@@ -21,7 +21,7 @@ from typing import TypeVar
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
 from nats_logship.app.units import format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, stored_at
+from nats_logship.client.answer import ConnectionLost, Rejected, stored_sequence
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.wire.message import (
@@ -38,10 +38,10 @@ from shipper.publish.messages import (
     HostMessage,
     HostMessages,
     Snapshots,
-    agent_id,
-    fenced_by,
-    largest_payload,
-    start_of,
+    fenced_error,
+    format_agent_id,
+    get_max_payload,
+    parse_agent_start,
 )
 from shipper.publish.rounds import LEAST_SIZE, Round
 from shipper.publish.waiting import Waiting
@@ -62,7 +62,7 @@ class RoundTooLarge(SessionLost):
     """The line, or the stream, does not take the round: read the files again in smaller ones."""
 
 
-class Sessions:
+class Publisher:
     """The sessions of one run for one host, one after the other, and what they share.
 
     `agent`, `stream` and `max_payload` (what the broker takes at a time, in bytes) are those of the newest session.
@@ -82,7 +82,7 @@ class Sessions:
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
         now = clock() // _MILLISECOND
-        self.agent = self._run = agent_id(now, tag or secrets.token_hex(4))
+        self.agent = self._run = format_agent_id(now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
         self._refused = sys.maxsize  # bytes of the last round that was too large for the stream
         self.patience: float | None = None  # seconds that a person waits for the broker
@@ -127,11 +127,13 @@ class Sessions:
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions."""
-        await self.in_time(self.waiting.until_answered(lambda: self.snapshots.write(positions)))
+        await self.in_time(
+            self.waiting.retry_until_answered(lambda: self.snapshots.write(positions))
+        )
 
     async def prepare(self) -> None:
         """Read what the broker says to this host, however long it takes."""
-        await self.waiting.until_answered(self._read_limits)
+        await self.waiting.retry_until_answered(self._read_limits)
 
     async def _read_limits(self) -> None:
         try:
@@ -139,7 +141,7 @@ class Sessions:
             self._messages.streams = await read_streams(self.connection)
         except ConfigurationError as error:  # all shippers of a broker wait until it is mended
             raise Rejected(400, 0, str(error)) from None
-        self.max_payload = await largest_payload(self.connection)
+        self.max_payload = await get_max_payload(self.connection)
 
     async def claim(self, known: Positions) -> Positions:
         """Open a session, once a pause is over: claim all subjects of the host and return the positions, however long it takes.
@@ -151,7 +153,7 @@ class Sessions:
             await self.prepare()
         subject = self.config.subject
         self.stream = self._messages.stream_of(subject)
-        positions = await self.waiting.until_answered(lambda: self._attempt(subject, known))
+        positions = await self.waiting.retry_until_answered(lambda: self._attempt(subject, known))
         self._subject = subject
         self._named.add(self.agent)
         logger.info("agent %s ships on %s", self.agent, subject)
@@ -169,16 +171,16 @@ class Sessions:
             return await self._attempt(subject, known)
         if self._subject is not None:
             self._name(rebuilt.writers.values(), start)
-        positions = rebuilt.positions.joined(saved)
+        positions = rebuilt.positions.merge(saved)
         if self._subject is None or positions.files != known.files:
             await self.snapshots.write(positions)
-            positions = positions.joined(self.snapshots.found)
+            positions = positions.merge(self.snapshots.found)
         self._last = rebuilt.last[str(subject)]
         return positions
 
     async def _claim_all(self, subject: Subject) -> dict[str, int]:
         """Claim the subject, and what other subjects the host had; return where the host's lines end in each stream."""
-        newest = await self._messages.newest(self.stream, str(subject))
+        newest = await self._messages.find_last(self.stream, str(subject))
         # a replica that lags may not show the last message: what is rebuilt behind the claim does
         self._outrank([(newest.stream, newest.sequence, newest.writer)] if newest else [])
         claim = await self._claim(subject)
@@ -205,13 +207,13 @@ class Sessions:
         """
         before = self.agent
         for stream, sequence, agent in writers:
-            start = start_of(agent)
+            start = parse_agent_start(agent)
             if start is None or agent <= self.agent:
                 continue
             is_later = self._first and stream == self._first[0] and sequence > self._first[1]
             if self._subject is not None or is_later:
-                raise fenced_by(agent)
-            self.agent = agent_id(start + 1, before[-8:])
+                raise fenced_error(agent)
+            self.agent = format_agent_id(start + 1, before[-8:])
         return self.agent != before
 
     async def _claim(
@@ -223,7 +225,7 @@ class Sessions:
         `ConnectionLost` it may be stored or not; a second claim does no harm.
         """
         origin = Origin(self.agent, self._clock(), follows=follows, moved=moved)
-        return stored_at(await self.connection.ask(str(subject), b"", encode_origin(origin)))
+        return stored_sequence(await self.connection.ask(str(subject), b"", encode_origin(origin)))
 
     async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, int]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
@@ -231,7 +233,7 @@ class Sessions:
         An older agent may still publish there. Returns where the host's lines end on each: the receiver of this partition
         writes nothing before they are received. Of the subject of the session before retention may have removed all.
         """
-        heads = await self._messages.heads()
+        heads = await self._messages.read_last()
         if not any(head.stream == self.stream and head.sequence >= claim for head in heads):
             raise ConnectionLost(f"stream {self.stream} does not show the claim yet")
         left: dict[Subject, int] = {}
@@ -266,18 +268,18 @@ class Sessions:
 
     async def publish(self, round_: Round) -> int:
         """Return the sequence of the round's message once it is on disk, however long that takes; raises `SessionLost`."""
-        self._last = await self.waiting.until_answered(lambda: self._store(round_))
+        self._last = await self.waiting.retry_until_answered(lambda: self._store(round_))
         return self._last
 
     async def publish_unacknowledged(self, round_: Round) -> int:
         """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
-        await self.waiting.until_answered(lambda: self._send(round_))
+        await self.waiting.retry_until_answered(lambda: self._send(round_))
         return 0
 
     async def _until_open(self, round_: Round) -> None:
         """Return when a round may be sent; raises `SessionLost` where it is too large by now."""
         await self.config.until_resumed()
-        if len(round_.payload) > (most := await largest_payload(self.connection)):
+        if len(round_.payload) > (most := await get_max_payload(self.connection)):
             raise SessionLost(f"the broker takes {most} bytes at a time now")
 
     async def _send(self, round_: Round) -> None:
@@ -314,7 +316,7 @@ class Sessions:
                 raise ConnectionLost(str(error)) from None
             raise
         fault("stored")
-        return stored_at(answer)
+        return stored_sequence(answer)
 
     async def _unless_too_slow(self, round_: Round, sending: Awaitable[Answer]) -> Answer:
         """Return what becomes of a round; what was sent on to a leader that died is never answered.
@@ -329,7 +331,7 @@ class Sessions:
                 return await sending
         except TimeoutError:
             lost = ConnectionLost(f"no answer in {most:.0f} s")
-            self.connection.judge(most, lost)
+            self.connection.note_outcome(most, lost)
         except ConnectionLost as error:
             lost = error
         took, size = clock() - began, len(round_.payload)

@@ -16,10 +16,11 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
+from shipper.intervals import Intervals
+from shipper.loop import ShippingLoop
+from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
-from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings
-from shipper.shipping import Intervals, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
@@ -28,7 +29,7 @@ from shipper.tail.reader import Block
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
 
-class Taking(Sessions):
+class Taking(Publisher):
     """A broker that takes everything once it `answers`."""
 
     def __init__(self) -> None:
@@ -51,9 +52,9 @@ class Taking(Sessions):
         return b"".join(decode_payload(one.headers, one.payload) for one in self.taken)
 
 
-def loop_of(follower: Follower, broker: Taking, **settings: Any) -> Shipping:
+def loop_of(follower: Follower, broker: Taking, **settings: Any) -> ShippingLoop:
     chosen = ShipperSettings(round_size=1 << 20, **settings)
-    return Shipping(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
+    return ShippingLoop(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
 
 
 class Watched(Follower):

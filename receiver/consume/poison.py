@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from receiver.storage.store import NOT_TAKEN
 
-UNFORESEEN = (
+UNEXPECTED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError, *NOT_TAKEN),
 )
@@ -47,5 +47,5 @@ def blaming(innocent: Callable[[], int]) -> Iterator[None]:
     """
     try:
         yield
-    except UNFORESEEN as error:
+    except UNEXPECTED as error:
         raise BatchFailed(innocent(), error) from error

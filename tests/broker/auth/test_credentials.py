@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
-from broker.auth.permissions import accounts_of
-from broker.auth.store import (
+from broker.auth.credentials import (
     EMPTY,
     CredentialKind,
     CredentialStore,
@@ -20,6 +18,8 @@ from broker.auth.store import (
     InvalidStore,
     parse_store,
 )
+from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
+from broker.auth.permissions import build_accounts
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.nkey import new_seed, user_key
 
@@ -33,8 +33,8 @@ def key(number: int) -> str:
 
 A, B, C, D = map(key, range(1, 5))
 WEB_A, WEB_B = Holder(CredentialKind.HOST, "web-a"), Holder(CredentialKind.HOST, "web-b")
-STORE = EMPTY.added([(WEB_A, A, ()), (WEB_B, B, ())], NOW)
-EVERY_KIND = EMPTY.added(
+STORE = EMPTY.add([(WEB_A, A, ()), (WEB_B, B, ())], NOW)
+EVERY_KIND = EMPTY.add(
     [
         (Holder(CredentialKind.HOST, "wéb01.example.net"), A, ()),
         (Holder(CredentialKind.RECEIVER, "3"), B, (3, 7)),
@@ -46,8 +46,8 @@ EVERY_KIND = EMPTY.added(
 
 def accepted(store: CredentialStore) -> set[str]:
     """Return the keys that get in."""
-    anybody = "" if store.secured else ANYBODY
-    accounts = accounts_of(store.credentials, OWN, anybody=anybody, streams=1)["accounts"]
+    anybody = "" if store.is_secured else ANYBODY
+    accounts = build_accounts(store.credentials, OWN, anybody=anybody, streams=1)["accounts"]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
 
 
@@ -75,13 +75,13 @@ def test_whatever_is_done_those_get_in_whose_keys_are_good(
         if good.pop(holder, None) is None:
             good[holder] = fresh
         assert parse_store(store.as_json()) == store
-    assert accepted(store) == {*good.values(), OWN} | ({ANYBODY} if not store.secured else set())
+    assert accepted(store) == {*good.values(), OWN} | ({ANYBODY} if not store.is_secured else set())
 
 
 def _done(store: CredentialStore, action: str, holder: Holder, fresh: str) -> CredentialStore:
     if action == "add":
-        return store.added([(holder, fresh, ())], NOW)
-    return store.revoked([holder])
+        return store.add([(holder, fresh, ())], NOW)
+    return store.revoke([holder])
 
 
 def changed(**fields: Any) -> str:

@@ -29,7 +29,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import Folder
 from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
-from shipper.shipping import Shipping
+from shipper.loop import ShippingLoop
 from shipper.tail.identity import HEAD_BYTES, identify
 from shipper.tail.paths import Selection
 
@@ -197,7 +197,7 @@ class Spool:
         """Bytes that are kept and not acknowledged."""
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
-    async def run(self, shipping: Shipping) -> None:
+    async def run(self, shipping: ShippingLoop) -> None:
         """Have what is kept followed, in one session, until all of it is acknowledged."""
         loop, followed = asyncio.get_running_loop(), None
         self._notify = lambda: loop.call_soon_threadsafe(shipping.moved.set)
@@ -222,7 +222,7 @@ class Spool:
         if self._error is not None:
             raise self._error
 
-    def _left(self, shipping: Shipping) -> list[_Segment]:
+    def _left(self, shipping: ShippingLoop) -> list[_Segment]:
         """Return the segments that are not acknowledged, or may still grow."""
         segments = tuple(self._segments)
         for segment in segments:
@@ -233,7 +233,7 @@ class Spool:
             if segment.acknowledged < segment.size or not (segment.is_closed or self._has_ended)
         ]
 
-    def _cursor(self, segment: _Segment, shipping: Shipping) -> Cursor:
+    def _cursor(self, segment: _Segment, shipping: ShippingLoop) -> Cursor:
         inode = os.fstat(segment.descriptor).st_ino
         if known := shipping.positions.files.get(segment.file):
             return replace(known, identity=replace(known.identity, inode=inode))

@@ -11,16 +11,17 @@ import random
 from collections import ChainMap, deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Positions
 from shipper.expressions import expression
+from shipper.intervals import Intervals
 from shipper.line_filter import LineFilter, Rules
+from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
-from shipper.publish.session import RoundTooLarge, SessionLost, Sessions
 from shipper.settings import ShipperSettings
 from shipper.status.report import AgentMeter
 from shipper.tail.catalogue import forgettable
@@ -35,29 +36,6 @@ logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
 _TRICKLE = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 _LONGEST_PAUSE = 0.2  # seconds between sessions: another client may write to our subject
-
-
-@dataclass(frozen=True, slots=True)
-class Intervals:
-    """How often the loop does what; times in seconds.
-
-    Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
-    after the last scan where files came or went. Lines that were left out are covered by a round without lines behind each
-    scan, where no other covers them. After a small round the next one is gathered when about
-    `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round costs about the
-    same for one line as for a hundred.
-    """
-
-    scan_after: float = 0.2
-    scan_every: float = 5.0
-    interval: float = 0.2
-    least_interval: float = 0.02
-    round_lines: int = 170
-
-    def interval_after(self, lines: int, seconds: float) -> float:
-        """Return the seconds from a round to the next; the lines of the round came in `seconds`."""
-        expected = self.round_lines * seconds / max(1, lines)
-        return min(self.interval, max(self.least_interval, expected))
 
 
 class Goals:
@@ -94,7 +72,7 @@ class Goals:
         states = follower.states()
         for state in states:
             if state.held:
-                held = counted(state.held, "byte")
+                held = format_count(state.held, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
             if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
@@ -110,7 +88,7 @@ class Goals:
             raise OperatorError("files were rotated again and again; start it again")
 
 
-class Shipping:
+class ShippingLoop:
     """Ships what a follower reads, in one session after the other.
 
     `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` says that the end was asked for.
@@ -119,10 +97,10 @@ class Shipping:
     def __init__(
         self,
         follower: Follower,
-        sessions: Sessions,
+        sessions: Publisher,
         settings: ShipperSettings,
         meter: AgentMeter,
-        intervals: Intervals = Intervals(),
+        intervals: Intervals,
     ) -> None:
         """Take what the run is made of; `positions` and `follower` may be others before each `run`."""
         self.positions = Positions()
@@ -280,8 +258,8 @@ class Shipping:
         known = self.positions.files
         # before the follower is oriented, a position without a file may yet find it
         waiting = () if self.follower.is_oriented else known.values()
-        starts = self.follower.starts(self.positions.begun())
-        found = self.positions.found([*waiting, *starts])
+        starts = self.follower.starts(self.positions.started_files())
+        found = self.positions.with_starts([*waiting, *starts])
         ended = self.follower.ended
         self.positions = found.with_ended(ended, self._following() - ended)
         # a file that is gone by the next start must be known to have ended

@@ -1,7 +1,7 @@
 """Whether the offset of a partition belongs to the stream that the broker has now."""
 
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.offset import Offset
 from receiver.storage.store import Damaged
 
@@ -32,6 +32,6 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     return offset.next
 
 
-async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
+async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
-    start(offset, await stream_state(connection, offset.stream), partition)
+    start(offset, await get_stream_state(connection, offset.stream), partition)

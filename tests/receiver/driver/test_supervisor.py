@@ -4,9 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,89 +16,18 @@ import pytest
 from broker.topology import Topology
 from nats_logship.app.exits import FencedError, OperatorError
 from nats_logship.app.locks import exclusive_lock
-from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
+from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim, moved
-from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
-from receiver.meter import Meter
-from receiver.storage.rotation import Calendar
 from tests.conftest import Server
 from tests.receiver.partition import Partition
+from tests.receiver.supervised import Supervised
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-OFTEN = {"pause": 0.05, "look_around": 0.1}
-
-
-class Loop:
-    """A follower of a partition, and how many jobs it has run."""
-
-    def __init__(
-        self,
-        partition: Partition,
-        owner: str = "a:1",
-        *,
-        once: bool = False,
-        often: bool = False,
-        session: SessionLimits = SessionLimits(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
-    ) -> None:
-        self.partition = partition
-        self.jobs = 0
-        self.may_run = threading.Event()
-        self.may_run.set()
-        self.reports: list[Report] = []
-        self.connection = Connection([partition.url], owner, partition.access)
-        self.meter = Meter(lambda: 0)
-        limits = TaskLimits(
-            *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
-            **(OFTEN if often else {}),
-        )
-        calendar = Calendar(timedelta(hours=1))
-        self.shared = Shared(
-            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, limits
-        )
-        self.follower = PartitionFollower(
-            self.shared,
-            Claim(self.connection, partition.number, owner, "LOGS"),
-            self.meter.expect(partition.number),
-        )
-        self.stop = self.follower.stop
-
-    def _run(self, assignment: Assignment) -> Report:
-        self.jobs += 1
-        self.may_run.wait(60)
-        report = task.run(assignment, self.partition.destination)
-        self.reports.append(report)
-        return report
-
-    async def __aenter__(self) -> "Loop":
-        self.running = asyncio.create_task(self.follower.run())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.stop.set()
-        try:
-            async with asyncio.timeout(20):
-                await asyncio.wait({self.running})
-        finally:
-            await self.follower.wake.close()
-            await self.connection.close()
-
-    async def ends(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self.running), 20)
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not holds():
-                assert not self.running.done(), self.running
-                await asyncio.sleep(0.02)
-
-    async def has(self, expected: bytes) -> None:
-        await self.until(lambda: self.partition.read("web01") == expected)
 
 
 async def lines(partition: Partition, *payloads: bytes) -> int:
@@ -110,20 +37,20 @@ async def lines(partition: Partition, *payloads: bytes) -> int:
 async def test_lines_are_committed_as_they_come_and_a_silent_hosts_file_is_closed_by_the_clock(
     partition: Partition,
 ) -> None:
-    async with Loop(partition) as loop:
+    async with Supervised(partition) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
         await lines(partition, b"3")
         await loop.has(b"1\n2\n3\n")
 
-    async with Loop(partition, "b:2", once=True) as loop:
+    async with Supervised(partition, "b:2", once=True) as loop:
         await loop.ends()
         info = await loop.connection.api("CONSUMER.INFO.LOGS.receiver-p0")
     assert loop.jobs == 0
     assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
 
     partition.sql("UPDATE files SET last_line = last_line - 10000 * 1000000000")
-    async with Loop(replace(partition, rotate_every=timedelta(hours=1)), "c:3") as loop:
+    async with Supervised(replace(partition, rotate_every=timedelta(hours=1)), "c:3") as loop:
         await asyncio.wait_for(loop.shared.closed.wait(), 20)
     assert (partition.output / "web01.log.000001").read_bytes() == b"1\n2\n3\n"
 
@@ -133,7 +60,7 @@ async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition
     partition.output.mkdir()
     (partition.output / "web01.log").symlink_to("/nowhere")
 
-    async with Loop(partition, once=True) as loop:
+    async with Supervised(partition, once=True) as loop:
         with pytest.raises(OperatorError, match=r"web01\.log: is a symbolic link"):
             await loop.ends()
 
@@ -141,7 +68,7 @@ async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition
 async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_reset_of_the_offset(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Loop(partition, often=True) as loop:
+    async with Supervised(partition, often=True) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
         await asyncio.to_thread(partition.make_stream_anew)
@@ -156,7 +83,7 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
         assert partition.read("web01") == b"1\n2\n"
 
         offset = await asyncio.to_thread(partition.offset)
-        stream = await stream_state(loop.connection, STREAM)
+        stream = await get_stream_state(loop.connection, STREAM)
         by_hand = moved(offset, stream, 1, "root by hand", "")
         await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
         with pytest.raises(FencedError, match="root by hand"):
@@ -167,7 +94,7 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    loop = Loop(partition, session=SessionLimits(0.1, 0.1))
+    loop = Supervised(partition, session=SessionLimits(0.1, 0.1))
     loop.shared.limits = replace(loop.shared.limits, patience=0.1)
     loop.may_run.clear()
 
@@ -188,23 +115,23 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 async def test_a_task_that_commits_and_does_not_report_is_not_said_to_hang(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop, enough = Loop(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
+    loop, enough = Supervised(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
     loop.shared.limits = replace(loop.shared.limits, patience=2.0)
 
     def work(assignment: Assignment) -> Report:
-        report = task.run(assignment, partition.destination)
+        report = task.run_session(assignment, partition.destination)
         while not enough.is_set():
             partition.lines("web01", b"one more\n")
             assignment = replace(assignment, first=report.done.until)
-            report = task.run(assignment, partition.destination)
+            report = task.run_session(assignment, partition.destination)
         return report
 
     loop.shared.run_task = work
     async with loop:
         await lines(partition, b"one\n")
-        await loop.until(lambda: loop.meter.standings[0].next > 2)
+        await loop.until(lambda: loop.meter.sorted_partitions[0].next > 2)
         enough.set()
-        await loop.until(lambda: loop.meter.standings[0].batches > 0)
+        await loop.until(lambda: loop.meter.sorted_partitions[0].batches > 0)
 
     assert "no report" not in caplog.text
 
@@ -214,7 +141,7 @@ async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_
     partition: Partition, *, is_held: bool
 ) -> None:
     soon = SessionLimits(60.0, 0.3, 0.01, lock=0.1)
-    async with Loop(partition, often=True, session=soon) as older:
+    async with Supervised(partition, often=True, session=soon) as older:
         await lines(partition, b"1")
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
@@ -242,12 +169,12 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_blocks_th
 ) -> None:
     bucket = Topology(partitions=2).streams()[1]
     assert bucket["name"] == f"KV_{OFFSETS_BUCKET}"
-    async with Loop(partition, often=True) as loop:
+    async with Supervised(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
         await lines(partition, b"2")
-        await loop.until(lambda: loop.meter.standings[0].blocked is not None)
+        await loop.until(lambda: loop.meter.sorted_partitions[0].blocked is not None)
         await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
 
         await loop.until(lambda: "key p0 of bucket LOGS_OFFSETS is gone" in caplog.text)
@@ -259,7 +186,7 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
     own_broker: Server, tmp_path: Path
 ) -> None:
     partition = Partition(own_broker.url, tmp_path)
-    async with Loop(partition, often=True) as loop:
+    async with Supervised(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         await loop.until(lambda: len(loop.reports) >= 2)
@@ -268,4 +195,4 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         loop.stop.set()
         async with asyncio.timeout(9.5):  # all of a program's end has ten
             await asyncio.shield(loop.running)
-            await loop.follower.wake.close()
+            await loop.supervisor.wake.close()

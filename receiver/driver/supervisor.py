@@ -29,10 +29,15 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.stream_state import StreamMismatch, StreamRestored
+from receiver.consume.stream_check import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.presence import find_live_owner, in_use, unless, until_free
-from receiver.meter import Standing
+from receiver.driver.presence import (
+    describe_owners,
+    find_live_owner,
+    run_unless_stopped,
+    wait_until_free,
+)
+from receiver.meter import PartitionMeter
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import Damaged, Misplaced
 
@@ -62,7 +67,7 @@ class TaskLimits:
     receiver that runs its partition. Seconds: of silence after which a `standby` takes over,
     `patience` with a task that has not reported, `pause` between the first attempts at what goes
     wrong, and between looks at the stream, for a successor and at the clock, which may be set
-    (`look_around`).
+    (`check_every`).
     """
 
     limit: int
@@ -73,7 +78,7 @@ class TaskLimits:
     standby: float | None = None
     patience: float = 60.0
     pause: float = 0.5
-    look_around: float = 10.0
+    check_every: float = 10.0
 
 
 @dataclass(slots=True)
@@ -135,17 +140,17 @@ class RotationTimer:
             self._next, self._until = rotation, self.clock() + _AGAIN
 
 
-class PartitionFollower:
+class PartitionSupervisor:
     """Follows one partition until `stop` is set, or, with `once`, until nothing is left."""
 
-    def __init__(self, shared: Shared, claim: Claim, standing: Standing) -> None:
-        """Claim nothing yet; `claim` and `standing` are of one partition."""
+    def __init__(self, shared: Shared, claim: Claim, meter: PartitionMeter) -> None:
+        """Claim nothing yet; `claim` and `meter` are of one partition."""
         self.stop = asyncio.Event()
         self._shared = shared
         self.claim = claim
         self.wake = Wake(claim.connection, claim.partition, claim.stream)
-        self._standing = standing
-        self._partition = standing.partition
+        self._meter = meter
+        self._partition = meter.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
         self._was_damaged = False  # and not claimed again since
@@ -162,7 +167,7 @@ class PartitionFollower:
         refusals = 0
         while not self.stop.is_set():
             try:
-                if not await unless(self.stop, self._has_work()):
+                if not await run_unless_stopped(self.stop, self._has_work()):
                     break
                 refusals = 0
                 self._goes_on = await self._run_task()
@@ -176,7 +181,7 @@ class PartitionFollower:
                 await self._wait_for_mending(error)
             except FencedError as error:
                 self._stand_by_again(error)
-            await unless(self.stop, asyncio.sleep(self._shared.limits.pause))
+            await run_unless_stopped(self.stop, asyncio.sleep(self._shared.limits.pause))
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
@@ -216,11 +221,11 @@ class PartitionFollower:
         silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
             if silence is not None:
-                revision = await until_free(self.claim, self._standing, silence)
+                revision = await wait_until_free(self.claim, self._meter, silence)
             elif self._was_damaged or not self._shared.limits.take_over:
                 owner, revision = await find_live_owner(self.claim)
                 if owner and not self._shared.limits.take_over:
-                    raise OperatorError(in_use({self._partition: owner}))
+                    raise OperatorError(describe_owners({self._partition: owner}))
                 if owner:
                     raise TakenOver(self._partition, owner)
             now = to_datetime(self._shared.clock())
@@ -228,14 +233,14 @@ class PartitionFollower:
         self._was_damaged = False
         self._disturbed_at = asyncio.get_running_loop().time()
         self.wake.epoch = offset.epoch
-        self._standing.claimed(offset)
+        self._meter.note_claim(offset)
         words = "partition %d: from sequence %d, epoch %d"
         logger.info(words, self._partition, offset.next, offset.epoch)
         await self._count()
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
-            self._standing.pending = await self.wake.pending(self._offset.next)
+            self._meter.pending = await self.wake.count(self._offset.next)
 
     async def _has_work(self) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
@@ -258,14 +263,14 @@ class PartitionFollower:
         await self._check()
         if not self._goes_on:
             if self._shared.limits.once:
-                return not await self.wake.is_none_left(self._offset.next)
+                return not await self.wake.is_drained(self._offset.next)
             await self._until_woken()
         return True
 
     async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
-        if now - self._checked >= self._shared.limits.look_around:
+        if now - self._checked >= self._shared.limits.check_every:
             await self.claim.check()
             self._checked = now
 
@@ -276,14 +281,16 @@ class PartitionFollower:
         one shows that the broker was set back: what is waited for may be there already.
         """
         timer = self.timer
-        waiting = asyncio.ensure_future(unless(timer.asked, self.wake.wait(self._offset.next)))
+        waiting = asyncio.ensure_future(
+            run_unless_stopped(timer.asked, self.wake.wait(self._offset.next))
+        )
         try:
             while not waiting.done():
-                seconds = min(timer.left(), self._shared.limits.look_around)
+                seconds = min(timer.left(), self._shared.limits.check_every)
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
                     await self._check()
-                    await self.claim.look_around()
+                    await self.claim.check_ownership()
                     if timer.is_due:
                         return
             await waiting
@@ -293,23 +300,23 @@ class PartitionFollower:
     async def _run_task(self) -> bool:
         """Run a task at the partition; True when there may be more for the next one."""
         rotation = self.timer.take(is_silent=self._is_silent)
-        self._standing.is_starting = not self._has_heard
-        self._standing.began_at = self._shared.clock()
+        self._meter.is_starting = not self._has_heard
+        self._meter.began_at = self._shared.clock()
         report = await self._report(rotation)
-        self._has_heard, self._standing.is_starting = True, False
-        fault("heard")
+        self._has_heard, self._meter.is_starting = True, False
+        fault("report_received")
         self.claim.follow(report.done)
-        is_stuck = isinstance(report.ended, Blocked | Superseded)
+        is_stuck = isinstance(report.outcome, Blocked | Superseded)
         if report.batches or report.done.notices or not is_stuck:
             self._attempts = 0
-            self._standing.done(report)
+            self._meter.count(report)
             if report.done.closed:
                 self._shared.closed.set()
-        match report.ended:
+        match report.outcome:
             case Ending.SILENCE:
                 was_woken = not self._goes_on and rotation is ForcedRotation.NONE
                 if was_woken and not report.batches:
-                    await unless(self.stop, asyncio.sleep(_VAIN_PAUSE))
+                    await run_unless_stopped(self.stop, asyncio.sleep(_VAIN_PAUSE))
             case Ending.TIME | Ending.ASKED:
                 return True
             case Blocked(cause, detail):
@@ -323,12 +330,12 @@ class PartitionFollower:
     async def _report(self, rotation: ForcedRotation) -> Report:
         """Run a task, in the next slot that is free, and return its report."""
         shared, limits = self._shared, self._shared.limits
-        session, subject = limits.session, f"{_LEAVE}.{shared.connection.private()}"
+        session, subject = limits.session, f"{_LEAVE}.{shared.connection.new_token()}"
         if self._attempts or not self._has_heard:
             # one batch: that the partition is received, or goes on, is told soon
             session = replace(session, longest=0.0)
-        if not self._is_undisturbed(session.still):
-            session = replace(session, still=inf)
+        if not self._is_undisturbed(session.stalled_after):
+            session = replace(session, stalled_after=inf)
         assignment = Assignment(
             *(self._partition, self._offset.next, self._offset.epoch, limits.limit, rotation),
             *(limits.pull, session, subject),
@@ -349,14 +356,14 @@ class PartitionFollower:
         """Take note whether a task that has not reported for so many seconds commits batches."""
         with suppress(ConnectionLost, Rejected, OperatorError):  # that's fine: its report says so
             committed = (await self.claim.confirm()).next
-            if committed > self._standing.next:
-                self._standing.goes_on(committed)
+            if committed > self._meter.next:
+                self._meter.note_progress(committed)
                 return
         words = (
             f"no report of its task and nothing committed for {overdue:.0f} s: Spark has no "
             "executor for it, a disk hangs, or one batch takes that long"
         )
-        self._standing.stuck(Blocked(Cause.SPARK, words))
+        self._meter.note_blocked(Blocked(Cause.SPARK, words))
 
     def _is_undisturbed(self, seconds: float) -> bool:
         """Whether nothing kept us from receiving for so long: it may keep others, too."""
@@ -365,7 +372,7 @@ class PartitionFollower:
 
     async def _ask_to_leave(self, subject: str) -> None:
         """Ask a task to leave when we are to stop, or files to be closed, until it is gone."""
-        await unless(self.stop, self.timer.asked.wait())
+        await run_unless_stopped(self.stop, self.timer.asked.wait())
         while True:
             with suppress(ConnectionLost):
                 await self._shared.connection.publish(subject)
@@ -387,9 +394,9 @@ class PartitionFollower:
         if cause is not Cause.BROKER and self.claim.offset is not None:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
-                await unless(self.stop, self.claim.confirm())
-            await unless(self.stop, self._count())
-        self._standing.stuck(Blocked(cause, detail))
+                await run_unless_stopped(self.stop, self.claim.confirm())
+            await run_unless_stopped(self.stop, self._count())
+        self._meter.note_blocked(Blocked(cause, detail))
         longest = _BRISK_PAUSE if cause in _PASSING else _LONGEST_PAUSE
         seconds = min(self._shared.limits.pause * 2 ** min(self._attempts - 1, 10), longest)
-        await unless(self.stop, asyncio.sleep(seconds))
+        await run_unless_stopped(self.stop, asyncio.sleep(seconds))
