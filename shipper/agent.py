@@ -28,12 +28,12 @@ from shipper.loop import ShippingLoop
 from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection, has_magic
+from shipper.sources.files.reader import most_open_files
 from shipper.sources.stdin import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection, has_magic
-from shipper.tail.reader import most_open_files
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away

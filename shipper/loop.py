@@ -23,14 +23,14 @@ from shipper.line_filter import LineFilter, Rules
 from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
+from shipper.sources.files.catalogue import find_forgettable
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import compression_of
+from shipper.sources.files.sampling import size_at
+from shipper.sources.notices import NoticeKind, log_notices
 from shipper.status.report import AgentMeter
-from shipper.tail.catalogue import forgettable
-from shipper.tail.follower import Follower, announce
-from shipper.tail.paths import packing_of
-from shipper.tail.reader import Block
-from shipper.tail.sampling import size_at
-from shipper.tail.scan import NoticeKind
-from shipper.tail.tailer import Tailer
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
@@ -45,15 +45,15 @@ class Goals:
         self.scans_left = 5  # for files that move while they are read
         self._sizes: dict[str, int] = {}
 
-    def set(self, states: Iterable[Tailer]) -> None:
+    def set(self, states: Iterable[FollowedFile]) -> None:
         """Aim for the sizes of these files; what was aimed for before stays."""
         self._sizes = {state.file: state.size for state in states} | self._sizes
 
-    def are_met(self, states: Iterable[Tailer]) -> bool:
+    def are_met(self, states: Iterable[FollowedFile]) -> bool:
         """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
         return all(
             state.offset + state.padding >= self._sizes.get(state.file, 0)
-            and (state.since is None or packing_of(state.path) is None)
+            and (state.since is None or compression_of(state.path) is None)
             for state in states
         )
 
@@ -61,7 +61,7 @@ class Goals:
         """Whether the last line of a rotated file may yet be finished, for which what was written behind it waits."""
         return any(
             state.offset < self._sizes.get(state.file, 0) and follower.is_waited_for(state)
-            for state in follower.states()
+            for state in follower.files()
         )
 
     def conclude(self, follower: Follower, named: Collection[str]) -> None:
@@ -69,7 +69,7 @@ class Goals:
 
         What is refused is an error only if it was `named`, not if a glob shows it.
         """
-        states = follower.states()
+        states = follower.files()
         for state in states:
             if state.held:
                 held = format_count(state.held, "byte")
@@ -79,12 +79,12 @@ class Goals:
                 continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
-            is_told = state.note and packing_of(state.path)  # of the damage
+            is_told = state.note and compression_of(state.path)  # of the damage
             read = state.offset + state.held + state.padding
             if read < self._sizes.get(state.file, 0) and not is_told:
                 why = state.note or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {why}; start it again to read the rest")
-        if not follower.is_oriented:
+        if not follower.has_decided:
             raise OperatorError("files were rotated again and again; start it again")
 
 
@@ -173,9 +173,9 @@ class ShippingLoop:
     async def forget_gone(self, now: int) -> None:
         """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
-        if self.follower.is_oriented:
-            old = forgettable(self.positions.without(self._following()).files.values(), now)
-            there = {(one.entry.path, one.entry.key.inode) for one in self.follower.states()}
+        if self.follower.has_decided:
+            old = find_forgettable(self.positions.without(self._following()).files.values(), now)
+            there = {(one.entry.path, one.entry.key.inode) for one in self.follower.files()}
             # what was written anew in place is another file by now
             left = [one for one in old if (one.path, one.identity.inode) not in there]
             sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
@@ -185,7 +185,7 @@ class ShippingLoop:
                 self.positions = self.positions.without(gone)
 
     def _following(self) -> set[str]:
-        return {state.file for state in self.follower.states()}
+        return {state.file for state in self.follower.files()}
 
     async def run(self, group: asyncio.TaskGroup) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
@@ -198,7 +198,7 @@ class ShippingLoop:
         while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._acknowledged()
-        if self._once and self.follower.look_due:
+        if self._once and self.follower.is_scan_due:
             await self._scan()  # what was found out by reading is to be logged
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
@@ -211,27 +211,27 @@ class ShippingLoop:
             await self._acknowledged()
             return True
         if self._once:
-            states, goals = self.follower.states(), self.goals
+            states, goals = self.follower.files(), self.goals
             if goals.are_met(states) if blocks else not goals.are_waited_for(self.follower):
                 return await self._scan_again()
         if not blocks:
-            await self.follower.wait(min(self._until_scan(), self.follower.patience))
+            await self.follower.wait(min(self._until_scan(), self.follower.poll_in))
         return True
 
     # scanning
 
     async def _scan(self) -> None:
         clock = asyncio.get_running_loop().time
-        began, was_oriented = clock(), self.follower.is_oriented
-        notices = await self.follower.look()
+        began, had_decided = clock(), self.follower.has_decided
+        notices = await self.follower.scan()
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
-        if not was_oriented:
-            self.goals.set(self.follower.states())
+        if not had_decided:
+            self.goals.set(self.follower.files())
         self._add_found()
         self._may_cover = True
         self.meter.noticed(notices)
-        announce(notices)
+        log_notices(notices)
 
     async def _scan_when_due(self) -> None:
         if self._until_scan() <= 0:
@@ -241,13 +241,13 @@ class ShippingLoop:
         """Return the seconds until the next scan: scans take a hundredth of the time, where files come and go a tenth."""
         intervals, took = self._intervals, self._scan_took
         after = max(intervals.scan_every, 100 * took)
-        if self.follower.look_due:
+        if self.follower.is_scan_due:
             after = max(intervals.scan_after, 10 * took)
         return self._scanned_at + after - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self.follower.look_due and self.goals.scans_left):
+        if not (self.follower.is_scan_due and self.goals.scans_left):
             return False
         self.goals.scans_left -= 1
         await self._pause(self._until_scan())
@@ -257,10 +257,10 @@ class ShippingLoop:
     def _add_found(self) -> None:
         known = self.positions.files
         # before the follower is oriented, a position without a file may yet find it
-        waiting = () if self.follower.is_oriented else known.values()
-        starts = self.follower.starts(self.positions.started_files())
+        waiting = () if self.follower.has_decided else known.values()
+        starts = self.follower.start_cursors(self.positions.started_files())
         found = self.positions.with_starts([*waiting, *starts])
-        ended = self.follower.ended
+        ended = self.follower.ended_files
         self.positions = found.with_ended(ended, self._following() - ended)
         # a file that is gone by the next start must be known to have ended
         has_ended = self.positions is not found

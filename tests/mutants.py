@@ -115,17 +115,17 @@ MUTANTS = (
     ),
     Mutant(
         "a rotated file is recognised by the bytes before its position",
-        "shipper/tail/sampling.py",
+        "shipper/sources/files/sampling.py",
         "same_head and fingerprint(tail) == known.tail_hash",
         "same_head",
-        "tests/shipper/tail",
+        "tests/shipper/sources/files",
     ),
     Mutant(
         "a copy of a truncated file takes over its unread rest",
-        "shipper/tail/identity.py",
+        "shipper/sources/files/identity.py",
         "return Verdict.INHERIT, max(heir_of",
         "return Verdict.COPY, max(heir_of",
-        "tests/shipper/tail",
+        "tests/shipper/sources/files",
     ),
     Mutant(
         "a round names the last sequence of its subject",

@@ -51,10 +51,10 @@ async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | 
     None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
     layout = await read_layout(connection)
-    return (layout, await count_partitions(connection, layout)) if layout else None
+    return (layout, await request_partition_count(connection, layout)) if layout else None
 
 
-async def count_partitions(connection: Connection, layout: StreamLayout) -> int:
+async def request_partition_count(connection: Connection, layout: StreamLayout) -> int:
     """Return the number below which all partitions are, with those that hosts have left where the rights suffice to ask."""
     try:
         configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]

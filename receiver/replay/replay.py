@@ -32,7 +32,7 @@ from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
 from receiver.consume.judging import Judge, Piece
 from receiver.consume.poison import UNEXPECTED
-from receiver.driver.partitions import count_partitions
+from receiver.driver.partitions import request_partition_count
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.disk import write_rest
 from receiver.storage.folders import Folders, make_folder
@@ -204,7 +204,7 @@ async def find_ranges(
     What a stream no longer holds of that time is within its range. Raises OperatorError kinds, `click.UsageError`.
     """
     layout = await require_layout(connection)
-    partitions = settings.select_partitions(await count_partitions(connection, layout))
+    partitions = settings.select_partitions(await request_partition_count(connection, layout))
     sequences = [one for one in (since, until) if isinstance(one, int)]
     if len(layout.names) > 1 and not {EARLIEST, LATEST}.issuperset(sequences):
         raise click.UsageError(

@@ -25,7 +25,7 @@ from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from receiver.driver.partitions import count_partitions
+from receiver.driver.partitions import request_partition_count
 from receiver.driver.presence import request_report
 from receiver.meter import REPORTS, PartitionReport
 from receiver.storage.store import Damaged, Store
@@ -134,7 +134,7 @@ async def gather(
 ) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
-    chosen = wanted(await count_partitions(connection, layout))
+    chosen = wanted(await request_partition_count(connection, layout))
     found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 

@@ -30,8 +30,8 @@ from nats_logship.app.files import Folder
 from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
 from shipper.loop import ShippingLoop
-from shipper.tail.identity import HEAD_BYTES, identify
-from shipper.tail.paths import Selection
+from shipper.sources.files.identity import HEAD_BYTES, identify
+from shipper.sources.files.paths import Selection
 
 _INPUT = 0  # descriptor
 _SEGMENT = 16 * 1024 * 1024

@@ -15,8 +15,8 @@ from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
-from shipper.tail.scan import Notice, NoticeKind
-from shipper.tail.tailer import Tailer
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.notices import Notice, NoticeKind
 
 if TYPE_CHECKING:
     from shipper.loop import ShippingLoop
@@ -180,7 +180,7 @@ class AgentView:
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _files(self, read: Mapping[str, int]) -> tuple[FileStatus, ...]:
-        states = self.shipping.follower.states()
+        states = self.shipping.follower.files()
         kept = self.spool.behind if self.spool else 0
         if kept and not states:  # there was no session yet
             file = FileStatus(
@@ -189,7 +189,7 @@ class AgentView:
             return (file,)
         return tuple(self._file(state, read.get(state.file)) for state in states)
 
-    def _file(self, state: Tailer, read: int | None) -> FileStatus:
+    def _file(self, state: FollowedFile, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file)
         size = position + self.spool.behind if self.spool else state.end
         behind = max(0, size - position)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from shipper.tail.paths import Packing
+from shipper.sources.files.paths import Compression
 from tests.chaos.logfile import LogFile
 from tests.shipper.host import packed
 from tests.support.commands import retried
@@ -46,7 +46,7 @@ class Rotation:
     ) -> None:
         self._has_dates = chance.random() < 0.5
         self._ways = chance.choices(_WAYS, k=chance.choice((1, 2, 6)))
-        self._packing: Packing | None = chance.choice((None, None, *Packing))
+        self._packing: Compression | None = chance.choice((None, None, *Compression))
         self._is_delayed = chance.random() < 0.5
         self._keep = chance.randrange(4, 12)
         self._every = chance.choice((4.0, 10.0, 25.0))
@@ -164,10 +164,10 @@ class Rotation:
         while len(self._rotated) > self._keep and self._is_received(self._rotated[-2].end):
             retried(self._rotated.pop().path.unlink)
 
-    def _pack(self, rotated: _Rotated, packing: Packing) -> None:
+    def _pack(self, rotated: _Rotated, compression: Compression) -> None:
         plain = rotated.path
-        archive = plain.with_name(plain.name + packing.value)
-        if not self._write_whole(archive, lambda: packed(plain.read_bytes(), packing)):
+        archive = plain.with_name(plain.name + compression.value)
+        if not self._write_whole(archive, lambda: packed(plain.read_bytes(), compression)):
             return
         changed = plain.stat().st_mtime_ns
         retried(lambda: os.utime(archive, ns=(changed, changed)))
@@ -198,7 +198,7 @@ class Rotation:
 
 
 def _is_packed(path: Path) -> bool:
-    return path.suffix in {packing.value for packing in Packing}
+    return path.suffix in {compression.value for compression in Compression}
 
 
 _WAYS = (

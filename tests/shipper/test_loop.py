@@ -21,10 +21,10 @@ from shipper.loop import ShippingLoop
 from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
 from shipper.status.report import AgentMeter
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
-from shipper.tail.reader import Block
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -160,7 +160,7 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
             await asyncio.sleep(0.3)
             held = backlog.gathered
             (tmp_path / "b.log").touch()
-            while len(backlog.states()) < 2:  # noqa: ASYNC110 - as above
+            while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
             broker.answers.set()
             while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
@@ -192,7 +192,7 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
 
     await loop.forget_gone(now)
     before = loop.positions
-    await follower.look()
+    await follower.scan()
     await loop.forget_gone(now)
     await follower.close()
 

@@ -11,10 +11,10 @@ import pytest
 
 from nats_logship.client.connection import Connection
 from shipper.publish.publisher import Publisher
+from shipper.sources.notices import Notice, NoticeKind
 from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
-from shipper.tail.scan import Notice, NoticeKind
 from tests.pages import page, samples
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until

@@ -11,42 +11,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nats_logship.wire.message import Section
-from shipper.tail.decompress import Decompressor
-from shipper.tail.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
-from shipper.tail.identity import (
+from shipper.sources.files.decompress import Decompressor
+from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
+from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
     ContentHash,
     fingerprint,
     is_inside_line,
 )
-from shipper.tail.paths import Packing
-from shipper.tail.sampling import close, open_file
-from shipper.tail.scan import FileKey
+from shipper.sources.files.paths import Compression
+from shipper.sources.files.sampling import close, open_file
+from shipper.sources.files.scan import FileKey
 
 if TYPE_CHECKING:
-    from shipper.tail.tailer import Tailer
+    from shipper.sources.files.file import FollowedFile
 
 _MOST_LEARNT = 16 * 1024 * 1024  # bytes of files whose first bytes are learnt at a time
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_PASSED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Whole lines of one file, read at `read_at` (nanoseconds), or a piece of a line.
-
-    It `continues` a line that the block before began. `is_rest`: it is the unfinished last line of a file, or what was
-    not shipped of that before; nobody is expected to write more of it.
-    """
-
-    section: Section
-    lines: bytes
-    read_at: int
-    continues: bool = False
-    is_rest: bool = False
 
 
 def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
@@ -95,11 +79,11 @@ class Reader:
     An open file can be read to its end whatever becomes of its name, and its inode is not reused. Serves one caller at a time.
     """
 
-    def __init__(self, limit: int, followed: Mapping[FileKey, "Tailer"]) -> None:
+    def __init__(self, limit: int, followed: Mapping[FileKey, "FollowedFile"]) -> None:
         self._limit = limit
         self._followed = followed
-        self._open: dict[Tailer, None] = {}
-        self._decompressor: tuple[Tailer, Decompressor] | None = None  # one, for its memory
+        self._open: dict[FollowedFile, None] = {}
+        self._decompressor: tuple[FollowedFile, Decompressor] | None = None  # one, for its memory
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on."""
@@ -116,7 +100,7 @@ class Reader:
         """Whether no more files are open than may be."""
         return len(self._open) <= self._limit
 
-    def open(self, tailers: Sequence["Tailer"]) -> None:
+    def open(self, tailers: Sequence["FollowedFile"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
         for tailer in tailers:
             if tailer.is_open:
@@ -138,7 +122,7 @@ class Reader:
         wanted.sort(key=lambda tailer: not tailer.dirty)
         self.open(wanted[: max(0, self._limit - len(self._open))])
 
-    def trim(self, wanted: Collection["Tailer"] = (), limit: int | None = None) -> None:
+    def trim(self, wanted: Collection["FollowedFile"] = (), limit: int | None = None) -> None:
         """Close what is followed no longer and, above the limit, what is not wanted."""
         gone = {one for one in self._open if self._followed.get(one.entry.key) is not one}
         # never a deleted one: it could not be opened again
@@ -151,7 +135,7 @@ class Reader:
         for tailer in [*gone, *named[: max(0, len(self._open) - len(gone) - most)]]:
             self._close(tailer)
 
-    def hand_over(self, tailer: "Tailer", to: "Tailer") -> None:
+    def hand_over(self, tailer: "FollowedFile", to: "FollowedFile") -> None:
         """Have an open file followed by another tailer."""
         to.descriptor, tailer.descriptor = tailer.descriptor, -1
         del self._open[tailer]
@@ -162,14 +146,14 @@ class Reader:
         for tailer in list(self._open):
             self._close(tailer)
 
-    def _close(self, tailer: "Tailer") -> None:
+    def _close(self, tailer: "FollowedFile") -> None:
         if self._decompressor is not None and self._decompressor[0] is tailer:
             self._decompressor = None
         del self._open[tailer]
         close(tailer.descriptor)
         tailer.descriptor = -1
 
-    def _open_one(self, tailer: "Tailer") -> bool:
+    def _open_one(self, tailer: "FollowedFile") -> bool:
         """Open a file, or note why that cannot be done; return False where descriptors ran out."""
         try:
             tailer.descriptor = open_file(tailer.entry)
@@ -182,26 +166,26 @@ class Reader:
             tailer.note = "was moved since the last look"
         return True
 
-    def read(self, tailer: "Tailer", limit: int, *, in_pieces: bool = False) -> Reading:
+    def read(self, tailer: "FollowedFile", limit: int, *, in_pieces: bool = False) -> Reading:
         """Return about `limit` bytes of an open file; of an over-long line without its end only `in_pieces`.
 
         With 0 return what a file begins with, to know whether what was read before is still there; nothing of a compressed one.
         """
         try:
-            if tailer.entry.packing is None:
+            if tailer.entry.compression is None:
                 reading = self._read(tailer, limit)
                 is_whole = tailer.in_line or in_pieces or not is_inside_line(reading.run)
                 if not limit or is_whole or reading.hole:
                     return reading
                 return self._when_ended(tailer, reading)
             if limit:
-                return self._decompress(tailer, tailer.entry.packing, limit)
+                return self._decompress(tailer, tailer.entry.compression, limit)
             return Reading(True, tailer.size, tailer.entry.modified)
         except OSError as error:
             text = f"cannot be read: {error.strerror or error}"
             return Reading(True, tailer.offset, 0, error=text)
 
-    def has_its_content(self, tailer: "Tailer") -> bool | None:
+    def has_its_content(self, tailer: "FollowedFile") -> bool | None:
         """Whether the first bytes of an open file are those that were read.
 
         None while it is written to, and where it was truncated: a copy may have what was read of it.
@@ -216,7 +200,7 @@ class Reader:
             return None
         return tailer.content.is_of(data)
 
-    def learn_content(self, tailers: Iterable["Tailer"]) -> None:
+    def learn_content(self, tailers: Iterable["FollowedFile"]) -> None:
         """Read the first bytes of open files that were followed from a position on; some MiB at a time."""
         left = _MOST_LEARNT
         for tailer in tailers:
@@ -227,7 +211,7 @@ class Reader:
                     tailer.content.add(0, data)
                     left -= len(data)
 
-    def _when_ended(self, tailer: "Tailer", reading: Reading) -> Reading:
+    def _when_ended(self, tailer: "FollowedFile", reading: Reading) -> Reading:
         """Return the first piece of an over-long line once the line has ended; nothing of it before."""
         if reading.padding:  # and so no newline before it
             return replace(reading, run=b"", rest=b"", held=len(reading.run) + reading.held)
@@ -235,7 +219,7 @@ class Reader:
             return reading
         return replace(reading, run=b"", rest=b"", held=tailer.searched - tailer.offset)
 
-    def _read(self, tailer: "Tailer", limit: int) -> Reading:
+    def _read(self, tailer: "FollowedFile", limit: int) -> Reading:
         descriptor = tailer.descriptor
         status = os.fstat(descriptor)
         start = tailer.identity.tail_length
@@ -285,7 +269,7 @@ class Reader:
             return first, length, 0
         return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
 
-    def _has_end(self, tailer: "Tailer") -> bool:
+    def _has_end(self, tailer: "FollowedFile") -> bool:
         """Whether the end of the over-long line at the offset is found; goes on where the search before has come to."""
         tailer.searched = max(tailer.searched, tailer.offset + self._max_line)
         for _ in range(_MOST_SEARCHED):
@@ -295,9 +279,9 @@ class Reader:
             tailer.searched += len(data)
         return False
 
-    def _decompress(self, tailer: "Tailer", packing: Packing, limit: int) -> Reading:
+    def _decompress(self, tailer: "FollowedFile", compression: Compression, limit: int) -> Reading:
         if self._decompressor is None or self._decompressor[0] is not tailer:
-            self._decompressor = tailer, Decompressor(tailer.descriptor, packing)
+            self._decompressor = tailer, Decompressor(tailer.descriptor, compression)
         content = self._decompressor[1]
         start = tailer.identity.tail_length
         begin = tailer.offset - start

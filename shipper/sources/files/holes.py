@@ -9,7 +9,7 @@ import os
 from collections import deque
 from typing import NamedTuple
 
-from shipper.tail.identity import MOST_IN_UNIT
+from shipper.sources.files.identity import MOST_IN_UNIT
 
 LEAST_HOLE = 4096
 """Bytes: a block of most file systems; fewer NULs are never a hole."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from shipper.tail.paths import Packing
+from shipper.sources.files.paths import Compression
 
 _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
@@ -20,16 +20,18 @@ _INPUT = 1024
 _OUTPUT = 64 * 1024
 """Bytes that bzip2 and xz give at a time, since they make much more of a little input; they keep the rest of their input."""
 
-_BOUNDED = {Packing.XZ, Packing.BZIP2}
+_BOUNDED = {Compression.XZ, Compression.BZIP2}
 
 _MOST_MEMORY = 128 * 1024 * 1024
 """Bytes for a dictionary; `xz -9` needs 65 MiB."""
 
-_STREAMS: Mapping[Packing, Callable[[], Any]] = {
-    Packing.GZIP: lambda: zlib.decompressobj(wbits=31),
-    Packing.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=_MOST_MEMORY).decompressobj(),
-    Packing.XZ: lambda: lzma.LZMADecompressor(memlimit=_MOST_MEMORY),
-    Packing.BZIP2: bz2.BZ2Decompressor,
+_STREAMS: Mapping[Compression, Callable[[], Any]] = {
+    Compression.GZIP: lambda: zlib.decompressobj(wbits=31),
+    Compression.ZSTD: lambda: zstandard.ZstdDecompressor(
+        max_window_size=_MOST_MEMORY
+    ).decompressobj(),
+    Compression.XZ: lambda: lzma.LZMADecompressor(memlimit=_MOST_MEMORY),
+    Compression.BZIP2: bz2.BZ2Decompressor,
 }
 """What decompresses one gzip member, zstd frame, xz or bzip2 stream."""
 
@@ -39,9 +41,9 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, V
 class Decompressor:
     """The content of all streams of one compressed file; `damage` says why nothing more can be decompressed, if so."""
 
-    def __init__(self, descriptor: int, packing: Packing) -> None:
+    def __init__(self, descriptor: int, compression: Compression) -> None:
         self._descriptor = descriptor
-        self._packing = packing
+        self._packing = compression
         self._restart()
 
     def _restart(self) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.decompress import Decompressor
-from shipper.tail.paths import Packing
+from shipper.sources.files.decompress import Decompressor
+from shipper.sources.files.paths import Compression
 from tests.shipper.host import packed
 
 LINES = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(200)) for n in range(20_000))
-forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
+forms = pytest.mark.parametrize(
+    "compression", Compression, ids=lambda compression: compression.name.lower()
+)
 
 
 @contextmanager
@@ -28,13 +30,13 @@ def opened(path: Path) -> Iterator[int]:
 @forms
 @pytest.mark.parametrize("step", [1000, 1 << 20])
 def test_streams_behind_each_other_are_one_content_that_is_read_on_as_the_file_grows(
-    packing: Packing, step: int, tmp_path: Path
+    compression: Compression, step: int, tmp_path: Path
 ) -> None:
     parts = (LINES, b"", LINES[:70], b"end\n")
-    data = b"".join(packed(part, packing) for part in parts)
+    data = b"".join(packed(part, compression) for part in parts)
     content = b""
     with (tmp_path / "a").open("wb", buffering=0) as file, opened(tmp_path / "a") as descriptor:
-        decompressor = Decompressor(descriptor, packing)
+        decompressor = Decompressor(descriptor, compression)
         for at in range(0, len(data), 50_001):
             assert not decompressor.is_complete
             file.write(data[at : at + 50_001])
@@ -46,13 +48,18 @@ def test_streams_behind_each_other_are_one_content_that_is_read_on_as_the_file_g
         assert (decompressor.is_complete, decompressor.damage) == (True, "")
 
 
-def spoilt(packing: Packing, where: str) -> bytes:
-    data = bytearray(packed(LINES, packing))
+def spoilt(compression: Compression, where: str) -> bytes:
+    data = bytearray(packed(LINES, compression))
     match where:
         case "middle":
             data[len(data) // 2 : len(data) // 2 + 500] = b"\xff" * 500
         case "checksum":
-            behind = {Packing.XZ: 24, Packing.GZIP: 2, Packing.ZSTD: 0, Packing.BZIP2: 4}[packing]
+            behind = {
+                Compression.XZ: 24,
+                Compression.GZIP: 2,
+                Compression.ZSTD: 0,
+                Compression.BZIP2: 4,
+            }[compression]
             data[-6 - behind : len(data) - behind] = b"spoilt"
         case "garbage behind":
             data += b"garbage, and enough of it for any header" * 3
@@ -64,11 +71,11 @@ def spoilt(packing: Packing, where: str) -> bytes:
 @forms
 @pytest.mark.parametrize("where", ["middle", "checksum", "garbage behind", "not compressed"])
 def test_damage_is_told_and_what_stands_before_it_is_read(
-    packing: Packing, where: str, tmp_path: Path
+    compression: Compression, where: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "a").write_bytes(spoilt(packing, where))
+    (tmp_path / "a").write_bytes(spoilt(compression, where))
     with opened(tmp_path / "a") as descriptor:
-        decompressor = Decompressor(descriptor, packing)
+        decompressor = Decompressor(descriptor, compression)
 
         content = decompressor.read(0, 2 * len(LINES))
 
@@ -80,11 +87,11 @@ def test_damage_is_told_and_what_stands_before_it_is_read(
         assert (content == LINES) == (where == "garbage behind")
 
 
-@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.ZSTD])
-def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(packed(bytes(64 << 20), packing))
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
+def test_no_more_is_held_than_was_asked_for(compression: Compression, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(bytes(64 << 20), compression))
     with opened(tmp_path / "a") as descriptor:
-        decompressor = Decompressor(descriptor, packing)
+        decompressor = Decompressor(descriptor, compression)
 
         decompressor.read(30 << 20, (30 << 20) + 1000)
 

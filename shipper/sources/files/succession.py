@@ -9,8 +9,8 @@ later follows the one that was there before. Names and times decide only about f
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from shipper.tail.paths import place_in_names
-from shipper.tail.scan import FileEntry
+from shipper.sources.files.paths import place_in_names
+from shipper.sources.files.scan import FileEntry
 
 
 class Seen(Protocol):

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.paths import Packing
-from shipper.tail.scan import NoticeKind
+from shipper.sources.files.paths import Compression
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host, packed
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
-forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
+forms = pytest.mark.parametrize(
+    "compression", Compression, ids=lambda compression: compression.name.lower()
+)
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
 
 
@@ -24,14 +26,14 @@ def spans(host: Host) -> list[str]:
 @pytest.mark.parametrize("read", [b"1\n", b"a line of a usual length, %d\n" % 1 * 90], ids=len)
 @pytest.mark.parametrize("name", ["app.log.1", "app-20260101.log", "app.log"])
 async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_before_its_successor(
-    host: Host, name: str, read: bytes, packing: Packing
+    host: Host, name: str, read: bytes, compression: Compression
 ) -> None:
     host.write("app.log", read)
     await host.ship()
     host.write("app.log", b"2\n")
     if name != "app.log":
         host.move("app.log", name)
-    path = host.pack(name, packing)
+    path = host.pack(name, compression)
     host.write("app.log", b"3\n")
     await host.restart()
 
@@ -47,7 +49,7 @@ async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_befo
 
 @forms
 async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shipped_again(
-    make_host: MakeHost, packing: Packing
+    make_host: MakeHost, compression: Compression
 ) -> None:
     host = make_host("app.log", "other.log")
     lines = b"a line of a usual length\n" * 50
@@ -59,7 +61,9 @@ async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shippe
     host.later += 60 * SECOND
     await host.ship()
     copy = host.folder / "app.log.1"
-    (host.folder / f"app.log.1{packing.value}").write_bytes(packed(copy.read_bytes(), packing))
+    (host.folder / f"app.log.1{compression.value}").write_bytes(
+        packed(copy.read_bytes(), compression)
+    )
     host.move("app.log.1", "other.log")  # as good as a file that was made with its inode
     (host.folder / "other.log").write_bytes(b"another file\n")
     await host.ship_out()
@@ -67,13 +71,15 @@ async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shippe
     assert host.shipped == lines + b"another file\n"
 
 
-async def down_while_spoilt(host: Host, packing: Packing, spoil: Callable[[bytes], bytes]) -> Path:
+async def down_while_spoilt(
+    host: Host, compression: Compression, spoil: Callable[[bytes], bytes]
+) -> Path:
     """Ship one line, have the next ones compressed and spoilt while the agent is down, and start it."""
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", LONG)
     host.move("app.log", "app.log.1")
-    path = host.pack("app.log.1", packing)
+    path = host.pack("app.log.1", compression)
     path.write_bytes(spoil(path.read_bytes()))
     host.write("app.log", b"3\n")
     await host.restart()
@@ -86,7 +92,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     def spoil(data: bytes) -> bytes:
         return data[: len(data) // 2] + b"\xff" * 300 + data[len(data) // 2 + 300 :]
 
-    path = await down_while_spoilt(host, Packing.GZIP, spoil)
+    path = await down_while_spoilt(host, Compression.GZIP, spoil)
     await host.ship_out()
 
     (notice,) = host.said(NoticeKind.DAMAGED)
@@ -101,7 +107,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
 
 
 async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(host: Host) -> None:
-    path = await down_while_spoilt(host, Packing.GZIP, lambda data: b"\xff" * len(data))
+    path = await down_while_spoilt(host, Compression.GZIP, lambda data: b"\xff" * len(data))
     await host.ship_out()
 
     assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
@@ -110,16 +116,16 @@ async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(
 
 @forms
 async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
-    host: Host, packing: Packing
+    host: Host, compression: Compression
 ) -> None:
-    await down_while_spoilt(host, packing, lambda data: data[:-3])
+    await down_while_spoilt(host, compression, lambda data: data[:-3])
     await host.ship()
     assert not host.shipped.endswith(b"3\n")
     assert not host.said(NoticeKind.DAMAGED)
 
     host.later += 6 * SECOND
     await host.ship()
-    await host.look()
+    await host.scan()
 
     assert len(host.said(NoticeKind.DAMAGED)) == 1
     assert host.shipped.endswith(b"\n3\n")
@@ -186,8 +192,8 @@ async def test_no_more_is_expected_of_a_compressed_file_than_it_holds(host: Host
         host.pack(f"{read}.log")
     await host.restart_with_saved_positions()
 
-    await host.look()
+    await host.scan()
 
-    assert {state.size for state in host.follower.states() if state.entry.packing} <= {
+    assert {state.size for state in host.follower.files() if state.entry.compression} <= {
         *range(len(content) + 1)
     }

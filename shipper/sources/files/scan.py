@@ -11,41 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import chain, islice
 from typing import NamedTuple
 
-from shipper.tail import paths
-from shipper.tail.paths import Packing, Selection
-from shipper.tail.refusals import Refusals
+from shipper.sources.files import paths
+from shipper.sources.files.paths import Compression, Selection
+from shipper.sources.files.refusals import Refusals
+from shipper.sources.notices import Notice, NoticeKind
 
 _NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
-
-
-class NoticeKind(Enum):
-    """What happened to a file."""
-
-    FOUND = "found"
-    MISSING = "missing"
-    UNREADABLE = "unreadable"
-    REFUSED = "refused"
-    ROTATED = "rotated"
-    TRUNCATED = "truncated"
-    GONE = "gone"
-    DAMAGED = "damaged"
-    UNWATCHED = "unwatched"
-    AGED = "aged"
-    UNREAD = "unread"
-    CONTENT = "content"
-
-
-class Notice(NamedTuple):
-    """One sentence on a path; `text` is what to say after the path. `lost` counts bytes that were never read."""
-
-    kind: NoticeKind
-    path: str
-    text: str
-    lost: int = 0
 
 
 class FileKey(NamedTuple):
@@ -61,7 +35,7 @@ class FileEntry:
 
     `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
     that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
-    link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed; `size` is that on disk.
+    link. `modified` is in nanoseconds since the epoch. `compression` is how it is compressed; `size` is that on disk.
     `is_sought` says that no pattern leads to it: if it is no file that we know, it is nothing.
     """
 
@@ -72,7 +46,7 @@ class FileEntry:
     size: int
     modified: int
     wanted: bool
-    packing: Packing | None = None
+    compression: Compression | None = None
     is_sought: bool = False
 
     @property
@@ -88,7 +62,7 @@ class FileEntry:
 
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
-        if self.packing is None:
+        if self.compression is None:
             return self != before
         return (self.size, self.modified) != (before.size, before.modified)
 
@@ -169,7 +143,7 @@ def scan(
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
     # as long as the original is there, it is read; a live path is written anew by another file
     original = paths.decompressed_name(entry.path)
-    return entry.packing is not None and original in entries and original != entry.group
+    return entry.compression is not None and original in entries and original != entry.group
 
 
 _MOST_PLACES = 200
@@ -446,13 +420,13 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Archive | Notic
         return Notice(NoticeKind.MISSING, path, "is not there yet")
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
-    packing, is_file = paths.packing_of(path), stat.S_ISREG(status.st_mode)
-    if not is_file or (path.endswith(paths.COMPRESSED) and (packing is None or group == path)):
+    compression, is_file = paths.compression_of(path), stat.S_ISREG(status.st_mode)
+    if not is_file or (path.endswith(paths.COMPRESSED) and (compression is None or group == path)):
         if wanted:
             refusal = "is compressed" if is_file else "is a pipe, a socket or a device, not a file"
             return Notice(NoticeKind.REFUSED, path, refusal)
         return Archive(path, group, status.st_size, status.st_mtime_ns) if is_file else None
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
-    wanted = wanted and packing is None
+    wanted = wanted and compression is None
     key, modified = FileKey(status.st_dev, status.st_ino), status.st_mtime_ns
-    return FileEntry(path, real, group, key, status.st_size, modified, wanted, packing)
+    return FileEntry(path, real, group, key, status.st_size, modified, wanted, compression)

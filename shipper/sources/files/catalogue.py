@@ -11,18 +11,19 @@ from dataclasses import replace
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
-from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
-from shipper.tail.losses import Unfound, sibling_losses, unfound_losses
-from shipper.tail.paths import Selection, group_of
-from shipper.tail.scan import Archive, FileEntry, FileKey, Notice, NoticeKind, Scan
-from shipper.tail.succession import (
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.identity import FilePresence, Known, Sample, Verdict, identify, rule
+from shipper.sources.files.losses import Unfound, sibling_losses, unfound_losses
+from shipper.sources.files.paths import Selection, group_of
+from shipper.sources.files.scan import Archive, FileEntry, FileKey, Scan
+from shipper.sources.files.succession import (
     arrange,
     chains_of,
     is_newer,
     is_newer_by_name,
     oldest_first,
 )
-from shipper.tail.tailer import Tailer
+from shipper.sources.notices import Notice, NoticeKind
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
@@ -30,7 +31,7 @@ _KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
 _KEPT_BY_PATH = 64
 
 
-def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
+def find_forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
     """Return those that were not read for 7 days and, of one path, all but the 64 that were read last.
 
     `now` is in nanoseconds. They may go once their file is gone: the stream, which is kept for a day, could not bring them
@@ -58,8 +59,8 @@ class Catalogue:
     def __init__(
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
     ) -> None:
-        self.tailers: dict[FileKey, Tailer] = {}
-        self.chains: Mapping[str, list[Tailer]] = {}
+        self.tailers: dict[FileKey, FollowedFile] = {}
+        self.chains: Mapping[str, list[FollowedFile]] = {}
         self.lives: dict[str, None] = {}
         self.notices: list[Notice] = []
         self.ended: set[str] = set()
@@ -100,7 +101,7 @@ class Catalogue:
             if entry.path != before:
                 self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
 
-    def _note_folder(self, tailer: Tailer) -> None:
+    def _note_folder(self, tailer: FollowedFile) -> None:
         path, home = tailer.entry.path, tailer.home
         moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
         # a pattern may show the folder of rotated files, too; what is not named like one is live
@@ -155,7 +156,7 @@ class Catalogue:
             return {}
         groups = {entry.group for entry in asked}
         # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
-        asked += [t.entry for t in seen if t.entry.group in groups and t.entry.packing is None]
+        asked += [t.entry for t in seen if t.entry.group in groups and t.entry.compression is None]
         self._index()
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:
@@ -163,12 +164,12 @@ class Catalogue:
             near[entry] = {*cursors, *self._by_inode[entry.key.inode]}
         return near
 
-    def unseen(self, held: Container[str] = ()) -> list[Tailer]:
+    def unseen(self, held: Container[str] = ()) -> list[FollowedFile]:
         """Return the followed files that the last scan did not show, but for those of some groups."""
         unseen = (tailer for key, tailer in self.tailers.items() if key not in self._files)
         return [tailer for tailer in unseen if tailer.entry.group not in held]
 
-    def leave(self, tailer: Tailer) -> None:
+    def leave(self, tailer: FollowedFile) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
         if tailer.is_another:
@@ -176,7 +177,7 @@ class Catalogue:
         elif tailer.is_known:
             self._remembered[tailer.file] = tailer.last
 
-    def begin_anew(self, tailer: Tailer, seen: Sample, now: int) -> Tailer:
+    def begin_anew(self, tailer: FollowedFile, seen: Sample, now: int) -> FollowedFile:
         """Follow a deleted file that is open as another one, since it was truncated and written anew."""
         self.leave(tailer)
         self._tell_truncated([tailer])
@@ -277,7 +278,7 @@ class Catalogue:
 
     # what is known
 
-    def _seen(self) -> list[Tailer]:
+    def _seen(self) -> list[FollowedFile]:
         return [tailer for key, tailer in self.tailers.items() if key in self._files]
 
     def _is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
@@ -285,7 +286,7 @@ class Catalogue:
         left = self._left.get(entry.key)
         if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
             return False
-        return left.copy_of is None or (entry.packing is not None and left.copy_of in are_read)
+        return left.copy_of is None or (entry.compression is not None and left.copy_of in are_read)
 
     def _index(self) -> None:
         """Sort what is known: by group, and what is only remembered by inode as well."""
@@ -325,7 +326,7 @@ class Catalogue:
         # a renamed file may have been asked for as it was
         return replace(seen, entry=self._files[seen.entry.key], copy_of=copy_of)
 
-    def _check_followed(self, found: Iterable[Sample], now: int) -> list[Tailer]:
+    def _check_followed(self, found: Iterable[Sample], now: int) -> list[FollowedFile]:
         """Stop to follow, and return, those that were truncated or written anew."""
         truncated = []
         for seen in found:
@@ -341,7 +342,7 @@ class Catalogue:
                 truncated.append(tailer)
         return truncated
 
-    def _tell_truncated(self, truncated: Iterable[Tailer]) -> None:
+    def _tell_truncated(self, truncated: Iterable[FollowedFile]) -> None:
         read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
         for tailer in truncated:
             lost = tailer.end - tailer.offset
@@ -439,7 +440,7 @@ class Catalogue:
         group = self._followed_in[seen.entry.group]
         live = (one.file for one in group if one.entry.path == seen.entry.group)
         original = cursor.file if cursor else next(live, None)
-        if seen.entry.packing is None and seen.copy_of is not None:
+        if seen.entry.compression is None and seen.copy_of is not None:
             original = seen.copy_of  # which may have been truncated since
         if original is not None:
             self._left[seen.entry.key] = replace(seen, held={}, copy_of=original)
@@ -464,7 +465,7 @@ class Catalogue:
         self.tailers[entry.key].is_fresh = True
 
     def _follow(self, seen: Sample, cursor: Cursor, now: int) -> None:
-        tailer = Tailer(cursor, seen, self._home(cursor.path, seen.entry), now)
+        tailer = FollowedFile(cursor, seen, self._home(cursor.path, seen.entry), now)
         self._note_folder(tailer)
         self.tailers[seen.entry.key] = tailer
         self._followed_in[seen.entry.group].append(tailer)
@@ -504,7 +505,7 @@ class Catalogue:
         self._replaced = {
             file: seen for file, seen in replaced if now - seen <= _KEPT or stored(file)
         }
-        for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
+        for cursor in find_forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
         self.ended &= remembered.keys() | {tailer.file for tailer in self.tailers.values()}
         there = {entry.path for entry in self._files.values() if entry.wanted}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.tail.reader import Block
-from shipper.tail.scan import NoticeKind
+from shipper.sources.block import Block
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import contents
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 
 async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) -> None:
@@ -24,7 +24,7 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) 
     for _ in range(10):
         host.write("flood.log", (b"x" * 99 + b"\n") * 1000)
     host.write("quiet.log", b"quiet\n")
-    await host.look()
+    await host.scan()
 
     blocks = await host.follower.gather(10_000)
 
@@ -33,14 +33,14 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) 
 
 
 async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
-    await host.look()
-    await host.look()
+    await host.scan()
+    await host.scan()
     assert len(host.said(NoticeKind.MISSING)) == 1
 
     host.write("app.log", b"1\n")
     await host.ship()
     (host.folder / "app.log").unlink()
-    await host.look()
+    await host.scan()
 
     assert len(host.said(NoticeKind.MISSING)) == 2
 
@@ -53,13 +53,13 @@ async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
     host = make_host("*.log", block_size=100, max_line=300)
     for name in ("a.log", "b.log", "c.log"):
         host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
-    await host.look()
+    await host.scan()
 
     while blocks := await host.follower.gather(budget):
         host.blocks += blocks
         if restarts:
             await host.restart()
-            await host.look()
+            await host.scan()
 
     for name in (b"a", b"b", b"c"):
         assert name * 4000 + b"\n" in host.shipped
@@ -77,9 +77,7 @@ async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiti
     host.write("b.log", b"shorter\n")
     assert b"a" * 2000 + b"\n" in await host.ship()
     assert b"bb" not in host.shipped
-    assert [state.held for state in host.follower.states() if state.path.endswith("a.log")] == [
-        1000
-    ]
+    assert [state.held for state in host.follower.files() if state.path.endswith("a.log")] == [1000]
 
     host.move("a.log", "a.log.1")
     assert await host.ship() == b""
@@ -91,7 +89,7 @@ async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: H
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", b"unread\n")
-    await host.look()
+    await host.scan()
     os.truncate(host.folder / "app.log", 0)
     await host.ship()
 
@@ -155,14 +153,14 @@ async def test_of_an_unread_file_that_grew_after_its_copy_and_was_truncated_the_
     host: Host,
 ) -> None:
     host.write("app.log", b"1\n")
-    await host.look()
+    await host.scan()
     host.write("app.log.1", b"1\n")
     os.utime(host.folder / "app.log.1", (1, 1))
-    await host.look()
+    await host.scan()
     host.write("app.log", b"in no copy\n")
-    await host.look()
+    await host.scan()
     os.truncate(host.folder / "app.log", 0)
-    await host.look()
+    await host.scan()
     await host.ship()
 
     assert host.shipped == b"1\n"
@@ -188,13 +186,13 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
 
 async def test_a_copy_is_none_of_what_another_agent_found_and_did_not_read(host: Host) -> None:
     host.write("app.log", b"1\n")
-    await host.look()
-    (found,) = host.follower.starts(())
+    await host.scan()
+    (found,) = host.follower.start_cursors(())
     await host.gather()
     (read,) = host.cursors()
     await host.follower.close()
     host.follower = host.start([replace(found, file="of another agent"), read])
-    await host.look()
+    await host.scan()
     host.write("app.log.1", b"1\n")
 
     await host.ship()
@@ -208,19 +206,19 @@ async def test_a_copy_stays_that_of_its_original_when_the_next_file_begins_alike
     host.write("app.log", b"banner\n")
     await host.ship()
     host.write("app.log.1", b"ban")
-    await host.look()
+    await host.scan()
     host.write("app.log", b"in no copy\n")
     await host.ship()
     host.write("app.log.1", b"ner\n")
     os.truncate(host.folder / "app.log", 0)
     host.write("app.log", b"banner\n2\n")
-    await host.look()
+    await host.scan()
     host.move("app.log.1", "app.log.2")
     host.write("app.log.1", b"banner\n2\n")
     os.truncate(host.folder / "app.log", 0)
     host.write("app.log", b"3\n")
 
-    await host.look()
+    await host.scan()
     await host.ship()
 
     assert host.shipped == b"banner\nin no copy\nbanner\n2\n3\n"
@@ -246,7 +244,7 @@ async def test_a_file_rotated_while_the_agent_was_down_is_new_although_none_was_
     host: Host,
 ) -> None:
     host.write("app.log", b"1\n")
-    await host.look()
+    await host.scan()
     (host.folder / "app.log").unlink()
     host.write("app.log", b"2\n")
     host.move("app.log", "app.log.1")
@@ -296,10 +294,10 @@ def test_any_bytes_in_any_chunks_give_the_same_bytes(
     async def follow(folder: Path) -> list[Block]:
         host = Host(folder, block_size=block_size, max_line=max_line)
         host.write("app.log", b"")
-        await host.look()
+        await host.scan()
         for number, part in enumerate(parts):
             host.write("app.log", part)
-            await host.look()
+            await host.scan()
             host.blocks += await host.follower.gather(budgets[number % len(budgets)])
             if number % 5 == 4:
                 await host.restart()

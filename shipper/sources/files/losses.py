@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Cursor
-from shipper.tail.scan import Archive, FileEntry, Notice, NoticeKind
+from shipper.sources.files.scan import Archive, FileEntry
+from shipper.sources.notices import Notice, NoticeKind
 
 
 class Unfound(NamedTuple):

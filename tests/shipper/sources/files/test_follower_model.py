@@ -1,4 +1,4 @@
-"""Random programs of file actions, followed by a follower that is made to look and to gather between them.
+"""Random programs of file actions, followed by a follower that is made to scan and to gather between them.
 
 What is said of them is `tests/shipper/model.py`; the whole agent, with a broker, is put through the same in
 `test_agent_model.py`.
@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nats_logship.wire.positions import Positions
-from shipper.tail.scan import NoticeKind
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
@@ -27,8 +27,8 @@ ACTIONS = {
     "copy_slowly_and_truncate": 2,
     "compress_slowly": 2,
     "write_anew": 2,
-    "look": 6,
-    "look_amid": 5,
+    "scan": 6,
+    "scan_amid": 5,
     "gather_amid": 5,
     "gather_some": 5,
     "gather_all": 4,
@@ -42,9 +42,9 @@ ACTIONS = {
 REPORTED = {NoticeKind.UNREAD, NoticeKind.GONE, NoticeKind.TRUNCATED}
 BUDGETS = (1, 300, 1000, 1, 300)
 SEAMS = 80
-"""System calls of a look or a gathering between which files may change."""
+"""System calls of a scan or a gathering between which files may change."""
 AMID = 3
-"""How many of the actions that follow in a program happen in the midst of a look or a gathering."""
+"""How many of the actions that follow in a program happen in the midst of a scan or a gathering."""
 PARTS = {
     "copy_truncate": ("begin_to_copy", "finish_copying", "truncate_copied"),
     "compress": ("begin_to_compress", "compress"),
@@ -74,7 +74,7 @@ class Program:
                 await getattr(self, action)(amount)
         for _ in range(4):
             await self.pass_time()
-            await self.look()
+            await self.scan()
             await self.gather_all()
         await self.host.follower.close()
         reports = [f"{n.path}: {n.text}" for n in self.host.notices if n.kind in REPORTED]
@@ -83,10 +83,10 @@ class Program:
     def act(self, action: str, amount: int) -> None:
         getattr(self.model, action)(amount)
 
-    async def look_amid(self, seam: int) -> None:
-        self.model.may_have_looked()
+    async def scan_amid(self, seam: int) -> None:
+        self.model.may_have_scanned()
         with amid(self.next_actions(seam)):
-            await self.host.look()
+            await self.host.scan()
 
     async def gather_amid(self, seam: int) -> None:
         with amid(self.next_actions(seam)):
@@ -105,17 +105,17 @@ class Program:
     def amid(self, action: str, amount: int) -> None:
         self.host.later += STEP
         self.act(action, amount)
-        self.model.may_have_looked()
+        self.model.may_have_scanned()
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
         self.model.copy(amount)
-        await self.look()
+        await self.scan()
         await self.gather_some(amount)
         self.model.truncate_copied(amount)
 
     async def compress_slowly(self, amount: int) -> None:
         self.model.begin_to_compress(amount)
-        await self.look()
+        await self.scan()
         await self.gather_some(amount)
         self.model.compress(amount)
 
@@ -123,18 +123,18 @@ class Program:
         """Write a file again in place that is read and at rest, and let the agent find that out."""
         await self.pass_time()
         for _ in range(2):
-            await self.look()
+            await self.scan()
             await self.gather_all()
         await self.store()  # or what is written next may begin like what was stored of this one
         if self.model.write_anew(amount):
             for _ in range(3):
                 self.host.later += STEP
-                await self.look()
+                await self.scan()
                 await self.gather_all()
 
-    async def look(self, _: int = 0) -> None:
-        await self.host.look()
-        self.model.looked()
+    async def scan(self, _: int = 0) -> None:
+        await self.host.scan()
+        self.model.scanned()
 
     async def gather_some(self, amount: int) -> None:
         self.host.blocks += await self.host.follower.gather(BUDGETS[amount])
@@ -181,25 +181,25 @@ class Program:
 
 
 REUSED_INODE = (
-    "write copy_truncate look restart rename write look rename compress:1 gather_all compress"
+    "write copy_truncate scan restart rename write scan rename compress:1 gather_all compress"
 )
 DELETED_UNSEEN = "write copy_truncate copy_slowly_and_truncate write recreate rename"
 REUSED_BETWEEN = (
-    "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
+    "write_part scan copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
 WRITTEN_ANEW_AND_DELETED = "write compress_slowly truncate write compress_slowly delete"
 WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write rename compress"
 HELD_UNTIL_STORED = (
-    "write look gather_all delete look gather_all pass_time look gather_all look rewind"
+    "write scan gather_all delete scan gather_all pass_time scan gather_all scan rewind"
 )
 COPIED_BEHIND_A_DELETED_ONE = (
     "write copy_slowly_and_truncate write compress_slowly copy_truncate backdate rewind"
 )
-FEW_BYTES_ALLOCATED = "write allocate write write write look restart write"
-TRUNCATED_AND_COMPRESSED = "write copy_slowly_and_truncate rename gather_amid look_amid:22 compress"
+FEW_BYTES_ALLOCATED = "write allocate write write write scan restart write"
+TRUNCATED_AND_COMPRESSED = "write copy_slowly_and_truncate rename gather_amid scan_amid:22 compress"
 COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME = "write rename write rename compress_slowly write"
 WAITED_FOR_WHEN_REWOUND = (
-    "write_part:4 look gather_all rename write look pass_time pass_time rewind look gather_all"
+    "write_part:4 scan gather_all rename write scan pass_time pass_time rewind scan gather_all"
 )
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
@@ -225,7 +225,7 @@ def written(program: str) -> list[Step]:
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
-    steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}),
+    steps=programs(ACTIONS, {"scan_amid": SEAMS, "gather_amid": SEAMS}),
 )
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
     layout: str, steps: list[Step]

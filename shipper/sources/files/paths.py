@@ -116,7 +116,7 @@ def _starred(pieces: Sequence[str], one: str) -> str:
     return first + "".join(f"(?>{one}*?{piece})" for piece in rest[:-1]) + f"{one}*{rest[-1]}"
 
 
-class Packing(Enum):
+class Compression(Enum):
     """A form of compression that can be read; the value is what names of such files end in."""
 
     GZIP = ".gz"
@@ -125,7 +125,7 @@ class Packing(Enum):
     BZIP2 = ".bz2"
 
 
-_ENDINGS = {packing.value: packing for packing in Packing}
+_ENDINGS = {compression.value: compression for compression in Compression}
 COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
 """What names of compressed files end in, be it a form that can be read or not."""
 _UNREADABLE = tuple(ending for ending in COMPRESSED if ending not in _ENDINGS)
@@ -142,15 +142,15 @@ _TIME = re.compile(
 )
 
 
-def packing_of(name: str) -> Packing | None:
+def compression_of(name: str) -> Compression | None:
     """Return the form of compression that a name ends in; None for any other name."""
     return _ENDINGS.get(name[name.rfind(".") :])
 
 
 def decompressed_name(name: str) -> str:
     """Return the name before compression; the name itself where it was not compressed."""
-    packing = packing_of(name)
-    return name if packing is None else name.removesuffix(packing.value)
+    compression = compression_of(name)
+    return name if compression is None else name.removesuffix(compression.value)
 
 
 def live_names(name: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nats_logship.wire.message import Identity
 from nats_logship.wire.positions import Cursor
-from shipper.tail.scan import FileEntry
+from shipper.sources.files.scan import FileEntry
 
 HEAD_BYTES = 1024
 """How much of a file's beginning is hashed; less while less has been read."""
@@ -196,7 +196,7 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
 
 def _knows_enough(seen: Sample, cursor: Cursor, least: int) -> bool:
     # what was compressed is seldom like another file by chance
-    is_sure = seen.copy_of == cursor.file or (least == TAIL_BYTES and seen.entry.packing)
+    is_sure = seen.copy_of == cursor.file or (least == TAIL_BYTES and seen.entry.compression)
     return bool(is_sure) or cursor.identity.head_length >= least
 
 
@@ -210,5 +210,5 @@ def _may_inherit(seen: Sample, known: Known) -> bool:
 
 def _likeliness(seen: Sample, known: Known) -> tuple[bool, int, int]:
     cursor, is_truncated = known.cursor, known.presence is FilePresence.TRUNCATED
-    rank = cursor.offset if seen.entry.packing else is_truncated
+    rank = cursor.offset if seen.entry.compression else is_truncated
     return seen.copy_of == cursor.file, rank, cursor.seen

@@ -18,7 +18,7 @@ async def ship_out(host: Host) -> None:
     for _ in range(4):
         await host.gather()
         host.later += 6 * SECOND
-        await host.look()
+        await host.scan()
     await host.follower.close()
 
 
@@ -55,7 +55,7 @@ async def test_a_file_rotated_amid_a_look_is_read_once_and_before_its_successor(
             host.write("app.log", b"3\n")
 
         with amid([(seam, rotate)]):
-            await host.look()
+            await host.scan()
         await ship_out(host)
 
         assert host.shipped == read + b"2\n3\n"
@@ -71,7 +71,7 @@ async def test_a_file_that_appears_amid_the_look_is_not_known_by_its_link(tmp_pa
         host.move("app.log", "app.log.2")
 
         with amid([(seam, partial(host.write, "app.log", b"2\n"))]):
-            await host.look()
+            await host.scan()
         await host.ship()
         host.move("app.log", "app.log.1")
         host.pack("app.log.1")

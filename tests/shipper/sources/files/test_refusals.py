@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from receiver.consume.marked_folders import mark_folder
-from shipper.tail.scan import NoticeKind
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import Host
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 
 @pytest.fixture(params=[".folder-id", "logbroker.lock"])
@@ -29,7 +29,7 @@ async def test_a_pattern_from_outside_never_enters_a_folder_that_is_received_to(
     host = make_host(pattern, "srv/app.log")
 
     assert await host.ship() == b"once\n"
-    await host.look()
+    await host.scan()
     assert [one.path for one in host.said(NoticeKind.REFUSED)] == [str(received)]
     assert "name the folder in --file" in host.said(NoticeKind.REFUSED)[0].text
 
@@ -65,8 +65,8 @@ async def test_one_pattern_that_names_a_folder_opens_it_to_no_other(
 
     await host.ship()
 
-    assert sorted(Path(one.path).name for one in host.follower.states()) == ["app.log", "web01.log"]
-    assert not any("web01/" in one.path for one in host.follower.states())
+    assert sorted(Path(one.path).name for one in host.follower.files()) == ["app.log", "web01.log"]
+    assert not any("web01/" in one.path for one in host.follower.files())
 
 
 async def test_a_folder_that_is_received_to_from_now_on_is_let_go(
@@ -78,12 +78,12 @@ async def test_a_folder_that_is_received_to_from_now_on_is_let_go(
         host.write(name, f"{name}\n".encode())
     await host.ship()
     (tmp_path / "out/.folder-id").touch()
-    await host.look()
+    await host.scan()
     for name in ("app.log", "out/web01.log", "out/web01/sys.log"):
         host.write(name, b"more\n")
 
     assert await host.ship() == b"more\n"
-    assert [one.path for one in host.follower.states()] == [str(tmp_path / "app.log")]
+    assert [one.path for one in host.follower.files()] == [str(tmp_path / "app.log")]
     host.move("out/web01.log", "out/web01.log.1")
     host.move("out/web01/sys.log", "out/web01/sys.log.1")
     assert await host.ship() == b""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 NEVER = 3600.0
 
@@ -52,5 +52,5 @@ async def test_a_write_to_what_a_link_leads_to_is_heard(
             file.write(b"%d\n" % number)
         await host.until_shipped(b"%d\n" % number, longest=0.1)
         async with asyncio.timeout(40):
-            while host.follower.patience < 60 or host.follower.look_due:  # until nothing grows
+            while host.follower.poll_in < 60 or host.follower.is_scan_due:  # until nothing grows
                 await host.step(longest=0.1)

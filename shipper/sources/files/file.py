@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from nats_logship.wire.message import Section, Span
 from nats_logship.wire.positions import Cursor
-from shipper.tail.identity import (
+from shipper.sources.block import Block
+from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
     ContentHash,
@@ -12,11 +13,11 @@ from shipper.tail.identity import (
     identify,
     is_inside_line,
 )
-from shipper.tail.reader import Block, Reading
-from shipper.tail.scan import FileEntry
+from shipper.sources.files.reader import Reading
+from shipper.sources.files.scan import FileEntry
 
 
-class Tailer:
+class FollowedFile:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
 
     `home` is the live path whose writer wrote the file, `chain` names those that are read in order.
@@ -182,9 +183,9 @@ class Tailer:
         self.suspect |= has_changed and not self.is_open
         if has_changed:
             self.mark_changed(now)
-        if entry.packing is None and entry.size < self.size:
+        if entry.compression is None and entry.size < self.size:
             self.suspect = True  # truncated; and it may grow beyond the offset before it is read
-        elif entry.packing is None:
+        elif entry.compression is None:
             self._note_size(entry.size, now)
 
     def unseen(self, reading: Reading, now: int) -> None:
@@ -198,7 +199,7 @@ class Tailer:
         self._note_name(now, was_rotated)
         # truncated and then deleted: its rest may be in a copy
         self.suspect = not reading.intact
-        if self.entry.packing is None and reading.intact:
+        if self.entry.compression is None and reading.intact:
             self.beginning = max(self.beginning, reading.run, key=len)
             self._note_size(max(self.size, reading.size), now)
 
@@ -235,7 +236,7 @@ class Tailer:
         """
         if not (self.held and self.is_rotated):
             return False
-        return self.entry.packing is not None or now < self._rotated_at + 2 * grace
+        return self.entry.compression is not None or now < self._rotated_at + 2 * grace
 
     def rewind(self, cursor: Cursor, now: int) -> None:
         """Read on from the cursor; a file that has a name is doubtful until the next scan."""
@@ -291,7 +292,7 @@ class Tailer:
         # it may have been written, copied and truncated since it was found empty; a deleted file cannot be sampled
         if self.offset or self.beginning or self.unseen_since is not None:
             return False
-        return self.entry.packing is None and bool(reading.run or reading.rest)
+        return self.entry.compression is None and bool(reading.run or reading.rest)
 
     def _note_size(self, size: int, now: int) -> None:
         # its last line was waited for while older files were read, unless the file grew meanwhile
@@ -301,7 +302,7 @@ class Tailer:
 
     def _note_time(self, modified: int, size: int) -> None:
         """Take note of when the file was written last: a file that did not grow may have been written anew."""
-        if modified != self._modified and self.entry.packing is None:
+        if modified != self._modified and self.entry.compression is None:
             self.is_doubtful = self.offset > 0 and size <= self.size
             self._was_padded = self.padding > 0
             self._modified = modified

@@ -2,10 +2,10 @@
 
 import pytest
 
-from shipper.tail.scan import NoticeKind
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import Host
 from tests.shipper.shipped import contents
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 HEAD, TAIL = b"the same head\n" * 100, b"the same tail\n" * 20
 
@@ -47,7 +47,7 @@ async def test_a_run_that_writes_the_same_again_is_named_and_not_shipped(
 async def test_lines_that_are_appended_are_not_taken_for_a_file_written_anew(host: Host) -> None:
     host.write("app.log", HEAD)
     for number in range(20):
-        await host.look()
+        await host.scan()
         host.write("app.log", b"%d, " % number)
         await host.gather()
         host.write("app.log", b"end\n")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.paths import Packing
-from shipper.tail.scan import NoticeKind
+from shipper.sources.files.paths import Compression
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host, pack
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 MIB = 1024 * 1024
 
@@ -61,7 +61,7 @@ async def test_lines_written_into_a_preallocated_file_are_shipped_as_they_come(
 
     last = written.rfind(b"\n") + 1
     assert host.shipped == written[:last]
-    assert [state.end - state.offset for state in host.follower.states()] == [len(written) - last]
+    assert [state.end - state.offset for state in host.follower.files()] == [len(written) - last]
     host.move("app.log", "app.log.1")
     await host.ship_out()
     assert host.shipped == written
@@ -102,7 +102,7 @@ async def test_the_nuls_of_a_preallocated_file_are_no_lines_of_its_compressed_fo
     write_at(log, 2, b"2\nunfinished")
     host.move("app.log", "app.log.1")
     await host.restart_with_saved_positions()
-    pack(host.folder / "app.log.1", {".gz": Packing.GZIP, ".zst": Packing.ZSTD}[ending])
+    pack(host.folder / "app.log.1", {".gz": Compression.GZIP, ".zst": Compression.ZSTD}[ending])
     await host.ship_out()
 
     assert host.shipped == b"1\n2\nunfinished"
@@ -118,7 +118,7 @@ async def test_a_hole_is_passed_at_once_and_named(make_host: MakeHost, begin: by
     host.write("other.log", b"other\n")
 
     shipped = await host.ship()
-    await host.look()
+    await host.scan()
 
     assert shipped.replace(b"other\n", b"") == begin + b"after\nand more\n"
     (notice,) = host.said(NoticeKind.CONTENT)

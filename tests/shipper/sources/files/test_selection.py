@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.scan import NoticeKind
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 
 def make(host: Host, *names: str) -> None:
@@ -45,7 +45,7 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
 
     await host.until_shipped(f"{name}\n".encode())
     await host.follower.wait(0.1)
-    while host.follower.look_due:
+    while host.follower.is_scan_due:
         await host.ship()
     host.write(name, b"more\n")
     await host.until_shipped(b"more\n")
@@ -82,7 +82,7 @@ async def test_another_selection_keeps_what_it_shows_and_begins_new_files_at_the
 
     await host.retarget(pattern, from_end=True)
 
-    shown = {state.path for state in host.follower.states()}
+    shown = {state.path for state in host.follower.files()}
     everything = pattern == "*.log"
     assert shown == {str(tmp_path / "a.log"), *[str(tmp_path / "b.log")] * everything}
     assert host.follower.open_files == len(shown)
@@ -171,7 +171,7 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
     for _ in range(2):
         await host.restart_with_saved_positions()
         host.write("app.log", b"while it was down\n")
-        await host.look()
+        await host.scan()
     host.move("app.log", "app.log.1")
     host.write("app.log", b"next\n")
     await host.restart_with_saved_positions()
@@ -189,7 +189,7 @@ async def test_an_old_file_is_passed_over_until_it_is_written_to(
     backdate(tmp_path / "old.log", 2 * DAY)
 
     assert await host.ship() == b"2\n"
-    await host.look()
+    await host.scan()
     assert len(host.said(NoticeKind.AGED)) == 1
 
     host.write("old.log", b"3\n")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.scan import NoticeKind
+from shipper.sources.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.conftest import NOBODY, as_user
 from tests.shipper.host import SECOND, Host
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_a_link_and_its_target_that_are_both_matched_are_followed_once(hos
     host.write("app-1.log", b"2\n")
     host.write("app-2.log", b"3\n")
     assert sorted((await host.ship()).split()) == [b"2", b"3"]
-    assert len(host.follower.states()) == 2
+    assert len(host.follower.files()) == 2
 
 
 async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
@@ -104,7 +104,7 @@ async def test_permissions_may_be_taken_and_given_back() -> None:
                 taken = await host.ship()
             taken += await host.ship()
             assert sorted(taken.split()) == [b"2", b"a2"]  # each once, whether it was open or not
-            assert len({state.file for state in host.follower.states()}) == 2
+            assert len({state.file for state in host.follower.files()}) == 2
         await host.follower.close()
 
 
@@ -148,12 +148,12 @@ async def test_a_moment_without_descriptors_costs_no_deleted_file(
     for name in names[:20]:
         host.write(name, b"rest\n")
         (tmp_path / name).unlink()
-    await host.look()
+    await host.scan()
     for name in ("x.log", "y.log", "z.log"):
         host.write(name, b"new\n")
 
     with few_descriptors():
-        await host.look()
+        await host.scan()
     await host.ship()
     for number in range(30, 80):
         host.write(f"{number}.log", b"later\n")
@@ -217,13 +217,13 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     await host.ship()
     host.write("app.log", b"22\n" * 1000)
     (tmp_path / "app.log").unlink()
-    await host.look()
+    await host.scan()
 
     host.later += 3590 * SECOND
-    await host.look()
+    await host.scan()
     assert held(tmp_path / "app.log")
     host.later += 20 * SECOND
-    await host.look()
+    await host.scan()
 
     (notice,) = host.said(NoticeKind.GONE)
     assert not held(tmp_path / "app.log")
@@ -247,7 +247,7 @@ async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
     host = make_host("*.log", block_size=1000)
     expected = b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000))
     host.write("app.log", expected)
-    await host.look()
+    await host.scan()
     (tmp_path / "app.log").unlink()
     for _ in range(20):
         reading = asyncio.create_task(host.follower.gather(1 << 22))

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
-from shipper.tail.decompress import Decompressor
-from shipper.tail.holes import end_of_content, written_head
-from shipper.tail.identity import (
+from shipper.sources.files.decompress import Decompressor
+from shipper.sources.files.holes import end_of_content, written_head
+from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
     Sample,
@@ -17,7 +17,8 @@ from shipper.tail.identity import (
     identify,
     is_inside_line,
 )
-from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
+from shipper.sources.files.scan import FileEntry, FileKey
+from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
 _FARTHEST = 16 * 1024 * 1024
@@ -58,7 +59,9 @@ def sample(
     """
     found: dict[FileKey, Sample | Notice] = {}
     lives: dict[str, Sample] = {}
-    for entry in sorted(asked, key=lambda entry: (not entry.is_live, entry.packing is not None)):
+    for entry in sorted(
+        asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
+    ):
         live = lives.get(entry.group)
         seen = _probe(entry, asked[entry], from_end=from_end, live_head=live.head if live else b"")
         if isinstance(seen, Sample):
@@ -88,8 +91,8 @@ def _probe(
     try:
         if (descriptor := open_file(entry)) < 0:
             return None
-        if entry.packing is not None:
-            content = Decompressor(descriptor, entry.packing)
+        if entry.compression is not None:
+            content = Decompressor(descriptor, entry.compression)
             return _compressed(content, entry, cursors, live_head)
         return _plain(descriptor, entry, cursors, from_end)
     except OSError as error:

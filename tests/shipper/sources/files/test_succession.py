@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.paths import Packing
-from shipper.tail.scan import NoticeKind
+from shipper.sources.files.paths import Compression
+from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host, pack
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.sources.files.conftest import MakeHost
 
 HOUR = 3600 * SECOND
 
@@ -251,7 +251,7 @@ async def test_a_file_that_was_moved_out_of_sight_is_read_for_as_long_as_deleted
     host.later += 700 * SECOND
     await host.ship()
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
-    assert host.follower.states() == []
+    assert host.follower.files() == []
 
 
 # what a start cannot account for
@@ -333,12 +333,12 @@ async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host
     assert (notice.path, notice.lost) == (str(host.folder / "app.log.old"), len(lines("x")))
 
 
-@pytest.mark.parametrize("packing", [None, Packing.GZIP, Packing.ZSTD])
+@pytest.mark.parametrize("compression", [None, Compression.GZIP, Compression.ZSTD])
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_nothing_is_reported_where_rotation_goes_its_ordinary_way(
-    host: Host, packing: Packing | None, *, restarts: bool
+    host: Host, compression: Compression | None, *, restarts: bool
 ) -> None:
-    ending = packing.value if packing else ""
+    ending = compression.value if compression else ""
     host.write("app.log.2", lines("from before"))
     for number in range(6):
         host.write("app.log", lines(f"first of {number}"))
@@ -350,8 +350,8 @@ async def test_nothing_is_reported_where_rotation_goes_its_ordinary_way(
         if (last := host.folder / f"app.log.1{ending}").exists():
             host.move(last.name, f"app.log.2{ending}")
         host.move("app.log", "app.log.1")
-        if packing:
-            pack(host.folder / "app.log.1", packing)
+        if compression:
+            pack(host.folder / "app.log.1", compression)
         host.write("app.log", lines(f"begin of {number + 1}"))
         await host.ship_out()
         if restarts:

@@ -7,7 +7,6 @@ A look decides what every file is; a gathering only reads, and what it finds dou
 """
 
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -18,22 +17,22 @@ from typing import TypeVar
 
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
-from shipper.tail.catalogue import Catalogue
-from shipper.tail.changes import ChangeDetection
-from shipper.tail.identity import Sample
-from shipper.tail.paths import Selection
-from shipper.tail.reader import Block, Reader, Reading
-from shipper.tail.sampling import sample
-from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind, Scan, scan
-from shipper.tail.tailer import Tailer
+from shipper.sources.block import Block
+from shipper.sources.files.catalogue import Catalogue
+from shipper.sources.files.changes import ChangeDetection
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.identity import Sample
+from shipper.sources.files.paths import Selection
+from shipper.sources.files.reader import Reader, Reading
+from shipper.sources.files.sampling import sample
+from shipper.sources.files.scan import FileEntry, FileKey, Scan, scan
+from shipper.sources.notices import Notice, NoticeKind
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
 _MOST_FILES = 32  # that share what is gathered at a time
 _CLOSING = 1.0  # seconds
-_INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED, NoticeKind.GONE}
 Answer = TypeVar("Answer")
-logger = logging.getLogger(__name__)
 _ENOUGH = 200  # blocks: about what a round's headers have room for
 
 
@@ -43,8 +42,8 @@ class Follower:
     `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. All
     work on files is done by one thread, in the order in which it was asked for.
 
-    `wake` is set on any change. `look_due` says that a file came, went or was renamed or truncated since the last look.
-    `is_oriented` says that the last look has decided on all that it showed; before, a cursor without a file may yet find it.
+    `wake` is set on any change. `is_scan_due` says that a file came, went or was renamed or truncated since the last look.
+    `has_decided` says that the last look has decided on all that it showed; before, a cursor without a file may yet find it.
     `stored` returns up to which byte a file is stored, by id: a deleted file is held until all that was read of it is.
     `busy_since` is when the thread began what it does, on the clock of the event loop, else None.
     """
@@ -65,8 +64,8 @@ class Follower:
         listen: bool = True,
     ) -> None:
         self.wake = asyncio.Event()
-        self.look_due = True
-        self.is_oriented = False
+        self.is_scan_due = True
+        self.has_decided = False
         self.busy_since: float | None = None
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
         self._selection = selection
@@ -76,13 +75,13 @@ class Follower:
         self._reader = Reader(open_files, self._catalogue.tailers)
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._queue: dict[str, None] = {}  # rotation groups that may have something to read
-        self._last: Tailer | None = None  # the file that was read last
+        self._last: FollowedFile | None = None  # the file that was read last
         self.troubles: list[Notice] = []  # what kept files from being read at the last look
         self._thread = ThreadPoolExecutor(1, "tail")
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
 
-    async def look(self) -> list[Notice]:
+    async def scan(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
         return await self._do(self._look)
 
@@ -101,15 +100,15 @@ class Follower:
         self.wake.clear()
 
     @property
-    def patience(self) -> float:
+    def poll_in(self) -> float:
         """After how many seconds to gather again although nothing was heard."""
         return self._changes.patience
 
-    def states(self) -> list[Tailer]:
+    def files(self) -> list[FollowedFile]:
         """Return every followed file as it was last seen."""
         return list(self._catalogue.tailers.values())
 
-    def is_waited_for(self, state: Tailer) -> bool:
+    def is_waited_for(self, state: FollowedFile) -> bool:
         """Whether files wait for the end of this one's last line."""
         return state.is_waited_for(self._clock(), self._grace)
 
@@ -118,15 +117,15 @@ class Follower:
         """How many files are open now."""
         return len(self._reader)
 
-    def starts(self, but: Container[str]) -> list[Cursor]:
+    def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where every followed file was begun whose id is not in `but`, also of an empty one.
 
         It finds the file again although not a line of it was shipped, should the file be renamed before the next start.
         """
-        return [t.start for t in self.states() if t.file not in but]
+        return [t.start for t in self.files() if t.file not in but]
 
     @property
-    def ended(self) -> set[str]:
+    def ended_files(self) -> set[str]:
         """The ids of files that nobody misses: rotated and stored to their end, or reported."""
         return set(self._catalogue.ended)
 
@@ -192,14 +191,14 @@ class Follower:
         return is_known
 
     def _start_over(self) -> None:
-        self.is_oriented = False
+        self.has_decided = False
         self._resume()
         self._reader.trim()
-        self.look_due = True
+        self.is_scan_due = True
 
     def _look(self) -> list[Notice]:
         self._hear()
-        self.look_due = False
+        self.is_scan_due = False
         try:
             places = self._catalogue.places()
             self._look_at(self._clock(), time.monotonic())
@@ -207,7 +206,7 @@ class Follower:
                 # a file was found in another folder, where its siblings may be as well
                 self._look_at(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone
-            self.look_due = True
+            self.is_scan_due = True
             text = f"cannot be listed now: {error.strerror}"
             self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
         notices, self._catalogue.notices = self._catalogue.notices, []
@@ -222,8 +221,8 @@ class Follower:
         from_end = self._selection.from_end and catalogue.scanned_at is None
         found = sample(asked, from_end=from_end)
         held = self._moved_groups(shown, asked, found)
-        self.is_oriented = not held
-        self.look_due |= bool(held)
+        self.has_decided = not held
+        self.is_scan_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         self._tell_new([*shown.troubles, *refused])
         for tailer in catalogue.tailers.values():
@@ -278,7 +277,7 @@ class Follower:
         seen = {entry.key.inode for entry in shown.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 
-    def _let_go(self, tailer: Tailer, now: int) -> None:
+    def _let_go(self, tailer: FollowedFile, now: int) -> None:
         """Stop following a deleted file that is done with.
 
         It goes once it is settled, and read and stored to its end, or was held too long; one that was truncated and written
@@ -301,7 +300,7 @@ class Follower:
                     f"was {what} before {format_time(since, 'seconds')} and is held open no longer"
                 )
             elif self._is_kept(tailer, now):
-                if tailer.entry.packing is None:
+                if tailer.entry.compression is None:
                     tailer.mark_changed(now)
                 return
         lost, what = tailer.end - tailer.offset, "read to its end"
@@ -311,13 +310,13 @@ class Follower:
         self._catalogue.ended.add(tailer.file)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
-    def _is_kept(self, tailer: Tailer, now: int) -> bool:
+    def _is_kept(self, tailer: FollowedFile, now: int) -> bool:
         """Whether a file without a path is held open: to be read or stored, or written to yet."""
         is_written = tailer.is_linked and self._reader.has_space
         is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
         return is_written or not (is_read and tailer.offset <= self.stored(tailer.file))
 
-    def _is_ended(self, tailer: Tailer, now: int) -> bool:
+    def _is_ended(self, tailer: FollowedFile, now: int) -> bool:
         """Whether a file was rotated away, and all of it is stored."""
         is_read = tailer.is_settled(now, self._grace) and not tailer.held
         return is_read and tailer.end <= tailer.offset <= self.stored(tailer.file)
@@ -341,46 +340,46 @@ class Follower:
     def _hear(self) -> None:
         """Take note of what happened since the last time."""
         written, is_due = self._changes.hear()
-        self.look_due |= is_due
+        self.is_scan_due |= is_due
         tailers = self._catalogue.tailers
         for tailer in [tailers[key] for key in written if key in tailers]:
-            if tailer.entry.packing is None:
+            if tailer.entry.compression is None:
                 tailer.mark_changed(self._clock())
                 self._queue[tailer.chain] = None
             else:
-                self.look_due = True  # a look decides whether to decompress it again
+                self.is_scan_due = True  # a look decides whether to decompress it again
 
-    def _turn(self) -> list[Tailer]:
+    def _turn(self) -> list[FollowedFile]:
         """Open the files to read next; one that cannot be opened is left to the next look, with its group."""
         tailers = self._next()
         self._reader.open(tailers)
         for tailer in tailers:
             if not tailer.is_open:
                 self._queue.pop(tailer.chain, None)
-                self.look_due = True
+                self.is_scan_due = True
         return [tailer for tailer in tailers if tailer.is_open]
 
-    def _next(self) -> list[Tailer]:
+    def _next(self) -> list[FollowedFile]:
         """Return the files to read next, the oldest of each group; groups that have nothing to read leave the queue.
 
         One compressed file at most, since each takes memory to decompress.
         """
         if (last := self._last) is not None and last.in_line and last.dirty and not last.suspect:
             return [last]
-        ready: list[Tailer] = []
+        ready: list[FollowedFile] = []
         for group in list(self._queue):
             first = self._first(self._catalogue.chains.get(group, ()))
             if first is None:
                 del self._queue[group]
             elif (first.dirty or first.is_settled(self._clock(), self._grace)) and not (
-                first.entry.packing and any(one.entry.packing for one in ready)
+                first.entry.compression and any(one.entry.compression for one in ready)
             ):
                 ready.append(first)
             if len(ready) >= self._most_files:
                 break
         return ready
 
-    def _first(self, chain: Iterable[Tailer]) -> Tailer | None:
+    def _first(self, chain: Iterable[FollowedFile]) -> FollowedFile | None:
         # which file those behind it wait for; behind a doubtful one nobody knows what comes next
         now = self._clock()
         for tailer in chain:
@@ -391,23 +390,15 @@ class Follower:
                 return tailer
         return None
 
-    def _accept(self, tailer: Tailer, reading: Reading) -> list[Block]:
+    def _accept(self, tailer: FollowedFile, reading: Reading) -> list[Block]:
         blocks = tailer.accept(reading, self._clock(), self._grace)
         if tailer.lost is not None:
             path, lost = tailer.entry.path, tailer.lost
             self._catalogue.tell(NoticeKind.DAMAGED, path, tailer.note, lost)
-            tailer.lost, self.look_due = None, True
-        self.look_due |= tailer.suspect
+            tailer.lost, self.is_scan_due = None, True
+        self.is_scan_due |= tailer.suspect
         group, self._last = tailer.chain, tailer
-        if tailer.entry.packing is None:  # a compressed file is read to its end
+        if tailer.entry.compression is None:  # a compressed file is read to its end
             self._queue.pop(group, None)
         self._queue[group] = None
         return blocks
-
-
-def announce(notices: Iterable[Notice]) -> None:
-    """Log each of these."""
-    for notice in notices:
-        is_ordinary = notice.kind in _INFORMED and not notice.lost
-        level = logging.INFO if is_ordinary else logging.WARNING
-        logger.log(level, "%s: %s", notice.path, notice.text)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
-from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
+from shipper.sources.files.scan import FileEntry, FileKey
+from shipper.sources.notices import Notice, NoticeKind
 
 _PAUSE = 0.1  # seconds from one wake-up to the next, however many write
 _POLL_SHARE = 100  # a poll takes one part in so many of a core at most
