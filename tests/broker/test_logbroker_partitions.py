@@ -1,8 +1,8 @@
 """`logbroker partitions`: hosts go over to other partitions while shippers write, whatever dies in between."""
 
 import pytest
-from broker.inspect.streams import read_known_layout
 
+from broker.inspect.streams import read_known_layout
 from broker.provision.apply import apply, carry_out, read_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology

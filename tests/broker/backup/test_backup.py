@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.inspect.streams import read_known_layout
 
 from broker.backup.archives import BUCKETS, Backup, back_up, check_archive
 from broker.backup.restore import find_streams, preview, restore
 from broker.inspect.reader import MessageReader
+from broker.inspect.streams import read_known_layout
 from broker.provision.apply import apply
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
