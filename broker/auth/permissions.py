@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from broker.auth.credentials import Credential, CredentialKind
-from broker.report import SUBJECT as REPORT
+from broker.report import REPORT_SUBJECT
 from broker.topology import site_api, site_prefix
 from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from nats_logship.wire.streams import (
@@ -223,7 +223,7 @@ def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
     ]
     calls = _api(*_MONITOR_READS, "DIRECT.GET.*", *consumers)
     return SubjectRights(
-        (*calls, REPORT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
+        (*calls, REPORT_SUBJECT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
         (f"{inbox}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),
     )
 
@@ -406,7 +406,7 @@ def _asked(into: str, subject: str) -> _Crossing | None:
         return _called(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
         return _Crossing(SYS, into, subject, subject, has_several=True)
-    if subject == REPORT:
+    if subject == REPORT_SUBJECT:
         return _Crossing(LOGS, into, subject, subject, has_several=True)
     if subject == RECEIVERS and into != RECEIVE:
         return _Crossing(RECEIVE, into, subject, subject)

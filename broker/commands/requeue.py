@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from broker.commands.shared import JSON, asking, show, with_settings
+from broker.commands.shared import JSON, run_on_broker, show, with_settings
 from broker.inspect.message import json_object
 from broker.inspect.reader import MessageReader, find_message
 from broker.settings import BrokerSettings
@@ -81,7 +81,7 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
             click.echo(printable(words), err=True)
     if not messages:
         raise OperatorError(f"no message of {file} can be read; nothing was put back")
-    asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
+    run_on_broker(settings, "requeue", lambda connection: _put_back(connection, file, messages))
     with report_errors(file), open_folder(file.parent) as folder:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from broker.commands.shared import store_of
-from broker.retention import retain
+from broker.commands.shared import find_store
+from broker.retention.worker import run_retention
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
 from broker.server.store import check_membership, lock_store, remove_state
@@ -36,7 +36,7 @@ def run(**options: Any) -> None:
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
         settings = settings_from_options(BrokerSettings, options)
-    folder = store_of(settings)
+    folder = find_store(settings)
     _log_as_set(settings)
 
     def reread() -> BrokerSettings:
@@ -54,7 +54,7 @@ async def _serve(
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
     with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
-        background = watch_health, retain, _serve_metrics
+        background = watch_health, run_retention, _serve_metrics
         context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
+from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.app.timestamps import Moment
@@ -131,7 +131,7 @@ async def tail(
     async with AsyncExitStack() as stack:
         pattern = wanted.match
         matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
-        for name in await retry_until_answered(connection, streams_of, ELECTION):
+        for name in await retry_until_answered(connection, list_streams, ELECTION):
             info = partial(Connection.api, name=f"STREAM.INFO.{name}")
             state = (await retry_until_answered(connection, info, ELECTION))["state"]
             last = state["last_seq"]
@@ -187,7 +187,7 @@ async def _newest(
         window *= _WIDER
 
 
-def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
+def format_lines(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
     """Return the lines of a host as they are, with `host: ` in front of each, and without codes that act on a terminal."""
     if for_terminal:
         lines = safe(lines)

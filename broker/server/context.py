@@ -18,7 +18,13 @@ from typing import Any
 from broker.auth.certificates import read_expiries
 from broker.auth.files import CREDENTIALS
 from broker.provision.apply import provision
-from broker.report import CREDENTIALS_SUBJECT, NAMES_QUESTION, SUBJECT, NodeReport, SpaceReport
+from broker.report import (
+    CREDENTIALS_SUBJECT,
+    NAMES_REQUEST,
+    REPORT_SUBJECT,
+    NodeReport,
+    SpaceReport,
+)
 from broker.server.process import NatsServer, Ports, find_nats_server, run_nats_server
 from broker.server.requests import ConsumerRequests, answer_credentials, listen
 from broker.server.resolve import (
@@ -180,7 +186,7 @@ class ServerContext:
         infos = await self._provision(self.conf, stored)
         site, lines = self.settings.site, self.conf.topology.names
         consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
-        handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
+        handlers = {REPORT_SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
             listen(self.connection, handlers, listens),
             consumers.run(),
@@ -224,8 +230,8 @@ class ServerContext:
         self._ready.set()
 
     async def _answer(self, message: Message) -> None:
-        """Answer with the report: see `NodeReport`; or with names: see `NAMES_QUESTION`."""
-        if message.data == NAMES_QUESTION:
+        """Answer with the report: see `NodeReport`; or with names: see `NAMES_REQUEST`."""
+        if message.data == NAMES_REQUEST:
             names = self._server.names if self._server else {}
             await self.connection.publish(message.reply, json.dumps(names).encode())
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.report import SUBJECT
+from broker.report import REPORT_SUBJECT
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import partition_of
@@ -72,7 +72,7 @@ def space(suite: Suite) -> dict[str, Any]:
     """Return what the broker reports of the space in its stream."""
 
     async def report(connection: Connection) -> dict[str, Any]:
-        told = json.loads((await connection.request(SUBJECT)).data)["retention"]
+        told = json.loads((await connection.request(REPORT_SUBJECT)).data)["retention"]
         return dict(told.get(STREAM, {}))
 
     return suite.ask(report)
