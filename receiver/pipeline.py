@@ -40,7 +40,7 @@ from receiver.spark.java import Jvm, is_local
 from receiver.spark.session import spark_context
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Permissions
-from receiver.storage.site import require_template
+from receiver.storage.partition_folders import require_template
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds

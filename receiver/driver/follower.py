@@ -33,8 +33,8 @@ from receiver.consume.stream_state import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
 from receiver.driver.presence import find_live_owner, in_use, unless, until_free
 from receiver.meter import Standing
+from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged, Misplaced
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}

@@ -26,7 +26,8 @@ from receiver.consume.wake import headers_from
 from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import REPORTS, PartitionReport
-from receiver.storage.store import Damaged, Store
+from receiver.storage.damage import Damaged
+from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
@@ -97,7 +98,7 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for row in store.sizes():
+                for row in store.list_sizes():
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)

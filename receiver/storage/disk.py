@@ -20,14 +20,14 @@ _sync_file_range = getattr(_libc, "sync_file_range", None)
 _syncfs = getattr(_libc, "syncfs", None)
 
 
-def begin_writing(descriptor: int) -> None:
+def start_writeback(descriptor: int) -> None:
     """Start writing what is not on disk yet, and return; does nothing where the system has no such call."""
     if _sync_file_range is not None:
         _sync_file_range(descriptor, _TO_THE_END, _TO_THE_END, _START)
 
 
-def can_sync_all(folder: int) -> bool:
-    """Whether `sync_all` is as good as a sync of each file: it waits for the disk, tells of errors, and all are on one disk."""
+def can_sync_file_system(folder: int) -> bool:
+    """Whether `sync_file_system` is as good as a sync of each file: it waits for the disk, tells of errors, and all are on one disk."""
     tells_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
     if _syncfs is None or not tells_errors or _kind(os.fstat(folder).st_dev) not in _TRUSTED:
         return False
@@ -40,8 +40,8 @@ def is_local(folder: Path) -> bool:
     return _kind(folder.stat().st_dev) in _LOCAL
 
 
-def sync_all(descriptor: int) -> None:
-    """Bring the whole file system that a descriptor is in to disk, where that `can_sync_all`.
+def sync_file_system(descriptor: int) -> None:
+    """Bring the whole file system that a descriptor is in to disk, where that `can_sync_file_system`.
 
     Files of others are waited for, too. Raises OSError when any write to it has failed since the descriptor was opened,
     so that it must be older than the bytes in question.
@@ -51,7 +51,7 @@ def sync_all(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def check_alive(file: int | Path) -> None:
+def raise_if_failed(file: int | Path) -> None:
     """Raise OSError where the file system of a file has failed by now, though it may have synced without a word.
 
     So ext4 does for some milliseconds after it has given up its journal (fs/ext4/super.c, `ext4_handle_error`: until its
@@ -61,7 +61,7 @@ def check_alive(file: int | Path) -> None:
     os.utime(file)
 
 
-def write_rest(descriptor: int, rest: bytes) -> None:
+def write_all(descriptor: int, rest: bytes) -> None:
     """Write all of it, in as many calls as that takes; raises OSError."""
     view = memoryview(rest)
     while view:

@@ -59,7 +59,7 @@ class Folders:
         with suppress(FileExistsError), self.naming("/".join([*above, name])):
             os.mkdir(name, self.permissions.folder, dir_fd=descriptor)
         made = parent.enter(name).descriptor
-        give(made, self.permissions.folder, self.permissions)
+        set_owner_and_mode(made, self.permissions.folder, self.permissions)
         return made
 
     @contextmanager
@@ -93,7 +93,7 @@ class Folders:
             return True
 
     def rename(self, path: str, to: str) -> None:
-        """Rename a file within its folder; on disk with `sync`. Raises OSError."""
+        """Rename a file open_parent its folder; on disk with `sync`. Raises OSError."""
         self.note_change(path)
         with self.at(path) as (folder, name):
             folder.rename(name, to.rpartition("/")[2])
@@ -127,7 +127,7 @@ class Folders:
 
     def sync_all(self) -> None:
         """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
-        disk.sync_all(self.root.descriptor)
+        disk.sync_file_system(self.root.descriptor)
         self._changed.clear()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Folders:
         self.root.close()
 
 
-def give(descriptor: int, mode: int, permissions: Permissions) -> None:
+def set_owner_and_mode(descriptor: int, mode: int, permissions: Permissions) -> None:
     """Give a file or folder that was just made its mode and owner; raises OSError."""
     if (permissions.user, permissions.group) != (-1, -1):
         os.fchown(descriptor, permissions.user, permissions.group)
@@ -155,7 +155,7 @@ def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
         with suppress(FileExistsError):  # that's fine: somebody was quicker
             folder.mkdir(mode=permissions.folder)
         with open_folder(folder) as opened:
-            give(opened.descriptor, permissions.folder, permissions)
+            set_owner_and_mode(opened.descriptor, permissions.folder, permissions)
     # that's fine: a folder that we may not read is not ours
     with suppress(PermissionError), open_folder(folder.parent) as opened:
         opened.sync()
@@ -163,7 +163,7 @@ def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
 
 
 @contextmanager
-def within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
+def open_parent(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
     """Give the folder of a file below `root`, which no link leads to, and the file's name; raises OSError."""
     with closing(Folders(root)) as folders, folders.at(path, make=make) as found:
         yield found
@@ -176,7 +176,7 @@ def remove_empty(root: Path, path: str) -> None:
     """
     while path:
         try:
-            with within(root, path) as (above, name):
+            with open_parent(root, path) as (above, name):
                 os.rmdir(name, dir_fd=above.descriptor)
         except FileNotFoundError:
             pass  # that's fine: somebody else has removed it
@@ -187,7 +187,7 @@ def remove_empty(root: Path, path: str) -> None:
         path = path.rpartition("/")[0]
 
 
-def walk(root: Path) -> Iterator[str]:
+def walk_files(root: Path) -> Iterator[str]:
     """Yield the paths of all regular files below a folder, relative to it, without what is hidden; never through a link.
 
     Raises OSError; a folder that is removed meanwhile is none, nor is one that is deeper than any of ours.

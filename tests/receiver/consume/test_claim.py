@@ -20,7 +20,7 @@ from receiver.consume.assignment import Done
 from receiver.consume.claim import Behind, Claim, EntryTaken, OffsetEntry, carried_over
 from receiver.consume.stream_state import StreamMismatch, start
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 from tests.lagging import Lagging
 
 pytestmark = pytest.mark.nats
