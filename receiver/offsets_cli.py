@@ -32,7 +32,7 @@ from receiver.settings import ASKING, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
 from receiver.storage.adoption import adopt as take
 from receiver.storage.damage import Damaged
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.partition_folders import PartitionFolders, require_template
 
 _PROGRAM = "logreceiver offsets"
@@ -169,7 +169,7 @@ async def _offset(
 
 def _adopted(folders: PartitionFolders, offset: Offset) -> int:
     try:
-        make_folder(folders.state)
+        make_synced_folder(folders.state)
         with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
             return take(folders, offset)
     except Locked as error:

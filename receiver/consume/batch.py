@@ -6,7 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
@@ -75,7 +75,7 @@ class OpenPartition:
             self.layout,
             self.days,
             assignment.partition,
-            partial(self._folders.is_taken, tangled=self.layout.has_file),
+            self._folders.is_occupied if self.layout.has_file else self._folders.has_file,
             self.partition_folders.is_home_of,
         )
         self.spans = StoredSpanEnds(self.store)

@@ -50,7 +50,7 @@ from receiver.consume.stream_state import hold_against_stream
 from receiver.consume.unforeseen import BatchFailed, Suspicion, blaming
 from receiver.storage.commit import WrittenBatch, store_batch
 from receiver.storage.damage import Damaged
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.output import Output
 
 _KV_PATIENCE = 10.0  # seconds
@@ -110,8 +110,8 @@ class _Session:
         destination = self._destination
         try:
             self._look()
-            make_folder(destination.output, destination.permissions)
-            make_folder(destination.state)
+            make_synced_folder(destination.output, destination.permissions)
+            make_synced_folder(destination.state)
             lock = destination.state / f"p{self.done.partition}.lock"
             with exclusive_lock(lock, self._assignment.session.lock):
                 return self._locked()

@@ -41,7 +41,7 @@ from receiver.consume.unforeseen import UNFORESEEN
 from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.disk import write_all
-from receiver.storage.folders import Folders, make_folder
+from receiver.storage.folders import Folders, make_synced_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import LivePaths
 from receiver.storage.output import Output
@@ -164,7 +164,7 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     `.unfinished` lies in it until all is on disk. Raises OSError, and `ConfigurationError` where it holds anything.
     """
     folder = settings.output.absolute()
-    make_folder(folder)
+    make_synced_folder(folder)
     if next(folder.iterdir(), None):
         raise ConfigurationError(
             f"{folder} is not empty; a replay is written into a new or empty folder: give another --output"

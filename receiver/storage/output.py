@@ -244,7 +244,7 @@ class Output:
         if not self._lives[path].inode:
             return self._make(path)
         self._close_too_many()
-        with self.folders.at(path) as (folder, name):
+        with self.folders.open_parent(path) as (folder, name):
             descriptor = self._open[path] = folder.open(name, _FLAGS)
         os.lseek(descriptor, self._lives[path].size, os.SEEK_SET)
         return descriptor
@@ -268,7 +268,7 @@ class Output:
         self.folders.note_change(path)
         flags, permissions = _FLAGS | os.O_CREAT | os.O_EXCL, self.folders.permissions
         try:
-            with self.folders.at(path, make=True) as (folder, name):
+            with self.folders.make_parent(path) as (folder, name):
                 descriptor = self._open[path] = folder.open(name, flags, permissions.file)
         except (FileExistsError, NotADirectoryError):
             self._forget(path)
@@ -293,7 +293,7 @@ class Output:
         if self._has_left or len(self._open) > _MANY:
             self._leave_all()
             if self._has_left:
-                self.folders.sync_all()
+                self.folders.sync_file_system()
         else:
             for descriptor in self._open.values() if len(self._open) > 1 else ():
                 disk.start_writeback(descriptor)

@@ -9,7 +9,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.plural import counted
 from nats_logship.wire.subjects import partition_of
 from receiver.storage.damage import Damaged, Misplaced
-from receiver.storage.folders import make_folder, walk_files
+from receiver.storage.folders import make_synced_folder, walk_files
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.rotation import live_of
 from receiver.storage.rows import StoredBatch
@@ -53,8 +53,8 @@ class PartitionFolders:
         `lines` is how many lines of the partition were received into any folders. Raises `Damaged`
         if store and files do not match, and OSError.
         """
-        make_folder(self.output)
-        make_folder(self.state)
+        make_synced_folder(self.output)
+        make_synced_folder(self.state)
         try:
             with ExitStack() as stack:
                 store = stack.enter_context(Store(self.store_path))

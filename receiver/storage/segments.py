@@ -23,7 +23,7 @@ from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.plural import counted
 from nats_logship.app.units import format_size
 from receiver.storage.damage import Damaged
-from receiver.storage.folders import Folders, open_parent, remove_empty
+from receiver.storage.folders import Folders, open_parent, remove_empty_folders
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
 from receiver.storage.rows import SegmentRow
@@ -261,7 +261,7 @@ class SegmentCleaner:
             ):
                 folder.remove(name)
             fault("pruned")
-            remove_empty(self.order.output, segment.path.rpartition("/")[0])
+            remove_empty_folders(self.order.output, segment.path.rpartition("/")[0])
         store.forget_segments([segment.path for segment in segments])
 
     @contextmanager

@@ -36,7 +36,6 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage import folders
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
@@ -250,9 +249,7 @@ class Program:
         self.wake_up(amount % 2)
 
     def wake_up(self, partition: int) -> None:
-        """Be another worker, or the same one again."""
-        if self.chance.random() < 0.5:
-            folders._settled.clear()
+        """Go on, or claim the partition first."""
         if self.chance.random() < 0.3:
             self.claim(partition)
 

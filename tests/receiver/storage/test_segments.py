@@ -87,7 +87,9 @@ def test_killed_at_any_point_it_is_finished_by_the_next_look(
     assert names_in(order) == ["web01.log", second + suffix]
     assert read_segment(order.output / (second + suffix)) == second.encode() * 1000
     with begun(order.state, order.output) as store:
-        assert [(row.path, row.compressed) for row in store.list_segments_of("web01.log")] == [(second, suffix)]
+        assert [(row.path, row.compressed) for row in store.list_segments_of("web01.log")] == [
+            (second, suffix)
+        ]
 
 
 def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
