@@ -46,10 +46,10 @@ class Topology:
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
     may_grow: bool = True
-    partitions_told: bool = True
+    partitions_given: bool = True
     existing: int = 0
     stream_count: int = 1
-    streams_told: bool = True
+    streams_given: bool = True
 
     @property
     def all_partitions(self) -> int:
@@ -145,7 +145,7 @@ def _copied(name: str, site: str) -> dict[str, Any]:
     return {"name": name, "external": {"api": site_api(site), "deliver": site_prefix(site)}}
 
 
-def mirrored_site(config: Mapping[str, Any]) -> str | None:
+def find_mirrored_site(config: Mapping[str, Any]) -> str | None:
     """Return the site that a stream's configuration makes it a copy of, if any."""
     external = (config.get("mirror") or {}).get("external") or {}
     found = external.get("deliver", "")

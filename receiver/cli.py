@@ -23,14 +23,14 @@ from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
 from nats_logship.app.service import Notifier, block_signals
 from receiver.settings import (
-    ASKING,
+    BROKER_FIELDS,
     REPLAY_FIELDS,
     VERIFY_FIELDS,
     ReceiverSettings,
     ReplaySettings,
     StreamSettings,
 )
-from receiver.spark.java import find_java, running_jvm
+from receiver.spark.java import find_java, run_jvm
 
 _COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
 
@@ -73,7 +73,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
     if not importlib.util.find_spec("pyspark"):
         raise ConfigurationError("pyspark is not installed; pip install 'nats-logship[receiver]'")
-    with running_jvm(settings.master) as jvm:
+    with run_jvm(settings.master) as jvm:
         from receiver.pipeline import receive  # while the JVM starts: it brings Spark
 
         receive(settings, notifier, reread, jvm)
@@ -82,7 +82,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 @logreceiver.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--hosts", is_flag=True, help="Also a line for each host's file.")
-@settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
+@settings_options(ReceiverSettings, BROKER_FIELDS | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = settings_from_options(ReceiverSettings, options)

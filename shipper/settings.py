@@ -16,7 +16,7 @@ from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import AccessSettings
 from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
-from shipper.tail.paths import Selection
+from shipper.sources.files.paths import Selection
 
 Compression = Literal["auto", "zstd", "none"]
 

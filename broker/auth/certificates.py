@@ -91,7 +91,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(_PEM, form, protection)
 
 
-def names_in(certificate: bytes) -> tuple[str, ...]:
+def parse_names(certificate: bytes) -> tuple[str, ...]:
     """Return the DNS names and addresses that a PEM certificate is for, in its order; raises ValueError."""
     parsed = x509.load_pem_x509_certificate(certificate)
     try:
@@ -101,7 +101,7 @@ def names_in(certificate: bytes) -> tuple[str, ...]:
     return tuple(str(name.value) for name in san if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
-def ends_of(files: Iterable[Path]) -> tuple[Certificate, ...]:
+def read_expiries(files: Iterable[Path]) -> tuple[Certificate, ...]:
     """Return when the certificates end that are first in each file, the soonest first; passes over what holds none."""
     found = []
     for path in files:
@@ -126,7 +126,7 @@ class Pki:
         self.broker = self.folder / "broker.pem"
         """Certificate and key that the server shows."""
 
-    def found(self, name: str, now: datetime) -> Authority:
+    def create_authority(self, name: str, now: datetime) -> Authority:
         """Make an authority where there is none, and return it; raises `OperatorError`."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = Authority(_certificate([name], key, now, None), key)
@@ -145,10 +145,10 @@ class Pki:
             ) from None
         self._write(self.broker, issued.public_bytes(_PEM) + _pem_of(key), _SECRET)
 
-    def names(self) -> tuple[str, ...]:
+    def read_names(self) -> tuple[str, ...]:
         """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
         try:
-            return names_in(self.read(self.broker))
+            return parse_names(self.read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
 

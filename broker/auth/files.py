@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker.auth.credentials import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.auth.permissions import API
-from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.files import make_folder, open_folder, report_errors, write_for_owner
 from nats_logship.app.locks import lock

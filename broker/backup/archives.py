@@ -25,7 +25,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.inspect.reader import find_message
-from broker.provision.apply import described
+from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import (
     Folder,
@@ -51,7 +51,7 @@ CHUNK, WINDOW = 128 * 1024, 2 * 1024 * 1024
 PATIENCE = 30.0
 """Seconds without a word from a server that is alive."""
 
-NAME = "backup.json"
+MANIFEST = "backup.json"
 """The name of the manifest."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 _SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on the same disk
@@ -59,7 +59,7 @@ _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 _AT_ONCE = 100  # entries that are read
 
 
-class Archive(BaseModel, frozen=True, extra="forbid", strict=True):
+class StreamArchive(BaseModel, frozen=True, extra="forbid", strict=True):
     """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
 
     `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
@@ -88,10 +88,10 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
     version: Literal[1] = 1
     began: str
     server: str
-    archives: tuple[Archive, ...]
+    archives: tuple[StreamArchive, ...]
 
 
-async def lines_in(connection: Connection) -> tuple[str, ...]:
+async def list_line_streams(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
     names = await connection.list_all("STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
@@ -101,16 +101,16 @@ async def back_up(connection: Connection, folder: Path, began: datetime) -> Back
     """Write the archives of all streams into an empty folder, and the manifest after them, all of it on disk."""
     await connection.connect()
     offsets, positions, config = BUCKETS
-    names = (offsets, positions, *await lines_in(connection), config)
+    names = (offsets, positions, *await list_line_streams(connection), config)
     archives = [await _archive(connection, name, folder) for name in names]
     at = format_datetime(began, "milliseconds")
     backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
-    write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
+    write_atomic(folder / MANIFEST, backup.model_dump_json(indent=2), 0o600)
     return backup
 
 
-async def _archive(connection: Connection, stream: str, folder: Path) -> Archive:
-    info = await described(connection, stream)
+async def _archive(connection: Connection, stream: str, folder: Path) -> StreamArchive:
+    info = await find_stream_info(connection, stream)
     if info is None or is_being_restored(info["config"]):
         raise OperatorError(
             f"there is no whole stream {stream} at {connection.servers}; run `logbroker apply`, or the same `logbroker restore` again"
@@ -129,7 +129,7 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
     if (await connection.api(f"STREAM.INFO.{stream}"))["created"] != info["created"]:
         raise OperatorError(f"stream {stream} was made anew meanwhile; take the backup again")
     state, is_bucket = answer["state"], stream in BUCKETS
-    return Archive(
+    return StreamArchive(
         stream=stream,
         file=path.name,
         size=path.stat().st_size,
@@ -233,15 +233,15 @@ def prune(directory: Path, keep: int) -> list[Path]:
     with report_errors(directory, "remove old backups of"):
         surplus = _backups(directory)[:-keep]
         for path in surplus:
-            (path / NAME).unlink()  # first: what is removed by half is no backup
+            (path / MANIFEST).unlink()  # first: what is removed by half is no backup
             shutil.rmtree(path)
     return surplus
 
 
-def find(folder: Path) -> Path:
+def find_backup(folder: Path) -> Path:
     """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
     with report_errors(folder, "read"):
-        found = [folder] if (folder / NAME).is_file() else _backups(folder)
+        found = [folder] if (folder / MANIFEST).is_file() else _backups(folder)
     if not found:
         raise OperatorError(f"there is no whole backup in {folder}")
     return found[-1]
@@ -250,12 +250,12 @@ def find(folder: Path) -> Path:
 def _backups(directory: Path) -> list[Path]:
     """Return the whole backups on a directory, oldest first."""
     found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
-    return sorted(path for path in found if (path / NAME).is_file())
+    return sorted(path for path in found if (path / MANIFEST).is_file())
 
 
-def load(folder: Path) -> Backup:
+def load_backup(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
-    path = folder / NAME
+    path = folder / MANIFEST
     try:
         with report_errors(path, "read"):
             return Backup.model_validate_json(read_file(path))
@@ -263,7 +263,7 @@ def load(folder: Path) -> Backup:
         raise OperatorError(f"{path} is damaged, or of another version") from None
 
 
-def check(folder: Path, archive: Archive) -> None:
+def check_archive(folder: Path, archive: StreamArchive) -> None:
     """Compare an archive with its digest in the manifest; raises `OperatorError` where it is not as it was written."""
     path = folder / archive.file
     with report_errors(path, "read"), path.open("rb") as file:

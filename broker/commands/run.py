@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from broker.commands.shared import store_of
-from broker.retention import retain
+from broker.commands.shared import find_store
+from broker.retention.worker import run_retention
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
-from broker.server.leaders import spread_leaders
-from broker.server.store import check_membership, locked_store, remove_state
+from broker.server.store import check_membership, lock_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
 from nats_logship.app.exits import ConfigurationError
@@ -37,7 +36,7 @@ def run(**options: Any) -> None:
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
         settings = settings_from_options(BrokerSettings, options)
-    folder = store_of(settings)
+    folder = find_store(settings)
     _log_as_set(settings)
 
     def reread() -> BrokerSettings:
@@ -53,14 +52,14 @@ async def _serve(
     settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
 ) -> None:
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    with report_errors(folder, "use the store"), locked_store(folder) as lock:
+    with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
-        background = watch_health, retain, spread_leaders, _serve_metrics
+        background = watch_health, run_retention, _serve_metrics
         context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 
         async def change(changed: BrokerSettings) -> None:
-            await context.change(changed)
+            await context.change_settings(changed)
             _log_as_set(context.settings)
 
         service = Service(context, change, _end)

@@ -14,10 +14,11 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
-from broker.inspect.reader import last_of_host
-from broker.inspect.status import HostStatus
+from broker.inspect.collect import observe
+from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
+from broker.inspect.reader import get_last_message
+from broker.inspect.streams import list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -118,11 +119,11 @@ class Feeds:
             await asyncio.sleep(_CHECKS_EVERY)
 
     async def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `ask_hosts` raises."""
+        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `collect_hosts` raises."""
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._hosts_at >= _HOSTS_EVERY:
-                self._hosts = await ask_hosts(self._connection, self._saved)
+                self._hosts = await collect_hosts(self._connection, self._saved)
                 self._hosts_at = now
         none = asdict(Rates())
         return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
@@ -136,7 +137,9 @@ class Feeds:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired
-            last = await last_of_host(self._connection, await streams_of(self._connection), host)
+            last = await get_last_message(
+                self._connection, await list_streams(self._connection), host
+            )
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
                 told = receivers.get(number, {}).get("gaps_of")

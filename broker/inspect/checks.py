@@ -21,9 +21,9 @@ from broker.inspect.status import (
     PartitionStatus,
     SiteStatus,
     StreamStatus,
-    links,
-    short_duration,
+    format_rounded,
 )
+from broker.inspect.status_table import describe_links
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.units import format_size
 
@@ -105,7 +105,7 @@ def _replicas(stream: StreamStatus) -> Graded:
             state = (
                 "is offline" if one.offline else f"is {format_count(one.lag, 'operation')} behind"
             )
-            yield Grade.WARNING, f"{one.name} {state}, {one.seen}"
+            yield Grade.WARNING, f"{one.name} {state}, {one.last_contact}"
     missing = Grade.CRITICAL if 2 * good <= wanted else Grade.WARNING
     yield (
         missing if good < wanted else Grade.OK,
@@ -150,7 +150,7 @@ def _receivers(status: BrokerStatus) -> Graded:
 
 
 def _waiting(messages: int, oldest: float) -> str:
-    age = f", the oldest for {short_duration(oldest)}" if messages else ""
+    age = f", the oldest for {format_rounded(oldest)}" if messages else ""
     return f"{format_count(messages, 'message', 'wait')}{age}"
 
 
@@ -170,7 +170,7 @@ def _missing(one: PartitionStatus) -> str:
     """Return since when a partition has no receiver, and why."""
     if one.owner is None:
         return "it never had a receiver"
-    since = f"no receiver for {short_duration(one.missing_seconds)}"
+    since = f"no receiver for {format_rounded(one.missing_seconds)}"
     if one.moved:
         return f"{since}, since its offset was moved by hand"
     return f"{since}: {one.owner} {'has ended' if one.released else 'does not answer'}"
@@ -181,7 +181,7 @@ def _certificates(status: BrokerStatus) -> Graded:
     ends = [(node.name, one) for node in status.nodes for one in node.certificates]
     for name, one in ends:
         left = (one.not_after - now).total_seconds()
-        when = f"ends in {short_duration(left)}" if left > 0 else f"ended on {one.not_after:%F}"
+        when = f"ends in {format_rounded(left)}" if left > 0 else f"ended on {one.not_after:%F}"
         yield _grade(-left, _CERTIFICATE), f"certificate {one.path} on {name} {when}"
     if not ends:
         yield Grade.OK, "no broker has a certificate"
@@ -199,7 +199,7 @@ def _sites(status: BrokerStatus) -> Graded:
             yield Grade.OK, f"site {name}: {sum(one.lag for one, _ in of_site)} behind"
     for node in status.nodes:
         if node.site_remotes and node.site_links != node.site_remotes:
-            yield Grade.WARNING, f"{node.name} is {links(node)} (--site-remote)"
+            yield Grade.WARNING, f"{node.name} is {describe_links(node)} (--site-remote)"
     if not copies:
         yield Grade.OK, "no lines of other sites are copied here"
 
@@ -215,14 +215,14 @@ _JUDGES = dict(
 )
 
 
-def overall(findings: Iterable[CheckResult]) -> Grade:
+def find_worst(findings: Iterable[CheckResult]) -> Grade:
     """Return the worst grade; what is unknown hides nothing that is known to be wrong."""
     return max((one.grade for one in findings), key=_BADNESS.index, default=Grade.OK)
 
 
-def to_nagios(findings: Sequence[CheckResult]) -> str:
+def format_nagios(findings: Sequence[CheckResult]) -> str:
     """Return one line, as a plugin of Nagios writes it: what is wrong, the worst first, or that all is well."""
-    worst = overall(findings)
+    worst = find_worst(findings)
     shown = [one for one in findings if worst is Grade.OK or one.grade is not Grade.OK]
     shown.sort(key=lambda one: -_BADNESS.index(one.grade))
     text = "; ".join(f"{one.grade.name}:{one.check}: {one.text}" for one in shown)

@@ -30,7 +30,7 @@ _ACTIVE = re.compile(
 
 
 @lru_cache(100_000)
-def subject_of(name: str) -> Subject | None:
+def parse_subject(name: str) -> Subject | None:
     """Return a subject that a host's lines are published to; None for any other."""
     try:
         return Subject.parse(name)
@@ -55,7 +55,7 @@ class StoredMessage:
     @property
     def subject(self) -> Subject | None:
         """The subject; None where `name` is none of a host."""
-        return subject_of(self.name)
+        return parse_subject(self.name)
 
     @property
     def host(self) -> str:

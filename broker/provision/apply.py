@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half
+from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half_restored
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.text import format_count, printable
@@ -43,7 +43,7 @@ async def apply(
     Nobody can be asked here, so whatever deletes stored lines is held back and said. Each step may take `patience` seconds.
     """
     try:
-        made = plan(desired, await look(connection, desired))
+        made = plan(desired, await read_actual(connection, desired))
     except BeingRestored as error:
         logger.warning("%s", error)
         return ()
@@ -60,7 +60,7 @@ async def apply(
     return safe
 
 
-async def look(connection: Connection, desired: Topology) -> Actual:
+async def read_actual(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of what is declared, whatever number of streams that is."""
     names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
@@ -84,10 +84,10 @@ async def _stream(connection: Connection, name: str) -> Mapping[str, Any]:
     return info
 
 
-async def look_at_partitions(connection: Connection) -> Actual:
+async def read_partitions(connection: Connection) -> Actual:
     """Return what is there; raises `OperatorError` where the number of partitions cannot be changed here, else as `look`."""
-    actual = await look(connection, Topology())
-    refuse_half(actual.streams)
+    actual = await read_actual(connection, Topology())
+    refuse_half_restored(actual.streams)
     if len(actual.infos) < len(actual.names) or actual.mirror:
         raise OperatorError(
             f"{', '.join(actual.names)} is not there, or a copy of another site's: set it up with `logbroker apply`, or "
@@ -96,12 +96,12 @@ async def look_at_partitions(connection: Connection) -> Actual:
     return actual
 
 
-async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
+async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return what the server tells of every consumer of a stream; raises as `pages`."""
     return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
-async def described(connection: Connection, name: str) -> Mapping[str, Any] | None:
+async def find_stream_info(connection: Connection, name: str) -> Mapping[str, Any] | None:
     """Return the answer to STREAM.INFO, None where there is no such stream; raises `Rejected`, `ConnectionLost`."""
     try:
         return await connection.api(f"STREAM.INFO.{name}")

@@ -82,7 +82,7 @@ FORMATS: dict[str, type[logging.Formatter]] = {"text": TextLines, "json": JsonLi
 
 
 def _subsystem(logger: str) -> str:
-    """Return the package within a program, such as `publish` of `shipper.publish.session`."""
+    """Return the package within a program, such as `publish` of `shipper.publish.publisher`."""
     return logger.split(".")[1] if "." in logger else logger
 
 

@@ -24,12 +24,13 @@ from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explained
 from shipper.settings import ShipperSettings
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
+from shipper.sources.files.sampling import size_at
+from shipper.sources.files.scan import scan
+from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
-from shipper.tail.sampling import size_at
-from shipper.tail.scan import NoticeKind, scan
 
 FINE, LEFT_OUT, DOUBTFUL, BAD = "ok ", "-- ", "!! ", "BAD"
 Finding = tuple[str, str]
@@ -174,7 +175,7 @@ async def _unread(settings: ShipperSettings, connection: Connection, host: str) 
         clock=time.time_ns,
         listen=False,
     )
-    notices = await follower.look()
+    notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]
 

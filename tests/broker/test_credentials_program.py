@@ -327,6 +327,6 @@ def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
 
     assert partly.returncode == 1
     assert "n2: no answer" in partly.stdout, partly
-    assert "not revoked everywhere" in partly.stderr
+    assert "not revoked at all servers" in partly.stderr
     assert {one["name"] for one in json.loads(left.stdout)["credentials"]} == {"ops"}
     assert "n2: no answer" in left.stderr

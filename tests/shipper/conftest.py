@@ -17,7 +17,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.message import Origin, decode_origin, decode_payload, split_sections
 from receiver.consume.judging import judge
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 from tests.shipper.logs import ROOT, Ship
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
@@ -142,7 +142,7 @@ def received(url: str) -> bytes:
     return found
 
 
-def arrives(
+def wait_for_lines(
     url: str, expected: bytes, *watched: Process, read: Callable[[str], bytes] = read_lines
 ) -> None:
     """Wait until all lines are in the stream, and see that each is there once and in order."""

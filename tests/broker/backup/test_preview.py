@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.backup.archives import Archive
+from broker.backup.archives import StreamArchive
 from broker.backup.closing import close_config, open_config
-from broker.backup.restore import adapted, preview
+from broker.backup.restore import adapt, preview
 from nats_logship.app.exits import OperatorError
 from nats_logship.wire.restored import Ancestor, ancestors
 
@@ -15,10 +15,10 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
 
 
-def archive(stream: str, first: str = "", last: str = "", **config: Any) -> Archive:
+def archive(stream: str, first: str = "", last: str = "", **config: Any) -> StreamArchive:
     state = {"messages": 5, "bytes": 500, "first_seq": 1, "last_seq": 9}
     times = {"first_ts": first or "2026-11-21T11:00:00Z", "last_ts": last or "2026-11-21T11:30:00Z"}
-    return Archive(
+    return StreamArchive(
         stream=stream,
         file=f"{stream}.nats",
         size=1,
@@ -72,11 +72,11 @@ def test_replicas_storage_and_age_are_the_brokers_unless_everything_would_expire
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
     there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY}
 
-    assert adapted(day, {}, NOW) == day
-    assert adapted(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
-    other = adapted(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
+    assert adapt(day, {}, NOW) == day
+    assert adapt(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
+    other = adapt(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
     assert (other["num_replicas"], other["max_age"]) == (1, DAY)
-    assert adapted(old, {}, NOW).config["max_age"] == 0
+    assert adapt(old, {}, NOW).config["max_age"] == 0
 
 
 def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:

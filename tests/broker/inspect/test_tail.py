@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from broker.inspect.reader import get_message
-from broker.inspect.tail import TailOptions, as_shown, tail
+from broker.inspect.tail import TailOptions, format_lines, tail
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import format_time
@@ -27,7 +27,7 @@ Lines = Callable[[int], bytes]
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
     pieces = [one async for one in tail(connection, wanted)]
     return b"".join(
-        as_shown(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
+        format_lines(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
     )
 
 

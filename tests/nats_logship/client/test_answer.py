@@ -10,7 +10,7 @@ import pytest
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
 from nats_logship.client.connection import Connection, retry_until_answered
-from receiver.consume.claim import Behind, confirm_entry
+from receiver.consume.claim import StaleRead, confirm_entry
 from receiver.consume.wake import is_level
 
 SECOND = 1_000_000_000
@@ -137,5 +137,5 @@ async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connect
     await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
 
     for stale in (None, bucket.Entry(b"one", revision)):
-        with pytest.raises(Behind):
+        with pytest.raises(StaleRead):
             await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

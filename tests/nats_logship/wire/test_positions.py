@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nats_logship.wire.message import Identity, Origin, Section, Span
 from nats_logship.wire.positions import Covered, Cursor, Positions, UnreadablePositions
-from shipper.tail.catalogue import forgettable
+from shipper.sources.files.catalogue import find_forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
@@ -134,5 +134,5 @@ def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable(
 
     left = positions.without(["followed"]).files.values()
 
-    assert [cursor.file for cursor in forgettable(left, 8 * DAY)] == ["old"]
-    assert forgettable(positions.files.values(), 6 * DAY) == []
+    assert [cursor.file for cursor in find_forgettable(left, 8 * DAY)] == ["old"]
+    assert find_forgettable(positions.files.values(), 6 * DAY) == []

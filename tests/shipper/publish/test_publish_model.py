@@ -112,7 +112,7 @@ class Program:
 
     async def store_unheard(self, amount: int) -> None:
         """Store a round as its agent does, which does not hear of it and sends it again, also while the write is under way."""
-        last = await self.messages.newest("LOGS", str(self.subject))
+        last = await self.messages.find_last("LOGS", str(self.subject))
         round_ = self._round("own", self.agent.agent, amount)
         await self._store(round_, last.sequence if last else 0)
         self.far.crowded = amount % 2
@@ -224,7 +224,7 @@ class Program:
     async def _judge_moves(self) -> None:
         """See that each change of the subject is told on both: where the lines go on, and what those there follow."""
         told: dict[int, HostMessage] = {}
-        async for page in self.messages.since(1, "LOGS"):
+        async for page in self.messages.read_since(1, "LOGS"):
             for one in page:
                 told[one.sequence] = one
                 if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):

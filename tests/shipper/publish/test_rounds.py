@@ -21,7 +21,7 @@ from nats_logship.wire.message import (
 )
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, cut, make, next_size
 from shipper.settings import Compression
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 from tests.shipper.shipped import AGENT, block
 
 FULL = 4 * NEARBY_SIZE
