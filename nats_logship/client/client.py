@@ -232,9 +232,9 @@ class BrokerClient(Client):
     async def _take(self, item: Received | Control) -> None:
         match item:
             case Received(number, (subject, reply, head, data)):
-                raw = [text.encode("utf-8", "surrogateescape") for text in (subject, reply)]
+                to, back = (t.encode("utf-8", "surrogateescape") for t in (subject, reply))
                 with suppress(UnicodeDecodeError):  # we subscribe to no such subject
-                    await self._process_msg(number, *raw, data, head)
+                    await self._process_msg(number, to, back, data, head)
             case Control("PING"):
                 await self._process_ping()
             case Control("PONG"):

@@ -3,7 +3,7 @@
 Nothing is sent twice: a request ends in `ConnectionLost` when its client is lost, and the caller
 decides. nats-py's own reconnect is off, because its buffer reorders messages.
 
-Each connect tries the servers of a cluster in turn, with the present credential files. A server
+Each connect tries the servers of a cluster in random order, with the present credential files. A server
 that lost contact with the others accepts clients and requests, and never answers: we leave it.
 """
 
