@@ -1,7 +1,6 @@
 """The help of each option, and suggestions for mistyped names."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -82,25 +81,3 @@ def test_nothing_is_suggested_for_a_name_that_is_like_no_command() -> None:
 
     assert done.exit_code == 2
     assert "did you mean" not in done.output
-
-
-@pytest.mark.parametrize("key", ["fiel", "Include-Lines", "poll_evry"])
-def test_a_similar_key_is_suggested(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "logshipper.toml"
-    path.write_text(f'"{key}" = "1"\n')
-
-    done = CliRunner().invoke(logshipper, ["--config", str(path)])
-
-    meant = {"fiel": "file", "Include-Lines": "include_lines", "poll_evry": "poll_every"}[key]
-    assert isinstance(done.exception, Exception)
-    assert f"{key}: not a setting of logshipper; did you mean {meant}" in str(done.exception)
-
-
-def test_a_similar_variable_is_suggested(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("LOGSHIPPER_FIEL", "/var/log/app.log")
-
-    done = CliRunner().invoke(logshipper, [])
-
-    assert "LOGSHIPPER_FIEL is not a setting; did you mean LOGSHIPPER_FILE" in str(done.exception)

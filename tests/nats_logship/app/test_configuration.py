@@ -73,8 +73,9 @@ def test_other_variables_with_the_prefix_are_refused(
 ) -> None:
     monkeypatch.setenv(f"EXAMPLE_{name}", "tcp://10.0.0.1:4222" if name == "EXPORT" else "4222")
 
-    with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting"):
+    with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting") as refused:
         load(Example, {"needed": 1}, None)
+    assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,14 @@ def test_other_variables_with_the_prefix_are_refused(
         ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*is not a duration"),
         ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
         ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
-        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),
+        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting of example; did you mean enough"),
+        (
+            {},
+            "",
+            '"En-ough" = 7',
+            r"x\.toml: En-ough: not a setting of example; did you mean enough",
+        ),
+        ({}, "", "zzz = 7", r"x\.toml: zzz: not a setting of example; see --help"),
     ],
 )
 def test_an_error_names_the_option_variable_or_file(

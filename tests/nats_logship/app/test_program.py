@@ -53,9 +53,8 @@ def test_a_current_directory_that_was_removed_is_named(
         run(command, [])
 
     assert ended.value.code == Exit.CONFIGURATION
-    assert capsys.readouterr().err == (
-        "example: the current directory was removed; cd to one that exists, or give absolute paths\n"
-    )
+    message = "the current directory was removed; cd to one that exists, or give absolute paths"
+    assert capsys.readouterr().err == f"example: {message}\n"
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
