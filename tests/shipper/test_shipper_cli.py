@@ -89,7 +89,7 @@ def test_a_host_that_is_called_as_every_machine_is_warned_of(tmp_path: Path, hos
     checked, ran = run("check", *words), run(*words, "--once", "--patience", "0s")
     other = run("check", "--host", "web01", *words[2:])
 
-    warning = f"the host is called {host}, as any other machine without a name is"
+    warning = f"host name {host} is not unique"
     assert f"--  {warning}" in checked.stdout
     assert f"WARNING cli: {warning}" in ran.stderr
     assert "is called" not in other.stdout
