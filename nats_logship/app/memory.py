@@ -1,7 +1,9 @@
 """Keeps freed buffers of some MiB in the process, for the next round or batch.
 
 By default glibc returns them to the kernel each time, and the kernel zeroes the pages when they
-are needed again.
+are needed again. Measured on two busy cores: to receive 706 MB, a Spark worker takes 1.7 to 2.1 s
+of CPU instead of 2.3 to 3.0, with 23,000 page faults instead of 160,000 and more. To ship 339 MB,
+`logshipper` takes 1.36 s instead of 1.41, and 10 MiB more memory.
 """
 
 import ctypes
