@@ -100,8 +100,8 @@ class StreamReader:
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": self.lives * SECOND,
-            # the server takes a second consumer of the same configuration for the first one
-            "metadata": {"reader": secrets.token_hex(8)},
+            # without it a second reader would share the consumer: its configuration is the same
+            "description": secrets.token_hex(8),
         }
         state = await self._send_create()
         self._created, self.next_number = state["created"], 1

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
+from nats_logship.client.stream_reader import Messages
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings, OpenLine
 from nats_logship.wire.message import (
@@ -21,7 +22,6 @@ from nats_logship.wire.message import (
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
-from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, follows, leaves_for
 from receiver.consume.judging import Judge, host_of
 from receiver.consume.unforeseen import Suspicion, blaming

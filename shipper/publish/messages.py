@@ -7,11 +7,8 @@ it from each other. Whoever did not get every message that the consumer gave out
 import asyncio
 import logging
 import re
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from nats_logship.app.exits import FencedError
 from nats_logship.app.faults import fault
@@ -21,8 +18,12 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
-from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import pull
+from nats_logship.client.stream_reader import (
+    LAST_PER_SUBJECT,
+    Start,
+    StreamReader,
+    at_sequence,
+)
 from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
 from nats_logship.wire.positions import Covered, Positions, PositionsUnreadable
 from nats_logship.wire.streams import (
@@ -35,10 +36,8 @@ from nats_logship.wire.streams import (
 from nats_logship.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
-_PATIENCE = 8.0  # seconds: the server of the consumer may have died
-_SHORT = 1.0  # seconds for what may never be answered
+_LIVES = 30  # seconds for which the broker keeps the consumer without a pull
 _NO_MESSAGE = "404"
-_EXISTS = {ErrorCode.CONSUMER_NAME_EXIST, ErrorCode.CONSUMER_ALREADY_EXISTS}  # or is about to go
 _FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
 logger = logging.getLogger(__name__)
 
@@ -133,8 +132,7 @@ class HostMessages:
 
     def read_since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
         """Yield a stream's messages from sequence `first` on in pages, which count only if nothing is raised."""
-        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
-        return self._read(stream, start)
+        return self._read(stream, at_sequence(first))
 
     async def read_last(self) -> list[HostMessage]:
         """Return the last message of each subject, in whatever stream it is."""
@@ -144,7 +142,7 @@ class HostMessages:
             head
             for one in last
             if one is not None
-            async for page in self._read(one.stream, {"deliver_policy": "last_per_subject"})
+            async for page in self._read(one.stream, LAST_PER_SUBJECT)
             for head in page
         ]
 
@@ -170,54 +168,32 @@ class HostMessages:
             rebuilt.take(page)
         return found
 
-    async def _read(
-        self, stream: str, start: Mapping[str, Any]
-    ) -> AsyncIterator[list[HostMessage]]:
-        config = {
-            "name": self._consumer,
-            "description": secrets.token_hex(8),  # tells it from another agent's
-            "ack_policy": "none",
-            "filter_subject": self._filter,
-            "headers_only": True,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": 30_000_000_000,
-            **start,
-        }
-        try:  # mostly there is none, and a way to the broker and back is saved
-            made = (await self._create(stream, config))["created"]
-        except Rejected as error:
-            if error.error not in _EXISTS:
-                raise
-            await self._remove(stream)
-            made = (await self._create(stream, config))["created"]
-        count, is_last = 0, False
-        while not is_last:
-            pulled = await pull(self._connection, f"{stream}.{self._consumer}", _PAGE)
-            page = [
-                HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
-                for delivery, message in pulled.messages
-            ]
-            count, is_last = count + len(page), len(page) < _PAGE
-            yield page
-        # made anew with the same configuration, a consumer answers how it stands; another's is refused
-        now = await self._create(stream, config)
-        if now["created"] != made or now["delivered"]["consumer_seq"] != count:
-            raise ConnectionLost("another agent of this host reads its lines back, too")
-        await self._remove(stream)
-
-    async def _create(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._connection.api(
-            f"CONSUMER.CREATE.{stream}.{self._consumer}.{self._filter}",
-            {"stream_name": stream, "config": config, "action": "create"},
-            patience=_PATIENCE,
+    async def _read(self, stream: str, start: Start) -> AsyncIterator[list[HostMessage]]:
+        reader = StreamReader(
+            self._connection,
+            stream,
+            self._consumer,
+            (self._filter,),
+            headers_only=True,
+            lives=_LIVES,
         )
-
-    async def _remove(self, stream: str) -> None:
-        # who would answer for it may have died with its server; it ends by itself when nobody pulls
-        with suppress(Rejected, ConnectionLost):
-            removal = f"CONSUMER.DELETE.{stream}.{self._consumer}"
-            await self._connection.api(removal, patience=_SHORT)
+        await reader.replace(start)
+        is_last = False
+        while not is_last:
+            messages = (await reader.pull(_PAGE)).messages
+            reader.verify(messages)
+            is_last = len(messages) < _PAGE
+            yield [
+                HostMessage(
+                    sequence=delivery.sequence,
+                    origin=_origin_of(message.headers),
+                    subject=message.subject,
+                    stream=stream,
+                )
+                for delivery, message in messages
+            ]
+        await reader.require_alone()
+        await reader.delete()
 
 
 def _origin_of(headers: Mapping[str, str] | None) -> Origin | None:
