@@ -249,7 +249,7 @@ class PartitionReader:
 
 
 class _PullSize:
-    """How many bytes the next pull asks for: more after a quick full pull, fewer after a slow one."""
+    """How many bytes the next pull asks for: more if the line is quick, fewer if it is slow."""
 
     def __init__(self, most: int) -> None:
         self._most = most
