@@ -29,7 +29,7 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.find import EARLIEST, LATEST, resolve_moment
 from nats_logship.client.ranges import (
     AWAY,
@@ -276,7 +276,7 @@ async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, 
     async def look_at_all(connection: Connection) -> dict[str, StreamState]:
         return {name: await require_stream(connection, name) for name in names}
 
-    return await until_answered(connection, look_at_all, AWAY)
+    return await retry_until_answered(connection, look_at_all, AWAY)
 
 
 async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
@@ -284,11 +284,11 @@ async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, S
 
     Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
     """
-    await connection.once()
+    await connection.connect()
     if options.stream is not None:
         return await _states_of(connection, [options.stream])
     try:
-        layout = await until_answered(connection, read_layout, AWAY)
+        layout = await retry_until_answered(connection, read_layout, AWAY)
     except Rejected:
         layout = None  # that's fine: a stream without our buckets
     names = layout.names if layout else (STREAM,)

@@ -27,7 +27,7 @@ from nats_logship.wire.message import (
     Section,
     decode_origin,
     decode_payload,
-    split,
+    split_sections,
 )
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions
@@ -104,7 +104,7 @@ def _sections(message: StreamMessage) -> list[_Row]:
     try:
         origin = decode_origin(message.headers)
         payload = decode_payload(message.headers, message.payload)
-        parts = split(origin, payload) if origin else ()
+        parts = split_sections(origin, payload) if origin else ()
     except MalformedMessage:
         return [_Row(message, message.payload, None)]
     if origin is None:

@@ -15,11 +15,11 @@ from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client import find
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import find_sequence
 from nats_logship.client.stream_reader import NameInUse, Start, StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery, RawMessage
@@ -91,7 +91,7 @@ class MessageReader:
             return [] if self._next > end else await self._pull(wait=0)
 
         try:
-            while found := await until_answered(self._connection, pull_more, ELECTION):
+            while found := await retry_until_answered(self._connection, pull_more, ELECTION):
                 for one in found:
                     if one.sequence <= end:
                         yield one
@@ -154,7 +154,7 @@ class MessageReader:
         A monitor may only use the names that its rights list.
         """
         self._client = await self._connection.client()
-        own = self._connection.own
+        own = self._connection.user_token
         names = reader_names(own) if own else (f"logbroker-{secrets.token_hex(8)}",)
         for name in random.sample(names, len(names)):
             reader = StreamReader(

@@ -17,7 +17,7 @@ from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
-from nats_logship.wire.delivery import Delivery, RawMessage, parse
+from nats_logship.wire.delivery import Delivery, RawMessage, parse_reply
 
 _HEARTBEAT = 2  # seconds; the broker refuses more than half of the time that the pull waits
 _PATIENCE = 10.0  # seconds without a message of a pull that does not wait
@@ -66,8 +66,8 @@ async def pull(
     if wait >= 2 * _HEARTBEAT:
         request["idle_heartbeat"], silence = _HEARTBEAT * SECOND, 2 * _HEARTBEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
-    under_way = _Pull(most, is_outside=bool(connection.own))
-    async with connection.hearing(under_way.take) as inbox:
+    under_way = _Pull(most, is_outside=bool(connection.user_token))
+    async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(under_way.wait(silence, client), _LONGEST, subject)
@@ -87,7 +87,7 @@ async def pull_singly(
     request = json.dumps({"batch": 1, "no_wait": True, "max_bytes": most_bytes}).encode()
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(most, most)
-    async with connection.hearing(under_way.take) as inbox:
+    async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         for _ in range(most):
             await connection.publish(subject, request, reply=inbox)
@@ -109,7 +109,7 @@ class _Pull:
         """Take a message, which has a reply, or a status, whose subject is the inbox."""
         if self._ended.done():
             return
-        if delivery := parse(message.reply):
+        if delivery := parse_reply(message.reply):
             self.found.append((delivery, message))
             if self._is_outside and not message.head and not message.data:
                 self._ended.set_result(_CUT)

@@ -13,7 +13,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.delivery import RawMessage
@@ -86,13 +86,17 @@ async def _fetch(connection: Connection, item: SequenceRange, *, fail: bool) -> 
     most = min(_RUN_MESSAGES, item.until - item.first)
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
     while True:
-        run = await until_answered(connection, lambda c: _get_batch(c, item.stream, request), AWAY)
+        run = await retry_until_answered(
+            connection, lambda c: _get_batch(c, item.stream, request), AWAY
+        )
         if fail:
-            state = await until_answered(connection, lambda c: require_stream(c, item.stream), AWAY)
+            state = await retry_until_answered(
+                connection, lambda c: require_stream(c, item.stream), AWAY
+            )
             require_unread(item.first, item.until, state)
         if run:
             return run
-        found = await until_answered(
+        found = await retry_until_answered(
             connection, lambda c: find_message(c, item.stream, begin), AWAY
         )
         if found is None or found.sequence >= item.until:
@@ -125,9 +129,9 @@ async def _get_batch(
             )
         )
 
-    await connection.once()
+    await connection.connect()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")
-    async with connection.hearing(take) as inbox:
+    async with connection.open_inbox(take) as inbox:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(ends.get(), _PATIENCE, subject)
     if status not in _ENDS:

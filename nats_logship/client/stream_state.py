@@ -8,7 +8,7 @@ from typing import Any
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.connection import Connection
-from nats_logship.wire.descent import Ancestor, ancestors, is_being_restored
+from nats_logship.wire.restored import Ancestor, ancestors, is_being_restored
 from nats_logship.wire.streams import STREAM
 
 
@@ -48,7 +48,7 @@ async def require_stream(connection: Connection, name: str) -> StreamState:
     Raises `ConfigurationError` if there is no such stream, `BrokerAway` at once if there is no
     broker, `OperatorError`, `ConnectionLost`.
     """
-    await connection.once()
+    await connection.connect()
     try:
         return await get_stream_state(connection, name)
     except Rejected as error:

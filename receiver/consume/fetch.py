@@ -151,7 +151,7 @@ class PartitionReader:
         A new connection is not waited for: the driver may ask the session to end meanwhile.
         """
         if self._client is not None:
-            if not self._connection.is_on(self._client):
+            if not self._connection.is_current(self._client):
                 raise ConnectionLost("the connection was lost")
             return
         async with asyncio.timeout(_CONNECT):

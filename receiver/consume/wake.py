@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
@@ -80,5 +80,5 @@ def is_level(info: Mapping[str, Any]) -> bool:
     Whichever replica answers a later question then knows these messages.
     """
     return is_certain(info) and all(
-        one.get("current") and not one.get("lag") for one in in_touch(info)
+        one.get("current") and not one.get("lag") for one in replicas_in_touch(info)
     )

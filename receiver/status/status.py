@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from nats_logship.app.plural import counted
 from nats_logship.app.table import show, table
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
@@ -25,10 +25,11 @@ from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from receiver.driver.partitions import partitions_there
-from receiver.driver.presence import report_of
+from receiver.driver.partitions import request_partition_count
+from receiver.driver.presence import request_report
 from receiver.meter import REPORTS, PartitionReport
-from receiver.storage.store import Damaged, Store
+from receiver.storage.damage import Damaged
+from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
@@ -99,7 +100,7 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for row in store.sizes():
+                for row in store.list_sizes():
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)
@@ -117,7 +118,7 @@ class Status(BaseModel):
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
-            live = f"{counted(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
+            live = f"{format_count(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
             show("", f"stores in {self.state_dir}: {live}")
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
@@ -134,7 +135,7 @@ async def gather(
 ) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
-    chosen = wanted(await partitions_there(connection, layout))
+    chosen = wanted(await request_partition_count(connection, layout))
     found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 
@@ -149,7 +150,7 @@ async def _partition(
     except UnreadableOffset as unreadable:
         error = str(unreadable)
     left = await waiting(connection, stream, partition, offset.next)
-    answer = await report_of(connection, offset.presence) if offset.presence else None
+    answer = await request_report(connection, offset.presence) if offset.presence else None
     told = PartitionReport()
     with suppress(ValidationError):  # another program at the owner's address says nothing
         told = REPORTS.validate_json(answer or b"{}").get(partition, told)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from nats_logship.app.exits import FencedError
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
 from nats_logship.app.program import version_of
+from nats_logship.app.text import format_count
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
@@ -25,7 +25,7 @@ from nats_logship.client.stream_reader import (
     at_sequence,
 )
 from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
-from nats_logship.wire.positions import Covered, Positions, PositionsUnreadable
+from nats_logship.wire.positions import Covered, Positions, UnreadablePositions
 from nats_logship.wire.streams import (
     PAYLOAD_HEADROOM,
     POSITIONS_BUCKET,
@@ -232,7 +232,7 @@ class Snapshots:
         self._revision, self.time = (entry.revision, entry.time) if entry else (0, "")
         try:
             return Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
+        except UnreadablePositions as error:
             name = f"{POSITIONS_BUCKET}/{self._key}"
             logger.warning(
                 "the snapshot %s cannot be read: %s; reading all headers of the host", name, error
@@ -263,10 +263,10 @@ class Snapshots:
 
     async def _write(self, positions: Positions) -> None:
         version = version_of("nats-logship")
-        value = replace(positions.joined(self.found), version=version).encode()
+        value = replace(positions.merge(self.found), version=version).encode()
         if len(value) > await get_max_payload(self._connection):
             reason = (
-                f"the snapshot of {counted(len(positions.files), 'file')} has {len(value)} bytes, which is larger than the broker takes; "
+                f"the snapshot of {format_count(len(positions.files), 'file')} has {len(value)} bytes, which is larger than the broker takes; "
                 "raise its max_payload, or ship fewer files"
             )
             raise Rejected(413, 0, reason)

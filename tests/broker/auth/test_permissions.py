@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.auth.permissions import API, permissions_of
+from broker.auth.permissions import API, grant_rights
 from nats_logship.client.answer import Denied
 from nats_logship.client.bucket import read, write
 from nats_logship.client.config import require_layout
@@ -24,7 +24,7 @@ CONFIG = ("partitions", "streams", "pause")
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
 def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
-    mine, other = (permissions_of(secured.host(name), 1) for name in (host, "db" + host[2:]))
+    mine, other = (grant_rights(secured.host(name), 1) for name in (host, "db" + host[2:]))
     assert mine is not None
     assert other is not None
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
+from broker.topology import subjects_in
 from nats_logship.app.exits import FencedError
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
-from nats_logship.wire.streams import StreamLayout, subjects_in
+from nats_logship.wire.streams import StreamLayout
 from nats_logship.wire.subjects import Subject, registry_consumer
 from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
@@ -91,7 +92,7 @@ class Program:
         await self.lose_snapshot(0)
         await self.start_another(2)
         await self._judge_moves()
-        left = await self.own.pages("CONSUMER.NAMES.LOGS", "consumers")
+        left = await self.own.list_all("CONSUMER.NAMES.LOGS", "consumers")
         assert registry_consumer(self.host) not in left
         await self.far.close()
 
