@@ -152,7 +152,7 @@ def test_an_old_partition_that_nobody_receives_holds_others_up_for_a_bounded_tim
     pair.old.receive()
     pair.publish(claim(1, (0, end)), shipped(1, 12, b"newest\n"))
     done = pair.new.receive(report.done.until)
-    assert not report.done.findings + done.findings
+    assert not report.done.anomalies + done.anomalies
     assert pair.new.read(EVIL) == b"newer\nnewest\n"
     assert pair.new.read(f"{EVIL}..p0") == b"older\n"
 

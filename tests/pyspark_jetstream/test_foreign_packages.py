@@ -1,4 +1,4 @@
-"""The data source beside a user's own modules `broker`, `receiver`, `shipper`, and from its wheel.
+"""The data source works with a user's own `broker`, `receiver` and `shipper`, and from its wheel.
 
 The user's modules are first on the path of the driver and of Spark's workers.
 """
@@ -90,14 +90,14 @@ def read_lines(
     assert done.stdout.split() == ["one", "web01"], done.stderr
 
 
-def test_the_data_source_works_beside_a_users_modules_of_our_programs_names(
+def test_the_data_source_works_with_foreign_packages_of_our_names(
     logs_url: str, tmp_path: Path
 ) -> None:
     read_lines([sys.executable, "-c", WITH_OUR_JVM], logs_url, tmp_path, "local[1]")
 
 
 @pytest.mark.long
-def test_it_works_beside_them_on_a_cluster(
+def test_it_works_with_foreign_packages_on_a_cluster(
     logs_url: str, tmp_path: Path, processes: Processes
 ) -> None:
     cluster = Cluster(processes, tmp_path, "127.0.0.1", (), {})
