@@ -19,7 +19,7 @@ from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
 from nats_logship.client.pulling import Pulled
-from nats_logship.client.stream_reader import Messages, OutOfPlace, StreamReader
+from nats_logship.client.stream_reader import Messages, OutOfOrder, StreamReader
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import consumer_name, partition_filter
 from receiver.consume.assignment import LARGEST_PULL, Assignment
@@ -135,7 +135,7 @@ class PartitionReader:
             pulled = await self._pull(most, wait)
             _require_payloads(pulled.messages)
             self._accept(pulled.messages)
-        except OutOfPlace:
+        except OutOfOrder:
             # somebody else used or changed the consumer, or an earlier pull was still answered
             await self._start_over()
             pulled = await self._pull(most, wait)
@@ -175,7 +175,7 @@ class PartitionReader:
     async def _pull(self, most: int, wait: float) -> Pulled:
         """Pull once. A pull that waits ends as soon as there are messages (2.15.1).
 
-        Raises `OutOfPlace` if nothing comes of the messages that the consumer had left: after a
+        Raises `OutOfOrder` if nothing comes of the messages that the consumer had left: after a
         reset, a pull that was given up may have taken them.
         """
         if self._leave.is_set():
@@ -196,7 +196,7 @@ class PartitionReader:
                 self._size.adapt(_bytes_of(pulled.messages), took)
         elif self._pending and not self._leave.is_set():
             self._pending = 0
-            raise OutOfPlace("nothing came of the messages that the consumer had left")
+            raise OutOfOrder("nothing came of the messages that the consumer had left")
         return pulled
 
     def _accept(self, messages: Messages) -> None:
@@ -270,12 +270,12 @@ _NOTHING = Pulled([], "")
 
 
 def _require_payloads(messages: Messages) -> None:
-    """Raise `OutOfPlace` for a message without its payload: the consumer may deliver headers only.
+    """Raise `OutOfOrder` for a message without its payload: the consumer may deliver headers only.
 
     A publisher may write the same header. So the consumer is checked, and the message pulled again.
     """
     if any(not message.data and message.size for _, message in messages):
-        raise OutOfPlace("a message came without its payload")
+        raise OutOfOrder("a message came without its payload")
 
 
 def _bytes_of(messages: Messages) -> int:
