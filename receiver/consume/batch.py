@@ -10,13 +10,13 @@ from functools import cached_property
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
+from nats_logship.client.stream_reader import Messages
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings, OpenLine
 from nats_logship.wire.message import MAX_LINES_BYTES, Followed, MalformedMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
-from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import Moves, Received, read_destination, read_follows
 from receiver.consume.judging import Judge, expected_sequence, host_of
 from receiver.consume.poison import Suspicion, blaming

@@ -219,7 +219,7 @@ def test_a_snapshot_that_the_broker_does_not_take_is_named(
 
     process = ship(own_broker.url, "--file", str(tmp_path / "*.log"))
 
-    wait_for_log(process, "larger than the broker takes")
+    wait_for_log(process, "more than the broker accepts")
     assert process.stop(10) == 0
 
 
