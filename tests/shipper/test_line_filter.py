@@ -123,7 +123,7 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
     left = []
     for n in range(0, len(blocks), together):
         left += line_filter.filter(blocks[n : n + together])
-        left += line_filter.left_out() if n % 2 else []
+        left += line_filter.cover_left_out() if n % 2 else []
 
     first = [line if len(line) < 12 else line[:12] for line in lines]
     kept = [line for line, piece in zip(lines, first, strict=True) if b"x" not in piece]
@@ -141,8 +141,8 @@ def test_the_rest_of_a_file_is_left_out_and_covered_with_what_comes_behind_it() 
     rest = replace(block(4, b"x is", continues=False), is_rest=True)
 
     assert line_filter.filter([block(0, b"one\n"), rest]) == [block(0, b"one\n")]
-    assert [one.section.span.end for one in line_filter.left_out()] == [8]
-    assert line_filter.left_out() == []
+    assert [one.section.span.end for one in line_filter.cover_left_out()] == [8]
+    assert line_filter.cover_left_out() == []
     (left,) = line_filter.filter([block(8, b" left out\ntwo\n", continues=True)])
     assert (left.lines, left.section.filtered) == (b"two\n", True)
 
@@ -156,4 +156,4 @@ def test_a_hole_covers_what_was_left_out_before_it() -> None:
     assert (covering.lines, str(covering.section.span)) == (b"", "f1:0-4102")
     assert line_filter.filter([block(4102, b"two\n")]) == [block(4102, b"two\n")]
     assert line_filter.is_idle is False
-    assert line_filter.left_out() == []
+    assert line_filter.cover_left_out() == []

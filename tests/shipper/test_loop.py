@@ -18,10 +18,11 @@ from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
-from shipper.publish.publisher import Publisher
+from shipper.publish.publisher import AcknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
-from shipper.status.report import AgentMeter
+from shipper.sources.progress import Progress
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
@@ -29,7 +30,7 @@ from shipper.tail.reader import Block
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
 
-class Taking(Publisher):
+class Taking(AcknowledgedPublisher):
     """A broker that takes everything once it `answers`."""
 
     def __init__(self) -> None:
@@ -187,14 +188,14 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
     follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
-    loop = loop_of(follower, Taking())
-    loop.positions = Positions(known)
+    progress = Progress()
+    progress.positions = Positions(known)
 
-    await loop.forget_gone(now)
-    before = loop.positions
+    await progress.forget_gone(follower, now)
+    before = progress.positions
     await follower.look()
-    await loop.forget_gone(now)
+    await progress.forget_gone(follower, now)
     await follower.close()
 
     assert before.files == known
-    assert sorted(loop.positions.files) == sorted(known)[-64:]
+    assert sorted(progress.positions.files) == sorted(known)[-64:]

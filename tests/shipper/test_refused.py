@@ -77,6 +77,6 @@ def test_a_credential_of_another_host_is_called_that_once(
     given_up = ship(url, *words, *options)
 
     assert given_up.wait(60) == 1
-    later = "; what is not acknowledged will be shipped the next time"
+    later = "; lines that are not acknowledged are shipped by the next run"
     waiting = f"WARNING publish: waiting: {cause}"
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"

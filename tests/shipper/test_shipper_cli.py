@@ -73,7 +73,7 @@ def test_errors_are_one_line_each(tmp_path: Path) -> None:
     server = ("--server", "nats://127.0.0.1:1")
     no_broker = fails(1, "--file", log, *server, "--once", "--patience", "1s")
 
-    assert "--file is required" in usage
+    assert "--file is missing" in usage
     assert "--help" in usage
     assert all(words in bad_pattern for words in ("exclude_lines", "'a('", "unterminated"))
     assert "no broker at nats://127.0.0.1" in no_broker

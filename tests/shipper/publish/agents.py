@@ -7,7 +7,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessage
-from shipper.publish.publisher import Publisher, SessionLost
+from shipper.publish.publisher import AcknowledgedPublisher, SessionLost
 from shipper.publish.rounds import Round, make
 from tests.shipper.shipped import block
 
@@ -26,22 +26,22 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        self._sessions = Publisher(connection, host, clock, tag=tag)
-        self.config = self._sessions.config
-        self.store = self._sessions.publish
-        self.snapshots = self._sessions.snapshots
+        self._publisher = AcknowledgedPublisher(connection, host, clock, tag=tag)
+        self.config = self._publisher.config
+        self.store = self._publisher.publish
+        self.snapshots = self._publisher.snapshots
         self.positions = Positions()
         self.lost = 0
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""
-        await self._sessions.prepare()
-        self.positions = await self._sessions.claim(self.positions)
+        await self._publisher.prepare()
+        self.positions = await self._publisher.open_session(self.positions)
         return self
 
     @property
     def agent(self) -> str:
-        return self._sessions.agent
+        return self._publisher.agent
 
     async def publish(self, round_: Round) -> None:
         """Publish a round, once."""

@@ -12,7 +12,7 @@ from nats_logship.app.table import show
 from nats_logship.wire.subjects import own_token
 from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import FileStatus, HostReport
-from shipper.status.show import shown
+from shipper.status.show import render
 from tests.shipper.conftest import NOBODY, as_user
 from tests.support.processes import Process, Processes, wait_until
 
@@ -134,7 +134,7 @@ async def test_another_user_who_holds_the_name_stops_no_agent(own_host: str) -> 
 def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(*shown(report(files=100)))
+    show(*render(report(files=100)))
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 103

@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nats_logship.client.connection import Connection
-from shipper.publish.publisher import Publisher
+from nats_logship.app.timestamps import SECOND
 from shipper.status.live import ask
+from shipper.status.meter import AgentMeter
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
-from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
+from shipper.status.report import AgentState, AgentView, FileStatus, HostReport, health_of
 from shipper.tail.scan import Notice, NoticeKind
 from tests.pages import page, samples
 from tests.shipper.logs import Ship, append, wait_for_log
@@ -73,16 +72,10 @@ class Crowd(AgentView):
         return HostReport(host="web01", running=True, files=tuple(map(behind, paths, count())))
 
 
-def view_of(kind: type[AgentView], now: int = 0, **state: object) -> AgentView:
-    """Return a view of a run that is in this state."""
-    sessions = Publisher(Connection([], "test"), "web01", int)
-    shipping = SimpleNamespace(sessions=sessions, meter=AgentMeter(int), **state)
-    return kind("web01", shipping, lambda: now)
-
-
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
-    crowd = view_of(Crowd, follower=SimpleNamespace(open_files=0))
-    crowd.meter.noticed([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
+    meter = AgentMeter(int)
+    meter.count_notices([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
+    crowd = Crowd("web01", meter, lambda: AgentState(now=0, read_at={}, retries={}))
 
     told = samples(agent_metrics(crowd)().body.decode())
 
@@ -95,29 +88,19 @@ async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "unacknowledged", "waiting", "trouble", "word"),
+    ("change", "reason"),
     [
-        pytest.param(59, 59, "", "", "", id="slow"),
-        pytest.param(0, 61, "", "", "acknowledged", id="nothing acknowledged"),
-        pytest.param(0, None, "the broker is full", "", "full", id="full"),
-        pytest.param(None, None, "", "", "starting", id="starting"),
-        pytest.param(61, None, "", "", "cannot be read", id="hung"),
-        pytest.param(0, None, "", "disk full", "disk full", id="spool"),
+        pytest.param({}, "", id="slow"),
+        pytest.param({"read_at": {"f1": 39 * SECOND}}, "acknowledged", id="nothing acknowledged"),
+        pytest.param({"waiting_for": "the broker is full"}, "full", id="full"),
+        pytest.param({"has_scanned": False}, "starting", id="starting"),
+        pytest.param({"reading_seconds": 61}, "cannot be read", id="hung"),
+        pytest.param({"spool_trouble": "disk full"}, "disk full", id="spool"),
     ],
 )
-async def test_an_agent_is_unhealthy_for_a_reason(
-    reading: float | None, unacknowledged: int | None, waiting: str, trouble: str, word: str
-) -> None:
-    now = 10**18
-    since = None if reading is None else asyncio.get_running_loop().time() - reading
-    read = {} if unacknowledged is None else {"f1": now - unacknowledged * 1_000_000_000}
-    view = view_of(
-        *(AgentView, now),
-        follower=SimpleNamespace(busy_since=since),
-        has_scanned=reading is not None,
-        unacknowledged=lambda: read,
-    )
-    view.waiting.reason, view.spool = waiting, SimpleNamespace(trouble=trouble)
+def test_an_agent_is_unhealthy_for_a_reason(change: dict[str, Any], reason: str) -> None:
+    slow: dict[str, Any] = {"read_at": {"f1": 41 * SECOND}, "reading_seconds": 59}
+    health = health_of(AgentState(now=100 * SECOND, retries={}, **slow | change))
 
-    assert word in view.health()
-    assert bool(word) == bool(view.health())
+    assert reason in health
+    assert bool(reason) == bool(health)
