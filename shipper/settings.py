@@ -62,7 +62,7 @@ class ShipperSettings(AccessSettings):
     file: Annotated[Many, AfterValidator(_alone)] = option(
         (),
         "PATH_OR_GLOB",
-        "File to follow, or a glob in quotes; repeatable. - is standard input.",
+        "File to follow, or a glob in quotes, or - for standard input; repeatable.",
     )
     exclude: Many = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."

@@ -134,7 +134,7 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
     flooding.cancel()
 
     assert got == b"".join(b"%d\n" % number for number in range(8))
-    assert "another client (no agent) wrote to" in shipper.said()
+    assert "another client (no agent) published to" in shipper.said()
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 

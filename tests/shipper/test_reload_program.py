@@ -98,7 +98,7 @@ def test_what_a_reload_changes_what_it_cannot_and_what_it_refuses_are_named(
     for content, words in (
         ("file = [", "not valid TOML"),
         ('fiel = ["a"]\n', "fiel: not a setting"),
-        ("#", "--file is required"),
+        ("#", "--file is missing"),
         (changed, "changed: log_format, file, round_size, grace"),
         (changed, "nothing to change; needs a restart: server, listen"),
     ):
