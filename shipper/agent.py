@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nats_logship.app.exits import Exit, FencedError, OperatorError, leading
+from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
 from nats_logship.wire.positions import Positions
@@ -30,12 +30,12 @@ from shipper.publish.publisher import (
 )
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
+from shipper.sources.files.reader import most_open_files
 from shipper.status.live import require_alone, status_socket
 from shipper.status.meter import AgentMeter
 from shipper.status.report import AgentState, AgentView
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
-from shipper.tail.reader import most_open_files
 
 if TYPE_CHECKING:
     from shipper.sources.stdin import Spool
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def _beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
+async def _run_with(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
     """Run works beside the body, and cancel them at its end; raises the first error alone."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -60,7 +60,7 @@ async def _beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
-        raise leading(errors) from None
+        raise pick_error(errors) from None
 
 
 class Agent:
@@ -136,8 +136,8 @@ class Agent:
                 # before the claim, which ends another agent
                 if self._spool is None:
                     await asyncio.to_thread(require_files, self._settings.selection)
-                await self._publisher.connection.once(self._settings.patience.total_seconds())
-            async with _beside(self._publisher.config.run()):
+                await self._publisher.connection.connect(self._settings.patience.total_seconds())
+            async with _run_with(self._publisher.config.run()):
                 await self._run_sessions()
         finally:
             await self._loop.follower.close()
@@ -214,7 +214,7 @@ class Agent:
         """Ship, and save the positions meanwhile and at the end, unless another agent owns them."""
         is_owner = True
         try:
-            async with _beside(self._save_positions(), self._follow_spool()) as group:
+            async with _run_with(self._save_positions(), self._follow_spool()) as group:
                 await self._loop.run(group)
         except (FencedError, SessionLost):
             is_owner = False
@@ -256,7 +256,7 @@ class Agent:
         follower, since = loop.follower, loop.follower.busy_since
         return AgentState(
             now=self._clock(),
-            files=follower.states(),
+            files=follower.files(),
             positions=loop.progress.positions,
             read_at=loop.sender.unacknowledged(),
             troubles=follower.troubles,

@@ -15,10 +15,11 @@ from shipper.once import Goals
 from shipper.publish.publisher import Publisher
 from shipper.sender import Sender, Task
 from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
+from shipper.sources.files.follower import Follower
+from shipper.sources.notices import log_notices
 from shipper.sources.progress import Progress
 from shipper.status.meter import AgentMeter
-from shipper.tail.follower import Follower, announce
-from shipper.tail.reader import Block
 
 _SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 
@@ -86,7 +87,7 @@ class ShippingLoop:
         while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._wait_for_acknowledgements()
-        if self._once and self.follower.look_due:
+        if self._once and self.follower.is_scan_due:
             await self._scan()  # to log what was found by reading
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
@@ -99,36 +100,36 @@ class ShippingLoop:
             await self._wait_for_acknowledgements()
             return True
         if self._once:
-            states, goals = self.follower.states(), self.goals
+            states, goals = self.follower.files(), self.goals
             if goals.are_met(states) if blocks else not goals.are_waited_for(self.follower):
                 return await self._scan_again()
         if not blocks:
-            await self.follower.wait(min(self._until_scan(), self.follower.patience))
+            await self.follower.wait(min(self._until_scan(), self.follower.poll_in))
         return True
 
     # scan
 
     async def _scan(self) -> None:
-        began, was_oriented = asyncio.get_running_loop().time(), self.follower.is_oriented
-        notices = await self.follower.look()
+        began, was_oriented = asyncio.get_running_loop().time(), self.follower.has_decided
+        notices = await self.follower.scan()
         self.scans.note_scan(began)
         if not was_oriented:
-            self.goals.add(self.follower.states())
+            self.goals.add(self.follower.files())
         self.progress.add_found(self.follower)
         self._may_cover = True
         self._meter.count_notices(notices)
-        announce(notices)
+        log_notices(notices)
 
     async def _scan_when_due(self) -> None:
         if self._until_scan() <= 0:
             await self._scan()
 
     def _until_scan(self) -> float:
-        return self.scans.seconds_left(is_due=self.follower.look_due)
+        return self.scans.seconds_left(is_due=self.follower.is_scan_due)
 
     async def _scan_again(self) -> bool:
         """With `--once`, scan for files that were rotated meanwhile; return False once too often."""
-        if not (self.follower.look_due and self.goals.scans_left):
+        if not (self.follower.is_scan_due and self.goals.scans_left):
             return False
         self.goals.scans_left -= 1
         await self._pause(self._until_scan())

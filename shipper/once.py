@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection, has_magic, packing_of
-from shipper.tail.scan import NoticeKind
-from shipper.tail.tailer import Tailer
+from nats_logship.app.text import format_count
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection, compression_of, has_magic
+from shipper.sources.notices import NoticeKind
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +21,18 @@ class Goals:
         self.scans_left = 5  # for files that are rotated while they are read
         self._sizes: dict[str, int] = {}  # by file id
 
-    def add(self, states: Iterable[Tailer]) -> None:
+    def add(self, states: Iterable[FollowedFile]) -> None:
         """Aim for the present sizes of these files, unless there is an aim already."""
         self._sizes = {state.file: state.size for state in states} | self._sizes
 
-    def are_met(self, states: Iterable[Tailer]) -> bool:
+    def are_met(self, states: Iterable[FollowedFile]) -> bool:
         """Whether every file has been read that far.
 
         A compressed file, whose size was not known at first, must have been read to its end.
         """
         return all(
             state.offset + state.padding >= self._sizes.get(state.file, 0)
-            and (state.since is None or packing_of(state.path) is None)
+            and (state.since is None or compression_of(state.path) is None)
             for state in states
         )
 
@@ -40,7 +40,7 @@ class Goals:
         """Whether files wait for the end of a rotated file's last line."""
         return any(
             state.offset < self._sizes.get(state.file, 0) and follower.is_waited_for(state)
-            for state in follower.states()
+            for state in follower.files()
         )
 
     def conclude(self, follower: Follower, named: Collection[str]) -> None:
@@ -48,22 +48,22 @@ class Goals:
 
         A file that is refused is an error only if it was `named`, not if a glob shows it.
         """
-        states = follower.states()
+        states = follower.files()
         for state in states:
             if state.held:
-                held = counted(state.held, "byte")
+                held = format_count(state.held, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
             if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
                 continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
-            is_damaged = state.note and packing_of(state.path)  # which was logged
+            is_damaged = state.note and compression_of(state.path)  # which was logged
             read = state.offset + state.held + state.padding
             if read < self._sizes.get(state.file, 0) and not is_damaged:
                 reason = state.note or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {reason}; run again to read the rest")
-        if not follower.is_oriented:
+        if not follower.has_decided:
             raise OperatorError("files were rotated again and again; run again to read the rest")
 
 

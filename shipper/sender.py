@@ -14,9 +14,9 @@ from nats_logship.app.faults import fault
 from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
 from shipper.sources.progress import Progress
 from shipper.status.meter import AgentMeter
-from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import format_time
-from nats_logship.app.untrusted import printable
 
 _GRADES = (  # from the worst on; syslog(3)
     (logging.CRITICAL, 2),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from nats_logship.app.faults import fault
-from nats_logship.client.answer import ConnectionLost, Rejected, stored_at
+from nats_logship.client.answer import ConnectionLost, Rejected, stored_sequence
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import MAX_FOLLOWED, Followed, Origin, encode_origin
 from nats_logship.wire.positions import Positions
@@ -18,9 +18,9 @@ from shipper.publish.messages import (
     HostMessage,
     HostMessages,
     Snapshots,
-    agent_id,
-    fenced_by,
-    start_of,
+    fenced_error,
+    format_agent_id,
+    parse_agent_start,
 )
 
 logger = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ class Claims:
             return await self.claim(subject, streams, known)
         if self.subject is not None:
             self._log_writers(rebuilt.writers.values(), start)
-        positions = rebuilt.positions.joined(saved)
+        positions = rebuilt.positions.merge(saved)
         if self.subject is None or positions.files != known.files:
             await self._snapshots.write(positions)
-            positions = positions.joined(self._snapshots.found)
+            positions = positions.merge(self._snapshots.found)
         self.subject, self.last = subject, rebuilt.last[str(subject)]
         self._named.add(self.agent)
         return positions
@@ -84,7 +84,7 @@ class Claims:
         Returns where the host's lines end in each stream.
         """
         stream = self._messages.stream_of(subject)
-        newest = await self._messages.newest(stream, str(subject))
+        newest = await self._messages.find_last(stream, str(subject))
         # a replica that lags may not show the last message; `rebuild` reads behind the claim
         self._outrank([(newest.stream, newest.sequence, newest.writer)] if newest else [])
         claim = await self._store_claim(subject)
@@ -112,13 +112,13 @@ class Claims:
         """
         before = self.agent
         for stream, sequence, agent in writers:
-            start = start_of(agent)
+            start = parse_agent_start(agent)
             if start is None or agent <= self.agent:
                 continue
             is_later = self._first and stream == self._first[0] and sequence > self._first[1]
             if self.subject is not None or is_later:
-                raise fenced_by(agent)
-            self.agent = agent_id(start + 1, before[-8:])
+                raise fenced_error(agent)
+            self.agent = format_agent_id(start + 1, before[-8:])
         return self.agent != before
 
     async def _store_claim(
@@ -131,7 +131,7 @@ class Claims:
         second claim does no harm.
         """
         origin = Origin(self.agent, self._clock(), follows=follows, moved=moved)
-        return stored_at(await self._connection.ask(str(subject), b"", encode_origin(origin)))
+        return stored_sequence(await self._connection.ask(str(subject), b"", encode_origin(origin)))
 
     async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, int]:
         """Claim each other subject that the host had, and store there that its lines have moved.
@@ -140,7 +140,7 @@ class Claims:
         receiver of the new partition writes nothing before these lines are received.
         """
         stream = self._messages.stream_of(subject)
-        heads = await self._messages.heads()
+        heads = await self._messages.read_last()
         if not any(head.stream == stream and head.sequence >= claim for head in heads):
             raise ConnectionLost(f"stream {stream} does not show the claim yet")
         left: dict[Subject, int] = {}

@@ -19,7 +19,7 @@ from typing import TypeVar
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.faults import fault
 from nats_logship.app.units import format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, stored_at
+from nats_logship.client.answer import ConnectionLost, Rejected, stored_sequence
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.wire.message import EXPECTED_SEQUENCE
@@ -27,7 +27,7 @@ from nats_logship.wire.positions import Positions
 from nats_logship.wire.streams import stream_of
 from shipper.publish.claims import Claims
 from shipper.publish.config import BrokerConfig
-from shipper.publish.messages import Snapshots, agent_id, largest_payload
+from shipper.publish.messages import Snapshots, format_agent_id, get_max_payload
 from shipper.publish.rounds import LEAST_SIZE, Round
 from shipper.publish.waiting import Waiting
 
@@ -65,13 +65,15 @@ class Publisher(ABC):
         """Ask the broker nothing yet.
 
         `clock` is nanoseconds since the epoch, `owner` the host of the credential, `tag` eight hex
-        digits that tell apart two runs that start in the same millisecond.
+        digits that distinguish two runs that start in the same millisecond.
         """
         self.connection = connection
         self.waiting = Waiting(host, owner)
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
-        self.agent = self._run = agent_id(clock() // _MILLISECOND, tag or secrets.token_hex(4))
+        self.agent = self._run = format_agent_id(
+            clock() // _MILLISECOND, tag or secrets.token_hex(4)
+        )
         self.stream, self.max_payload = "", 0
         self.patience: float | None = None
         self._streams = 1
@@ -128,11 +130,13 @@ class Publisher(ABC):
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions."""
-        await self.in_time(self.waiting.until_answered(lambda: self.snapshots.write(positions)))
+        await self.in_time(
+            self.waiting.retry_until_answered(lambda: self.snapshots.write(positions))
+        )
 
     async def prepare(self) -> None:
         """Read the partitions, pauses and limits of the broker, however long that takes."""
-        await self.waiting.until_answered(self._read_limits)
+        await self.waiting.retry_until_answered(self._read_limits)
 
     async def _read_limits(self) -> None:
         try:
@@ -140,12 +144,12 @@ class Publisher(ABC):
             self._streams = await read_streams(self.connection)
         except ConfigurationError as error:  # all shippers wait until an administrator corrects it
             raise Rejected(400, 0, str(error)) from None
-        self.max_payload = await largest_payload(self.connection)
+        self.max_payload = await get_max_payload(self.connection)
 
     async def _wait_until_open(self, round_: Round) -> None:
         """Return once the host may publish; raises `SessionLost` for a round that is too large."""
         await self.config.until_resumed()
-        if len(round_.payload) > (most := await largest_payload(self.connection)):
+        if len(round_.payload) > (most := await get_max_payload(self.connection)):
             raise SessionLost(f"the broker takes {most} bytes at a time now")
 
     async def _send_in_time(self, round_: Round, sending: Awaitable[Answer]) -> Answer:
@@ -161,7 +165,7 @@ class Publisher(ABC):
                 return await sending
         except TimeoutError:
             lost = ConnectionLost(f"no answer in {most:.0f} s")
-            self.connection.judge(most, lost)
+            self.connection.note_outcome(most, lost)
         except ConnectionLost as error:
             lost = error
         took, size = clock() - began, len(round_.payload)
@@ -199,7 +203,7 @@ class AcknowledgedPublisher(Publisher):
             await self.prepare()
         subject, claims = self.config.subject, self._claims
         self.stream = stream_of(subject.partition, self._streams)
-        positions = await self.waiting.until_answered(
+        positions = await self.waiting.retry_until_answered(
             lambda: claims.claim(subject, self._streams, known)
         )
         self.agent = claims.agent
@@ -208,7 +212,7 @@ class AcknowledgedPublisher(Publisher):
 
     async def publish(self, round_: Round) -> int:
         """Return the sequence of the round's message once the message is on the broker's disk."""
-        self._claims.last = await self.waiting.until_answered(lambda: self._store(round_))
+        self._claims.last = await self.waiting.retry_until_answered(lambda: self._store(round_))
         return self._claims.last
 
     async def _store(self, round_: Round) -> int:
@@ -234,7 +238,7 @@ class AcknowledgedPublisher(Publisher):
                 raise ConnectionLost(str(error)) from None
             raise
         fault("stored")
-        return stored_at(answer)
+        return stored_sequence(answer)
 
 
 class UnacknowledgedPublisher(Publisher):
@@ -246,13 +250,13 @@ class UnacknowledgedPublisher(Publisher):
         """Return the positions of the snapshot at the start, and later those that are `known`."""
         if self._has_snapshot:
             return known
-        positions = await self.waiting.until_answered(self.snapshots.read)
+        positions = await self.waiting.retry_until_answered(self.snapshots.read)
         self._has_snapshot = True
         return positions
 
     async def publish(self, round_: Round) -> int:
         """Return 0 once the broker has read the round; send it again if the connection breaks."""
-        await self.waiting.until_answered(lambda: self._send(round_))
+        await self.waiting.retry_until_answered(lambda: self._send(round_))
         return 0
 
     async def _send(self, round_: Round) -> None:

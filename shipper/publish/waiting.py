@@ -67,7 +67,7 @@ class Waiting:
         self.retries = Counter(dict.fromkeys(_CAUSES, 0))
         self._host, self._owner = host, owner
 
-    async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def retry_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return the broker's answer; ask again, however long, if it refuses or does not answer.
 
         Pauses grow up to 5 s, but are short while a leader may be elected or messages are queued.

@@ -8,9 +8,9 @@ import asyncio
 
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Positions
-from shipper.tail.catalogue import forgettable
-from shipper.tail.follower import Follower
-from shipper.tail.sampling import size_at
+from shipper.sources.files.catalogue import find_forgettable
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.sampling import size_at
 
 
 class Progress:
@@ -39,10 +39,10 @@ class Progress:
         """Add the files that are followed, and mark those that have ended."""
         known = self.positions.files
         # before the follower is oriented, it may still find the file of a position
-        waiting = () if follower.is_oriented else known.values()
-        starts = follower.starts(self.positions.begun())
-        found = self.positions.found([*waiting, *starts])
-        ended = follower.ended
+        waiting = () if follower.has_decided else known.values()
+        starts = follower.start_cursors(self.positions.started_files())
+        found = self.positions.with_starts([*waiting, *starts])
+        ended = follower.ended_files
         self.positions = found.with_ended(ended, _followed(follower) - ended)
         # a file that is gone by the next start must be known to have ended
         has_ended = self.positions is not found
@@ -51,10 +51,10 @@ class Progress:
     async def forget_gone(self, follower: Follower, now: int) -> None:
         """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
         # before the follower is oriented, it does not follow all files that are there
-        if not follower.is_oriented:
+        if not follower.has_decided:
             return
-        old = forgettable(self.positions.without(_followed(follower)).files.values(), now)
-        there = {(one.entry.path, one.entry.key.inode) for one in follower.states()}
+        old = find_forgettable(self.positions.without(_followed(follower)).files.values(), now)
+        there = {(one.entry.path, one.entry.key.inode) for one in follower.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]
         sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
@@ -65,4 +65,4 @@ class Progress:
 
 
 def _followed(follower: Follower) -> set[str]:
-    return {state.file for state in follower.states()}
+    return {state.file for state in follower.files()}

@@ -31,10 +31,10 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import FOLDER_ID, Folder, make_folder
 from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.identity import HEAD_BYTES, identify
+from shipper.sources.files.paths import Selection
 from shipper.sources.progress import Progress
-from shipper.tail.follower import Follower
-from shipper.tail.identity import HEAD_BYTES, identify
-from shipper.tail.paths import Selection
 
 _INPUT = 0  # descriptor
 _SEGMENT = 16 * 1024 * 1024
@@ -74,8 +74,8 @@ class _Input:
         """Make `wait` return at once from now on."""
         os.eventfd_write(self._wake, 1)
 
-    def move(self, target: int, place: int, most: int) -> int | None:
-        """Move at most `most` bytes to `place` in the file `target`; return how many.
+    def move(self, target: int, position: int, most: int) -> int | None:
+        """Move at most `most` bytes to `position` in the file `target`; return how many.
 
         Returns 0 at the end of the input, None if it has no bytes now. Raises OSError for the file,
         `OperatorError` for the input.
@@ -83,7 +83,7 @@ class _Input:
         if self._is_pipe:
             try:
                 flags = os.SPLICE_F_NONBLOCK
-                return os.splice(self._descriptor, target, most, offset_dst=place, flags=flags)
+                return os.splice(self._descriptor, target, most, offset_dst=position, flags=flags)
             except BlockingIOError:
                 return None
         try:
@@ -92,7 +92,7 @@ class _Input:
             return None
         except OSError as error:
             raise OperatorError(f"cannot read standard input: {error.strerror}") from None
-        written = os.pwrite(target, self._rest[:most], place)
+        written = os.pwrite(target, self._rest[:most], position)
         self._rest = self._rest[written:]
         return written
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from nats_logship.app.timestamps import SECOND
 from shipper.publish.rounds import Round
-from shipper.tail.scan import Notice, NoticeKind
+from shipper.sources.notices import Notice, NoticeKind
 
 
 class AgentMeter:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Positions
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.notices import Notice
 from shipper.status.meter import AgentMeter
-from shipper.tail.scan import Notice
-from shipper.tail.tailer import Tailer
 
 _LONG = 60.0  # seconds
 
@@ -38,7 +38,7 @@ class FileStatus(BaseModel):
 class HostReport(BaseModel):
     """The status of a host: of its running agent, or of the positions `saved` in the broker.
 
-    `broker` tells brokers apart. `troubles` are the paths that are not followed, with the reason.
+    `broker` differs between brokers. `troubles` are the paths that are not followed, with the reason.
     `paused` says until when, by whom and why an operator paused the host. `unhealthy` is why the
     agent does not ship, or soon will not. `unread` are files that the last start did not find: some
     of their lines may be lost.
@@ -65,7 +65,7 @@ class HostReport(BaseModel):
     @property
     def summary(self) -> str:
         """How many files there are, and how many bytes are not acknowledged."""
-        count = counted(len(self.files), "file")
+        count = format_count(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 
@@ -79,7 +79,7 @@ class AgentState:
     """
 
     now: int
-    files: Sequence[Tailer] = ()
+    files: Sequence[FollowedFile] = ()
     positions: Positions = field(default_factory=Positions)
     read_at: Mapping[str, int]
     troubles: Sequence[Notice] = ()
@@ -163,7 +163,7 @@ def _files_of(state: AgentState) -> tuple[FileStatus, ...]:
     return tuple(_status_of(file, state) for file in state.files)
 
 
-def _status_of(file: Tailer, state: AgentState) -> FileStatus:
+def _status_of(file: FollowedFile, state: AgentState) -> FileStatus:
     cursor = state.positions.files.get(file.file)
     position = cursor.offset if cursor else 0
     size = file.end if state.spooled_bytes is None else position + state.spooled_bytes

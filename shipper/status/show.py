@@ -13,25 +13,26 @@ from typing import NamedTuple
 from rich.console import RenderableType
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.table import table
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.config import read_streams, require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.message import EXPECTED_SEQUENCE, NEVER
+from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explain
 from shipper.settings import ShipperSettings
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
+from shipper.sources.files.sampling import size_at
+from shipper.sources.files.scan import scan
+from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
-from shipper.tail.sampling import size_at
-from shipper.tail.scan import NoticeKind, scan
 
 
 class Level(Enum):
@@ -58,7 +59,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
     """Connect once; raises `OperatorError` if the broker refuses a request or does not answer."""
     connection = connection_for(settings, host)
     try:
-        await connection.once()
+        await connection.connect()
         yield connection
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(explain(error, host, settings.credential_host)[1]) from None
@@ -150,7 +151,7 @@ def check_files(selection: Selection) -> Iterator[CheckResult]:
     for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
-        level, text = Level.FINE, counted(entry.size, "byte")
+        level, text = Level.FINE, format_count(entry.size, "byte")
         if entry.path not in paths:
             level, text = Level.LEFT_OUT, "left out by --exclude"
         elif not os.access(entry.path, os.R_OK):
@@ -167,7 +168,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResul
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
-        among = counted(layout.partitions, "partition")
+        among = format_count(layout.partitions, "partition")
         stream = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
         may = await _may_publish(connection, subject)
         right = f"this user may {'' if may else 'not '}publish to {subject}"
@@ -197,7 +198,7 @@ async def _find_unread(
         clock=time.time_ns,
         listen=False,
     )
-    notices = await follower.look()
+    notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]
 
@@ -208,7 +209,7 @@ async def _may_publish(connection: Connection, subject: Subject) -> bool:
     Raises `Rejected`, `ConnectionLost`.
     """
     try:
-        await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(NEVER)})
+        await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(IMPOSSIBLE_SEQUENCE)})
     except Denied:
         return False
     except Rejected as error:

@@ -12,8 +12,7 @@ import pytest
 
 from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject
-from shipper.tail.follower import announce
-from shipper.tail.scan import Notice, NoticeKind
+from shipper.sources.notices import Notice, NoticeKind, log_notices
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
 from tests.shipper.conftest import read_lines, read_stream, received, wait_for_lines
@@ -103,7 +102,7 @@ def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
     log.unlink()
 
     wait_for_log(process, f"INFO tail: {log}: is gone, read to its end")
-    announce([Notice(NoticeKind.GONE, "a.log", "is gone, bytes 1 to 5 were not read", lost=4)])
+    log_notices([Notice(NoticeKind.GONE, "a.log", "is gone, bytes 1 to 5 were not read", lost=4)])
     assert caplog.records[-1].levelname == "WARNING"
 
 

@@ -21,11 +21,11 @@ from shipper.loop import ShippingLoop
 from shipper.publish.publisher import AcknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
 from shipper.sources.progress import Progress
 from shipper.status.meter import AgentMeter
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
-from shipper.tail.reader import Block
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -161,7 +161,7 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
             await asyncio.sleep(0.3)
             held = backlog.gathered
             (tmp_path / "b.log").touch()
-            while len(backlog.states()) < 2:  # noqa: ASYNC110 - as above
+            while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
             broker.answers.set()
             while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
@@ -193,7 +193,7 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
 
     await progress.forget_gone(follower, now)
     before = progress.positions
-    await follower.look()
+    await follower.scan()
     await progress.forget_gone(follower, now)
     await follower.close()
 

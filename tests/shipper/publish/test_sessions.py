@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.topology import subjects_in
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import read, write
 from nats_logship.client.connection import Connection
@@ -19,7 +20,6 @@ from nats_logship.wire.streams import (
     POSITIONS_BUCKET,
     StreamLayout,
     positions_key,
-    subjects_in,
 )
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
@@ -90,7 +90,7 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     positions = await fill(connection, 2300)
 
     other = Connection([logs_url], "other")
-    own, others = (HostMessages(c, "web01", 1).since(1, "LOGS") for c in (connection, other))
+    own, others = (HostMessages(c, "web01", 1).read_since(1, "LOGS") for c in (connection, other))
 
     first = await anext(own)
     await anext(others)
