@@ -1,4 +1,4 @@
-"""The wiring of a shipper: claim, rebuild, follow, publish, save, and the order in which all of it ends.
+"""The wiring of a shipper: what it starts, runs in sessions, and ends in which order.
 
 Imports go one way: agent → loop → sender → publish → sources. The status is made of values
 (`AgentState`) that the agent collects.
@@ -152,7 +152,7 @@ class Agent:
         return open_spool(self._settings.spool_dir, self._host, new_file, self._clock)
 
     async def _run_sessions(self) -> None:
-        """Run one session after the other: claim, rebuild the positions, read on from them, ship."""
+        """Run one session after the other: claim, go to the positions of the stream, ship."""
         progress = self._loop.progress
         progress.positions = await self._publisher.in_time(self._open_first_session())
         while True:
@@ -226,7 +226,7 @@ class Agent:
                         await self._publisher.snapshots.try_write(self._loop.progress.positions)
 
     async def _save_positions(self) -> None:
-        """Write snapshots until cancelled; raises `FencedError` if a newer agent has written one."""
+        """Save positions until cancelled; raises `FencedError` if a newer agent has saved some."""
         progress = self._loop.progress
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))

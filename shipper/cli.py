@@ -1,4 +1,4 @@
-"""The command line of the shipper: reads settings, starts the agent or a report, sets the exit code.
+"""The command line of the shipper: reads settings, runs the agent or a report, sets the exit code.
 
 Modules that talk to the broker are imported late, so that `logshipper --help` is quick.
 """

@@ -52,7 +52,7 @@ class LineFilter:
         return not (self.rules.include or self.rules.exclude or self._left_out)
 
     def filter(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks, which are in the order of reading, without blocks that become empty."""
+        """Return the blocks, given in the order of reading, without those that become empty."""
         return [left for block in blocks if (left := self._filter(block)) is not None]
 
     def cover_left_out(self) -> list[Block]:

@@ -128,7 +128,7 @@ class ShippingLoop:
         return self.scans.seconds_left(is_due=self.follower.is_scan_due)
 
     async def _scan_again(self) -> bool:
-        """With `--once`, scan for files that were rotated meanwhile; return False once too often."""
+        """With `--once`, scan for files that were rotated meanwhile; False after five scans."""
         if not (self.follower.is_scan_due and self.goals.scans_left):
             return False
         self.goals.scans_left -= 1

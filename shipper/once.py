@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Goals:
-    """How far `--once` reads each file: as far as it went when the first scan had decided on all."""
+    """How far `--once` reads each file: to its size when the first scan had decided on all."""
 
     def __init__(self) -> None:
         self.scans_left = 5  # for files that are rotated while they are read

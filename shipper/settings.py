@@ -39,7 +39,7 @@ def _expressions(value: object) -> object:
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
-"""Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
+"""Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
 
 
 class ShipperSettings(AccessSettings):

@@ -124,7 +124,7 @@ class Claims:
     async def _store_claim(
         self, subject: Subject, *, follows: tuple[Followed, ...] = (), moved: int | None = None
     ) -> int:
-        """Store an empty message, after which no older agent can publish there; return its sequence.
+        """Store an empty message, which locks out older agents, and return its sequence.
 
         The message names the partitions that had the host's lines before (`follows`), or the one
         that has them now (`moved`). After `ConnectionLost` the message may be stored or not; a

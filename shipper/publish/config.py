@@ -1,8 +1,8 @@
-"""Reads `LOGS_CONFIG` for one host: the number of partitions, which decides its subject, and pauses.
+"""Reads `LOGS_CONFIG` for one host: its pause, and the number of partitions, hence its subject.
 
-Every shipper subscribes to the subject of the key of pauses: core NATS delivers a new value at once,
-without a consumer for each host. The entries are also read after each connect, before each claim and
-every ten seconds.
+Every shipper subscribes to the subject of the key of pauses: core NATS delivers a new value at
+once, without a consumer for each host. The entries are also read after each connect, before each
+claim and every ten seconds.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class BrokerConfig:
     async def read(self) -> None:
         """Read the entries.
 
-        Raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for an entry that is no number.
+        Raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for an entry without a number.
         """
         received = self._received
         entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)

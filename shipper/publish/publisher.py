@@ -1,8 +1,8 @@
 """Publishes the rounds of a host, one at a time and in order.
 
-`AcknowledgedPublisher` stores each round exactly once, whatever has to be retried: a round names the
-last sequence of its subject, so the stream refuses a round that it already has. A refusal ends the
-session; the next claim asks the stream what became of the round. `UnacknowledgedPublisher`
+`AcknowledgedPublisher` stores each round exactly once, whatever has to be retried: a round names
+the last sequence of its subject, so the stream refuses a round that it already has. A refusal ends
+the session; the next claim asks the stream what became of the round. `UnacknowledgedPublisher`
 (`--no-ack`) makes no claim, names no sequence and promises nothing.
 """
 
@@ -14,6 +14,7 @@ import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TypeVar
 
 from nats_logship.app.exits import ConfigurationError
@@ -44,7 +45,7 @@ class SessionLost(Exception):
 
 
 class RoundTooLarge(SessionLost):
-    """The connection or the stream does not take this round: read the files again in smaller ones."""
+    """The connection or the stream does not take the round: read the files in smaller ones."""
 
 
 class Publisher(ABC):
@@ -76,6 +77,7 @@ class Publisher(ABC):
         )
         self.stream, self.max_payload = "", 0
         self.patience: float | None = None
+        self._host, self._clock = host, clock
         self._streams = 1
         self._refused = sys.maxsize  # bytes of the last round that the stream found too large
         self._numbers = itertools.count(1)
@@ -182,16 +184,9 @@ class Publisher(ABC):
 class AcknowledgedPublisher(Publisher):
     """Claims the host's subject, and stores each round once behind the claim."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        host: str,
-        clock: Callable[[], int],
-        owner: str = "",
-        tag: str = "",
-    ) -> None:
-        super().__init__(connection, host, clock, owner, tag)
-        self._claims = Claims(connection, host, clock, self.agent, self.snapshots)
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(self.connection, self._host, self._clock, self.agent, self.snapshots)
 
     async def open_session(self, known: Positions) -> Positions:
         """Claim all subjects of the host, once a pause is over, and rebuild the positions.
@@ -216,7 +211,7 @@ class AcknowledgedPublisher(Publisher):
         return self._claims.last
 
     async def _store(self, round_: Round) -> int:
-        """Send a round and return its sequence; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
+        """Return the sequence of a round; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
         await self._wait_until_open(round_)
         claims, size = self._claims, len(round_.payload)
         if self.config.subject != claims.subject:

@@ -53,13 +53,13 @@ def explain(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -
 
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
-    """Return the connection of a host's shipper; raises `ConfigurationError` for bad credentials."""
+    """Return the connection of a host's shipper; raises `ConfigurationError` for credentials."""
     read_credentials(settings.access)
     return Connection(settings.server, f"logshipper {host}", settings.access)
 
 
 class Waiting:
-    """Repeats requests; `reason` is what it waits for now, if anything, `retries` counts by cause."""
+    """Repeats requests; `reason` is why it waits now, if it does; `retries` counts by cause."""
 
     def __init__(self, host: str = "", owner: str = "") -> None:
         """Wait for nothing yet; `host` and `owner` are those of `explain`."""

@@ -16,8 +16,8 @@ from shipper.sources.files.sampling import size_at
 class Progress:
     """The positions of one run, which cover what is acknowledged.
 
-    `moved` is set whenever an acknowledgement moves them. `is_unsaved`: a scan added files, or found
-    that a file has ended, and the broker does not know that yet.
+    `moved` is set whenever an acknowledgement moves them. `is_unsaved`: the broker does not know
+    yet that a scan added files, or that a file has ended.
     """
 
     def __init__(self) -> None:

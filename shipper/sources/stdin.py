@@ -1,4 +1,4 @@
-"""Spools standard input into files until it is acknowledged; the follower reads one after the other.
+"""Spools standard input into files, which the follower reads, until it is acknowledged.
 
     standard input ──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──▶ removed
 
@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 class _Input:
     """Standard input: a pipe, a terminal, a socket or a file, which may be non-blocking.
 
-    The kernel copies from a pipe (splice(2)), so a kill finds each byte in the pipe or in a segment.
-    Up to 64 KiB of any other input are in memory meanwhile, in `_rest`.
+    The kernel copies from a pipe (splice(2)), so after a kill each byte is in the pipe or in a
+    segment. Up to 64 KiB of any other input are in memory meanwhile, in `_rest`.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -142,8 +142,8 @@ class _Segment:
 class Spool:
     """The segments of one host: those that earlier runs left, then those of this run.
 
-    `trouble` is why nothing can be written, empty if all is well. A segment ends at the first newline
-    behind 16 MiB; nothing is read while 256 MiB are not acknowledged.
+    `trouble` is why nothing can be written, empty if all is well. A segment ends at the first
+    newline behind 16 MiB; nothing is read while 256 MiB are not acknowledged.
     """
 
     def __init__(self, folder: Folder, new_id: Callable[[], str], clock: Callable[[], int]) -> None:
@@ -174,7 +174,7 @@ class Spool:
         self._thread.start()
 
     def _add(self, name: str, file: str, flags: int = 0) -> _Segment:
-        """Open and lock a segment, and append it; raises BlockingIOError if another process holds it."""
+        """Open, lock and append a segment; raises BlockingIOError if another process holds it."""
         descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
         if not try_lock(descriptor):
             os.close(descriptor)

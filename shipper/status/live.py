@@ -1,8 +1,8 @@
-"""The abstract unix socket of an agent, for `logshipper status` and for a second agent of the host.
+"""The abstract unix socket of an agent, for `logshipper status` and a second agent of the host.
 
-The kernel frees the name when the process ends; nothing is left on disk. Any local user may bind and
-connect to any name, so each side trusts only the user id that the kernel reports: an agent answers
-root and its own user; a client believes root, its own user and, as root, the service's user.
+The kernel frees the name when the process ends; nothing is left on disk. Any local user may bind
+and connect to any name, so each side trusts only the user id that the kernel reports: an agent answers
+root and its own user; a client trusts root, its own user and, as root, the service's user.
 """
 
 import asyncio

@@ -11,8 +11,8 @@ from shipper.sources.notices import Notice, NoticeKind
 class AgentMeter:
     """What was acknowledged and what was lost since the start.
 
-    `lost` are bytes by cause, `unread` texts by path on files that the start did not find. `observe`
-    is called with the seconds from reading a round's oldest block to its acknowledgement.
+    `lost` are bytes by cause, `unread` texts on files that the start did not find, by path.
+    `observe` is called with the seconds from reading a round's oldest block to its acknowledgement.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:

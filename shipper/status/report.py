@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
@@ -31,17 +31,22 @@ class FileStatus(BaseModel):
     state: str
     size_bytes: int | None
     position_bytes: int
-    behind_bytes: int | None
     oldest_unshipped_seconds: float | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def behind_bytes(self) -> int | None:
+        """Bytes that are not acknowledged."""
+        return None if self.size_bytes is None else max(0, self.size_bytes - self.position_bytes)
 
 
 class HostReport(BaseModel):
     """The status of a host: of its running agent, or of the positions `saved` in the broker.
 
-    `broker` differs between brokers. `troubles` are the paths that are not followed, with the reason.
-    `paused` says until when, by whom and why an operator paused the host. `unhealthy` is why the
-    agent does not ship, or soon will not. `unread` are files that the last start did not find: some
-    of their lines may be lost.
+    `broker` differs between brokers. `troubles` are the paths that are not followed, with the
+    reason. `paused` says until when, by whom and why an operator paused the host. `unhealthy` is
+    why the agent does not ship, or soon will not. `unread` are files that the last start did not
+    find: some of their lines may be lost.
     """
 
     host: str
@@ -159,7 +164,7 @@ def health_of(state: AgentState) -> str:
 def _files_of(state: AgentState) -> tuple[FileStatus, ...]:
     spooled = state.spooled_bytes
     if spooled and not state.files:  # there was no session yet
-        return (_file_status("-", "spooled", size=spooled, position=0),)
+        return (FileStatus(path="-", state="spooled", size_bytes=spooled, position_bytes=0),)
     return tuple(_status_of(file, state) for file in state.files)
 
 
@@ -169,25 +174,12 @@ def _status_of(file: FollowedFile, state: AgentState) -> FileStatus:
     size = file.end if state.spooled_bytes is None else position + state.spooled_bytes
     is_held = file.held and file.held == size - position
     known = [at for at in (file.since, state.read_at.get(file.file)) if at is not None]
-    return _file_status(
-        file.path,
-        file.note or ("unfinished line" if is_held else file.stage),
-        size=size,
-        position=position,
-        oldest=_age(state, min(known, default=None)),
-    )
-
-
-def _file_status(
-    path: str, stage: str, *, size: int, position: int, oldest: float | None = None
-) -> FileStatus:
     return FileStatus(
-        path=path,
-        state=stage,
+        path=file.path,
+        state=file.note or ("unfinished line" if is_held else file.stage),
         size_bytes=size,
         position_bytes=position,
-        behind_bytes=max(0, size - position),
-        oldest_unshipped_seconds=oldest,
+        oldest_unshipped_seconds=_age(state, min(known, default=None)),
     )
 
 

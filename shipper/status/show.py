@@ -100,7 +100,6 @@ def _status_of(cursor: Cursor) -> FileStatus:
         state="gone" if size is None else "saved",
         size_bytes=size,
         position_bytes=cursor.offset,
-        behind_bytes=None if size is None else max(0, size - cursor.offset),
     )
 
 
@@ -171,14 +170,12 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResul
         among = format_count(layout.partitions, "partition")
         stream = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
         may = await _may_publish(connection, subject)
+        unread = await _find_unread(settings, connection, host)
         right = f"this user may {'' if may else 'not '}publish to {subject}"
         return [
             CheckResult(Level.FINE, f"broker at {connection.servers}: {stream}"),
             CheckResult(Level.FINE if may else Level.BAD, right),
-            *[
-                CheckResult(Level.DOUBTFUL, text)
-                for text in await _find_unread(settings, connection, host)
-            ],
+            *(CheckResult(Level.DOUBTFUL, text) for text in unread),
         ]
 
 

@@ -29,7 +29,6 @@ def report(host: str = "web01", files: int = 1) -> HostReport:
                 state="following",
                 size_bytes=4096 + n,
                 position_bytes=4096,
-                behind_bytes=n,
             )
             for n in range(files)
         ),

@@ -59,9 +59,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
 
 
 def behind(path: str, size: int) -> FileStatus:
-    return FileStatus(
-        path=path, state="following", size_bytes=size, position_bytes=0, behind_bytes=size
-    )
+    return FileStatus(path=path, state="following", size_bytes=size, position_bytes=0)
 
 
 class Crowd(AgentView):
