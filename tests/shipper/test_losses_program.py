@@ -1,4 +1,4 @@
-"""What may have been lost while no shipper ran is in its log, `check`, `status` and a metric."""
+"""Lines that may be lost while no shipper ran are in its log, `check`, `status` and a metric."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.shipper.logs import Ship, append, lines, rotate, run, wait_for_log
 pytestmark = pytest.mark.nats
 
 
-def test_a_file_that_went_away_while_no_shipper_ran_is_reported_wherever_one_looks(
+def test_a_file_lost_while_no_shipper_ran_is_in_log_check_status_and_metric(
     logs_url: str, ship: Ship, own_host: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "app.log"
@@ -31,21 +31,21 @@ def test_a_file_that_went_away_while_no_shipper_ran_is_reported_wherever_one_loo
     process = ship(logs_url, "--file", log, "--listen", "127.0.0.1:0", host=own_host)
     wait_for_log(process, f"{log}: was deleted, moved or truncated while no shipper ran")
     wait_for_log(process, "listening on http://127.0.0.1:")
-    told = samples(page(process, "/metrics")[1])
+    metrics = samples(page(process, "/metrics")[1])
     status = run("status", "--host", own_host, *options[2:])
 
     assert checked.returncode == 0
-    for said in (checked.stdout, status.stdout):
-        assert f"{log}: was deleted, moved or truncated" in said
-        assert f"{log}.1.lz4: is left unread (6 B)" in said
-    assert told["logshipper_unread_paths"] == 2
-    assert told["logshipper_lost_bytes_total|unread"] == 6
+    for text in (checked.stdout, status.stdout):
+        assert f"{log}: was deleted, moved or truncated" in text
+        assert f"{log}.1.lz4: is left unread (6 B)" in text
+    assert metrics["logshipper_unread_paths"] == 2
+    assert metrics["logshipper_lost_bytes_total|unread"] == 6
     assert "!! " in run("check", "--host", own_host, *options).stdout
     process.stop(10)
     assert "!! " not in run("check", "--host", own_host, *options).stdout
 
 
-def test_two_rotations_while_no_shipper_ran_lose_nothing_though_a_time_was_set_back(
+def test_two_rotations_while_no_shipper_ran_lose_nothing_with_old_mtimes(
     logs_url: str, ship: Ship, own_host: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "app.log"

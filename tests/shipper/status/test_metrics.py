@@ -1,4 +1,4 @@
-"""What Prometheus, a load balancer and `logshipper status` are told by the real program, and when it is unhealthy."""
+"""Metrics, health and status of the real program, and when it is unhealthy."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.support.processes import wait_until
 
 
 @pytest.mark.nats
-def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
+def test_metrics_health_and_status_show_work_and_waiting(
     own_broker: Any, ship: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
@@ -33,22 +33,22 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
 
     wait_until("all is shipped", has("lines_total", 1000), 40, [process])
     wait_until("is well", lambda: page(process, "/healthz") == (200, "ok\n"), 30, [process])
-    told = samples(page(process, "/metrics")[1])
+    metrics = samples(page(process, "/metrics")[1])
     own_broker.stop()
     append(log, b"one more\n")
     wait_until("is not well", lambda: page(process, "/healthz")[0] == 503, 40, [process])
-    wait_until("tells what is behind", has("behind_bytes", 9), 30, [process])
+    wait_until("shows bytes behind", has("behind_bytes", 9), 30, [process])
     wait_until("by file as well", has(f"file_behind_bytes|{log}", 9), 30, [process])
     (status,) = [one for one in asyncio.run(ask("web01"))[0] if one.pid == process.pid]
 
-    assert told["logshipper_bytes_total"] == 7000
-    assert 0 < told["logshipper_sent_bytes_total"] < 7000
-    assert told["logshipper_rounds_total"] == told["logshipper_ack_latency_seconds_count"] > 0
-    assert told["logshipper_behind_bytes"] == told["logshipper_waiting"] == 0
-    assert told["logshipper_followed_files"] == told["logshipper_open_files"] == 1
-    assert told["logshipper_lost_bytes_total|deleted"] == 0
-    assert told["logshipper_last_ack_timestamp_seconds"] > 1e9
-    assert "process_cpu_seconds_total" in told
+    assert metrics["logshipper_bytes_total"] == 7000
+    assert 0 < metrics["logshipper_sent_bytes_total"] < 7000
+    assert metrics["logshipper_rounds_total"] == metrics["logshipper_ack_latency_seconds_count"] > 0
+    assert metrics["logshipper_behind_bytes"] == metrics["logshipper_waiting"] == 0
+    assert metrics["logshipper_followed_files"] == metrics["logshipper_open_files"] == 1
+    assert metrics["logshipper_lost_bytes_total|deleted"] == 0
+    assert metrics["logshipper_last_ack_timestamp_seconds"] > 1e9
+    assert "process_cpu_seconds_total" in metrics
     assert "waiting for the broker" in page(process, "/healthz")[1]
     (file,) = status.files
     assert (status.running, file.state) == (True, "following")
@@ -70,19 +70,19 @@ class Crowd(AgentView):
         return HostReport(host="web01", running=True, files=tuple(map(behind, paths, count())))
 
 
-async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
+async def test_the_files_furthest_behind_have_a_series_each() -> None:
     meter = AgentMeter(int)
     meter.count_notices([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
     crowd = Crowd("web01", meter, lambda: AgentState(now=0, read_at={}, retries={}))
 
-    told = samples(agent_metrics(crowd)().body.decode())
+    metrics = samples(agent_metrics(crowd)().body.decode())
 
-    behind = {name: value for name, value in told.items() if "file_behind_bytes" in name}
+    behind = {name: value for name, value in metrics.items() if "file_behind_bytes" in name}
     assert len(behind) == FILES_SHOWN
     assert behind["logshipper_file_behind_bytes|/log/\\n\\udcff"] == 20_001
     assert behind["logshipper_file_behind_bytes|/log/9999.log"] == 9999
-    assert told["logshipper_followed_files"] == 10_002
-    assert told["logshipper_lost_bytes_total|deleted"] == 5
+    assert metrics["logshipper_followed_files"] == 10_002
+    assert metrics["logshipper_lost_bytes_total|deleted"] == 5
 
 
 @pytest.mark.parametrize(
