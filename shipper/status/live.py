@@ -1,8 +1,8 @@
 """The abstract unix socket of an agent, for `logshipper status` and a second agent of the host.
 
 The kernel frees the name when the process ends; nothing is left on disk. Any local user may bind
-and connect to any name, so each side trusts only the user id that the kernel reports: an agent answers
-root and its own user; a client trusts root, its own user and, as root, the service's user.
+and connect to any name, so each side trusts only the user id that the kernel reports. An agent
+answers root and its own user; a client trusts root, its own user and, as root, the service's user.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ async def require_alone(host: str, broker: str) -> None:
     others += [one.pid for one in silent if one.uid == _ROOT != os.geteuid()]
     if others:
         raise OperatorError(
-            f"logshipper (pid {others[0]}) ships for {host} on this machine; "
+            f"another shipper (pid {others[0]}) already ships for {host} on this machine; "
             "stop it, or use --take-over"
         )
 

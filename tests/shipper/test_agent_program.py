@@ -163,7 +163,7 @@ def test_a_second_agent_of_the_host_ends_and_agents_of_other_hosts_start(
     at_another = ship(second_url, "--file", log, "--once")
 
     refusal = (
-        f"logshipper: logshipper (pid {first.pid}) ships for web01 on this machine; "
+        f"logshipper: another shipper (pid {first.pid}) already ships for web01 on this machine; "
         "stop it, or use --take-over"
     )
     assert [log_of(process, 1) for process in (follows, once)] == [refusal] * 2

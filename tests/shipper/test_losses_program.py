@@ -1,13 +1,11 @@
 """Lines that may be lost while no shipper ran are in its log, `check`, `status` and a metric."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.pages import page, samples
-from tests.shipper.conftest import read_lines
-from tests.shipper.logs import Ship, append, lines, rotate, run, wait_for_log
+from tests.shipper.logs import Ship, append, lines, run, wait_for_log
 
 pytestmark = pytest.mark.nats
 
@@ -43,24 +41,3 @@ def test_a_file_lost_while_no_shipper_ran_is_in_log_check_status_and_metric(
     assert "!! " in run("check", "--host", own_host, *options).stdout
     process.stop(10)
     assert "!! " not in run("check", "--host", own_host, *options).stdout
-
-
-def test_two_rotations_while_no_shipper_ran_lose_nothing_with_old_mtimes(
-    logs_url: str, ship: Ship, own_host: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "app.log"
-    options = ("--once", "--file", log)
-    append(log, lines(0, 100))
-    assert ship(logs_url, *options, host=own_host).wait(40) == 0
-    append(log, lines(100, 200))
-    for first in (200, 300):
-        rotate(log)
-        append(log, lines(first, first + 100))
-    hours_ago = log.stat().st_mtime - 7200
-    os.utime(tmp_path / "app.log.1", (hours_ago, hours_ago))
-
-    again = ship(logs_url, *options, host=own_host)
-
-    assert again.wait(40) == 0
-    assert read_lines(logs_url) == lines(0, 400)
-    assert "not found again" not in again.said()
