@@ -34,8 +34,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import most_open_files
 from shipper.status.live import require_alone, status_socket
-from shipper.status.meter import AgentMeter
-from shipper.status.report import AgentState, AgentView
+from shipper.status.report import AgentMeter, AgentState, AgentView
 
 if TYPE_CHECKING:
     from shipper.sources.stdin import Spool
@@ -153,8 +152,8 @@ class Agent:
 
     async def _run_sessions(self) -> None:
         """Run one session after the other: claim, go to the positions of the stream, ship."""
-        progress = self._loop.progress
-        progress.positions = await self._publisher.in_time(self._open_first_session())
+        acknowledged = self._loop.acknowledged
+        acknowledged.positions = await self._publisher.in_time(self._open_first_session())
         while True:
             await self._rewind()
             with suppress(SessionLost):
@@ -174,7 +173,7 @@ class Agent:
     async def _rewind(self) -> None:
         """Have the files read on from the positions; known files stay open."""
         loop = self._loop
-        has_begun, positions = loop.scans.has_scanned, loop.progress.positions
+        has_begun, positions = loop.has_scanned, loop.acknowledged.positions
         if not has_begun or not await loop.follower.rewind(positions.files):
             await loop.follower.close()
             selection = self._settings.selection
@@ -223,19 +222,19 @@ class Agent:
             if is_owner:  # a start reads from the stream what cannot be written soon
                 with suppress(TimeoutError, FencedError):
                     async with asyncio.timeout(_CLOSING):
-                        await self._publisher.snapshots.try_write(self._loop.progress.positions)
+                        await self._publisher.snapshots.try_write(self._loop.acknowledged.positions)
 
     async def _save_positions(self) -> None:
         """Save positions until cancelled; raises `FencedError` if a newer agent has saved some."""
-        progress = self._loop.progress
+        acknowledged = self._loop.acknowledged
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await progress.forget_gone(self._loop.follower, self._clock())
-            await self._publisher.snapshots.try_write(progress.positions)
+            await acknowledged.forget_gone(self._loop.follower, self._clock())
+            await self._publisher.snapshots.try_write(acknowledged.positions)
 
     async def _follow_spool(self) -> None:
         if self._spool is not None:
-            await self._spool.run(self._loop.progress, self._loop.follower)
+            await self._spool.run(self._loop.acknowledged, self._loop.follower)
             self._loop.stop()
 
     async def _change(self, settings: ShipperSettings) -> None:
@@ -257,11 +256,11 @@ class Agent:
         return AgentState(
             now=self._clock(),
             files=follower.files(),
-            positions=loop.progress.positions,
+            positions=loop.acknowledged.positions,
             read_at=loop.sender.unacknowledged(),
             troubles=follower.troubles,
             open_files=follower.open_files,
-            has_scanned=loop.scans.has_scanned,
+            has_scanned=loop.has_scanned,
             reading_seconds=0.0 if since is None else asyncio.get_running_loop().time() - since,
             broker=publisher.config.partitions.time,
             waiting_for=publisher.connection.away or publisher.waiting.reason,

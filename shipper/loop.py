@@ -2,24 +2,25 @@
 
 follower ──gather──▶ blocks ──line filter──▶ blocks ──sender──▶ rounds ──publisher──▶ stream
 ▲                                           │
-└──────── progress: positions ◀─────── acknowledgements
+└──────── acknowledged: positions ◀─────── acknowledgements
 """
 
 import asyncio
+import math
 from contextlib import suppress
 
 from nats_logship.app.faults import fault
-from shipper.intervals import Intervals, RoundSchedule, ScanSchedule
+from shipper.intervals import Intervals
 from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
 from shipper.publish.publisher import Publisher
 from shipper.sender import Sender, Task
 from shipper.settings import ShipperSettings
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.notices import log_notices
-from shipper.sources.progress import Progress
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 
 _SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 
@@ -27,8 +28,8 @@ _SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before it
 class ShippingLoop:
     """Ships what a follower reads.
 
-    `follower` and the positions of `progress` may be replaced before each `run`. `stopping` is set
-    once the end was asked for.
+    `follower` and the positions of `acknowledged` may be replaced before each `run`. `stopping` is
+    set once the end was asked for.
     """
 
     def __init__(
@@ -41,24 +42,25 @@ class ShippingLoop:
     ) -> None:
         """Take the parts of the loop; nothing is read before `run`."""
         self.follower = follower
-        self.progress = Progress()
+        self.acknowledged = Acknowledged()
         self.stopping = asyncio.Event()
-        self.sender = Sender(publisher, self.progress, meter, settings, self.stopping)
-        self.scans = ScanSchedule(intervals)
+        self.sender = Sender(publisher, self.acknowledged, meter, settings, self.stopping)
         self.goals = Goals()
         self._publisher = publisher
         self._settings = settings
         self._meter = meter
         self._intervals = intervals
+        self._scanned_at = -math.inf
+        self._scan_took = 0.0
         self._once = settings.once and not settings.is_input  # which ends when the input does
         self._begin_session()
 
     def _begin_session(self) -> None:
-        self.follower.stored = self.progress.position
+        self.follower.stored = self.acknowledged.position
         self.sender.begin_session()
         self._filter = LineFilter(_rules(self._settings))
-        self._rounds = RoundSchedule(self._intervals)
-        self.progress.is_unsaved = False
+        self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
+        self.acknowledged.is_unsaved = False
         self._is_behind = self._is_small = self._may_cover = False
 
     def change(self, settings: ShipperSettings) -> None:
@@ -70,6 +72,11 @@ class ShippingLoop:
         """Ask for the end."""
         self.stopping.set()
         self.follower.wake.set()
+
+    @property
+    def has_scanned(self) -> bool:
+        """Whether a scan is done."""
+        return self._scanned_at > -math.inf
 
     def resize(self) -> None:
         """Have the follower read blocks and lines of a size that the broker takes."""
@@ -110,12 +117,14 @@ class ShippingLoop:
     # scan
 
     async def _scan(self) -> None:
-        began, was_oriented = asyncio.get_running_loop().time(), self.follower.has_decided
+        clock = asyncio.get_running_loop().time
+        began, had_decided = clock(), self.follower.has_decided
         notices = await self.follower.scan()
-        self.scans.note_scan(began)
-        if not was_oriented:
+        self._scanned_at = clock()
+        self._scan_took = self._scanned_at - began
+        if not had_decided:
             self.goals.add(self.follower.files())
-        self.progress.add_found(self.follower)
+        self.acknowledged.add_found(self.follower)
         self._may_cover = True
         self._meter.count_notices(notices)
         log_notices(notices)
@@ -125,7 +134,8 @@ class ShippingLoop:
             await self._scan()
 
     def _until_scan(self) -> float:
-        return self.scans.seconds_left(is_due=self.follower.is_scan_due)
+        interval = self._intervals.scan_interval(self._scan_took, is_due=self.follower.is_scan_due)
+        return self._scanned_at + interval - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
         """With `--once`, scan for files that were rotated meanwhile; False after five scans."""
@@ -155,9 +165,9 @@ class ShippingLoop:
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scan meanwhile."""
-        while self.progress.is_unsaved:
-            self.progress.is_unsaved = False
-            saving = self._publisher.save(self.progress.positions)
+        while self.acknowledged.is_unsaved:
+            self.acknowledged.is_unsaved = False
+            saving = self._publisher.save(self.acknowledged.positions)
             await self._wait_for(group.create_task(saving))
 
     async def _read(self) -> list[Block]:
@@ -184,7 +194,9 @@ class ShippingLoop:
     def _send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         size = sum(len(block.lines) for block in blocks)
         self._is_small = size < _SMALL_ROUND and not self._is_behind
-        self._rounds.note_round(sum(block.section.lines for block in blocks))
+        before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
+        lines = sum(block.section.lines for block in blocks)
+        self._interval = self._intervals.interval_after(lines, self._sent_at - before)
         self.sender.send(blocks, group)
 
     # wait
@@ -205,7 +217,8 @@ class ShippingLoop:
         # a few lines are read only when they can be sent at once
         if self._is_small and not self._once:
             await self._wait_for_acknowledgements()
-            await self._pause(self._rounds.seconds_left())
+            since = asyncio.get_running_loop().time() - self._sent_at
+            await self._pause(self._interval - since)
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:

@@ -14,9 +14,9 @@ from nats_logship.app.faults import fault
 from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import ShipperSettings
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
-from shipper.sources.progress import Progress
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
@@ -33,7 +33,7 @@ class Sender:
     def __init__(
         self,
         publisher: Publisher,
-        progress: Progress,
+        acknowledged: Acknowledged,
         meter: AgentMeter,
         settings: ShipperSettings,
         stopping: asyncio.Event,
@@ -42,7 +42,7 @@ class Sender:
         self.settings = settings
         self.tasks = deque[Task]()
         self._publisher = publisher
-        self._progress = progress
+        self._acknowledged = acknowledged
         self._meter = meter
         self._stopping = stopping
         self._size = LEAST_SIZE  # bytes of lines in a round, as the connection permits
@@ -115,7 +115,7 @@ class Sender:
         began = clock()
         publisher = self._publisher
         sequence = await publisher.in_time(self._publish(round_), len(round_.payload))
-        self._progress.advance(round_.origin, sequence, publisher.stream)
+        self._acknowledged.advance(round_.origin, sequence, publisher.stream)
         fault("advanced")
         self._meter.count_round(round_)
         self._size = next_size(self._size, round_, clock() - began, self._most)
@@ -126,7 +126,7 @@ class Sender:
         Another client that publishes to our subject thus costs a claim, not another reading. Raises
         `SessionLost` if the files must be read again, from the positions found then.
         """
-        publisher, progress = self._publisher, self._progress
+        publisher, acknowledged = self._publisher, self._acknowledged
         while True:
             try:
                 return await publisher.publish(round_)
@@ -134,13 +134,13 @@ class Sender:
                 logger.info("%s; claiming again", lost)
                 is_too_large = isinstance(lost, RoundTooLarge)
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
-            known = progress.positions
+            known = acknowledged.positions
             await publisher.prepare()
             found = await publisher.open_session(known)
             if is_too_large:
                 self._size, self._is_slow = LEAST_SIZE, True
             has_moved = found.files != known.files or is_too_large
             if has_moved or len(round_.payload) > publisher.max_payload:
-                progress.positions = found
+                acknowledged.positions = found
                 raise SessionLost("the files are read again from other positions")
-            progress.positions = replace(progress.positions, covered=found.covered)
+            acknowledged.positions = replace(acknowledged.positions, covered=found.covered)

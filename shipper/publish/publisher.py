@@ -115,7 +115,7 @@ class Publisher(ABC):
     async def in_time(self, request: Awaitable[Answer], size: int = 0) -> Answer:
         """Wait for a request for at most the patience; raises `BrokerAway`.
 
-        A request of `size` bytes may also take as long as a slow line needs for them.
+        A request of `size` bytes may also take as long as a slow connection needs.
         """
         most = self.patience
         if most is not None:

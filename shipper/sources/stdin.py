@@ -31,10 +31,10 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import FOLDER_ID, Folder, make_folder
 from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.identity import HEAD_BYTES, identify
 from shipper.sources.files.paths import Selection
-from shipper.sources.progress import Progress
 
 _INPUT = 0  # descriptor
 _SEGMENT = 16 * 1024 * 1024
@@ -202,21 +202,21 @@ class Spool:
         """Spooled bytes that are not acknowledged."""
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
-    async def run(self, progress: Progress, follower: Follower) -> None:
+    async def run(self, acknowledged: Acknowledged, follower: Follower) -> None:
         """Have the follower read one segment after the other, until all input is acknowledged."""
         loop, followed = asyncio.get_running_loop(), None
-        self._notify = lambda: loop.call_soon_threadsafe(progress.moved.set)
-        while (left := self._left(progress)) or not self._has_ended:
+        self._notify = lambda: loop.call_soon_threadsafe(acknowledged.moved.set)
+        while (left := self._left(acknowledged)) or not self._has_ended:
             if left and left[0].size and left[0] is not followed:
                 followed = left[0]
                 path = glob.escape(str(self._folder.path / followed.name))
-                cursor = await self._cursor(followed, progress)
+                cursor = await self._cursor(followed, acknowledged)
                 await follower.retarget(Selection.of([path]), cursor)
                 # not before: the follower would log that the segment that it follows is gone
                 await asyncio.to_thread(self._remove_before, followed)
             else:
-                await progress.moved.wait()
-                progress.moved.clear()
+                await acknowledged.moved.wait()
+                acknowledged.moved.clear()
 
     def finish(self) -> None:
         """Remove all segments, once nothing is followed any more.
@@ -227,20 +227,20 @@ class Spool:
         if self._error is not None:
             raise self._error
 
-    def _left(self, progress: Progress) -> list[_Segment]:
+    def _left(self, acknowledged: Acknowledged) -> list[_Segment]:
         """Return the segments that are not acknowledged, or may still grow."""
         segments = tuple(self._segments)
         for segment in segments:
-            segment.acknowledged = progress.position(segment.file)
+            segment.acknowledged = acknowledged.position(segment.file)
         return [
             segment
             for segment in segments
             if segment.acknowledged < segment.size or not (segment.is_closed or self._has_ended)
         ]
 
-    async def _cursor(self, segment: _Segment, progress: Progress) -> Cursor:
+    async def _cursor(self, segment: _Segment, acknowledged: Acknowledged) -> Cursor:
         inode = os.fstat(segment.descriptor).st_ino
-        if known := progress.positions.files.get(segment.file):
+        if known := acknowledged.positions.files.get(segment.file):
             return replace(known, identity=replace(known.identity, inode=inode))
         async with aiofiles.open(segment.descriptor, "rb", buffering=0, closefd=False) as file:
             await file.seek(0)

@@ -4,7 +4,8 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, computed_field
@@ -13,9 +14,9 @@ from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Positions
+from shipper.publish.rounds import Round
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.notices import Notice
-from shipper.status.meter import AgentMeter
+from shipper.sources.notices import Notice, NoticeKind
 
 _LONG = 60.0  # seconds
 
@@ -72,6 +73,42 @@ class HostReport(BaseModel):
         """How many files there are, and how many bytes are not acknowledged."""
         count = format_count(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
+
+
+class AgentMeter:
+    """What was acknowledged and what was lost since the start.
+
+    `lost` are bytes by cause, `unread` texts on files that the start did not find, by path.
+    `observe` is called with the seconds from reading a round's oldest block to its acknowledgement.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Begin at 0; `clock` is nanoseconds since the epoch."""
+        self._clock = clock
+        self.lines = self.bytes = self.sent = self.rounds = 0
+        self.lost: Counter[str] = Counter()
+        self.unread: dict[str, str] = {}
+        self.last_ack: int | None = None
+        self.observe: Callable[[float], object] = float
+
+    def count_round(self, round_: Round) -> None:
+        """Count a round that is acknowledged now."""
+        self.last_ack = self._clock()
+        self.observe(max(0, self.last_ack - round_.origin.read_at) / SECOND)
+        self.rounds += 1
+        self.sent += len(round_.payload)
+        for section in round_.origin.sections:
+            self.lines += section.lines
+            self.bytes += section.span.end - section.span.start
+
+    def count_notices(self, notices: Iterable[Notice]) -> None:
+        """Count lost bytes, and keep what is known of files that the start did not find."""
+        for notice in notices:
+            if notice.kind is NoticeKind.UNREAD:
+                self.unread[notice.path] = notice.text
+            if notice.lost:
+                cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
+                self.lost[cause] += notice.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

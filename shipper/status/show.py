@@ -44,7 +44,7 @@ class Level(Enum):
     BAD = "BAD"
 
 
-class CheckResult(NamedTuple):
+class CheckLine(NamedTuple):
     """A result of `check`; the text may hold paths of any characters."""
 
     level: Level
@@ -131,19 +131,19 @@ def _row(file: FileStatus) -> tuple[str, ...]:
     )
 
 
-async def check(settings: ShipperSettings, host: str) -> list[CheckResult]:
+async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
     files = [] if settings.is_input else [*check_files(settings.selection)]
     if is_shared_name(host):
-        files.insert(0, CheckResult(Level.LEFT_OUT, SHARED_NAME.format(host)))
+        files.insert(0, CheckLine(Level.LEFT_OUT, SHARED_NAME.format(host)))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:
-        broker = [CheckResult(Level.BAD, str(error))]
+        broker = [CheckLine(Level.BAD, str(error))]
     return [*files, *broker]
 
 
-def check_files(selection: Selection) -> Iterator[CheckResult]:
+def check_files(selection: Selection) -> Iterator[CheckLine]:
     """Yield for each selected file whether it would be followed, and why not."""
     found = scan(selection, {})
     paths = {entry.path for entry in found.entries}
@@ -157,13 +157,13 @@ def check_files(selection: Selection) -> Iterator[CheckResult]:
             level, text = Level.BAD, "cannot be read; check its permissions"
         elif selection.is_too_old(entry.modified, time.time_ns()):
             level, text = Level.LEFT_OUT, "older than --ignore-older, unless it was followed before"
-        yield CheckResult(level, f"{entry.path}: {text}")
+        yield CheckLine(level, f"{entry.path}: {text}")
     for trouble in found.troubles:
         level = Level.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else Level.BAD
-        yield CheckResult(level, f"{trouble.path}: {trouble.text}")
+        yield CheckLine(level, f"{trouble.path}: {trouble.text}")
 
 
-async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResult]:
+async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckLine]:
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
@@ -173,9 +173,9 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResul
         unread = await _find_unread(settings, connection, host)
         right = f"this user may {'' if may else 'not '}publish to {subject}"
         return [
-            CheckResult(Level.FINE, f"broker at {connection.servers}: {stream}"),
-            CheckResult(Level.FINE if may else Level.BAD, right),
-            *(CheckResult(Level.DOUBTFUL, text) for text in unread),
+            CheckLine(Level.FINE, f"broker at {connection.servers}: {stream}"),
+            CheckLine(Level.FINE if may else Level.BAD, right),
+            *(CheckLine(Level.DOUBTFUL, text) for text in unread),
         ]
 
 

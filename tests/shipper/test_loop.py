@@ -21,11 +21,11 @@ from shipper.loop import ShippingLoop
 from shipper.publish.publisher import AcknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
-from shipper.sources.progress import Progress
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -188,14 +188,14 @@ async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
     follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
-    progress = Progress()
-    progress.positions = Positions(known)
+    acknowledged = Acknowledged()
+    acknowledged.positions = Positions(known)
 
-    await progress.forget_gone(follower, now)
-    before = progress.positions
+    await acknowledged.forget_gone(follower, now)
+    before = acknowledged.positions
     await follower.scan()
-    await progress.forget_gone(follower, now)
+    await acknowledged.forget_gone(follower, now)
     await follower.close()
 
     assert before.files == known
-    assert sorted(progress.positions.files) == sorted(known)[-64:]
+    assert sorted(acknowledged.positions.files) == sorted(known)[-64:]

@@ -11,9 +11,15 @@ import pytest
 from nats_logship.app.timestamps import SECOND
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.status.live import ask
-from shipper.status.meter import AgentMeter
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
-from shipper.status.report import AgentState, AgentView, FileStatus, HostReport, health_of
+from shipper.status.report import (
+    AgentMeter,
+    AgentState,
+    AgentView,
+    FileStatus,
+    HostReport,
+    health_of,
+)
 from tests.pages import page, samples
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until

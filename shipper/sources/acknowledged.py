@@ -13,7 +13,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.sampling import size_at
 
 
-class Progress:
+class Acknowledged:
     """The positions of one run, which cover what is acknowledged.
 
     `moved` is set whenever an acknowledgement moves them. `is_unsaved`: the broker does not know
