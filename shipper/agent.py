@@ -160,10 +160,7 @@ class Agent:
                 return await self._run_session()
 
     async def _open_first_session(self) -> Positions:
-        """Return the positions; raises `OperatorError` if an agent of the host runs here.
-
-        The claim would end that agent.
-        """
+        """Return the positions; raises `OperatorError` for an agent that the claim would end."""
         publisher = self._publisher
         await publisher.prepare()
         if not self._settings.take_over:

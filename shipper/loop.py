@@ -40,7 +40,6 @@ class ShippingLoop:
         meter: AgentMeter,
         intervals: Intervals,
     ) -> None:
-        """Take the parts of the loop; nothing is read before `run`."""
         self.follower = follower
         self.acknowledged = Acknowledged()
         self.stopping = asyncio.Event()
@@ -179,10 +178,7 @@ class ShippingLoop:
         return blocks
 
     def _cover_left_out(self, *, is_last: bool) -> list[Block]:
-        """Return empty blocks for lines that were left out, once after each scan.
-
-        With `--once` also when nothing more is read.
-        """
+        """Return empty blocks over lines left out: after a scan, or last with `--once`."""
         if not (self._may_cover or (is_last and self._once)):
             return []
         blocks = self._filter.cover_left_out()

@@ -26,10 +26,7 @@ class Goals:
         self._sizes = {state.file: state.size for state in states} | self._sizes
 
     def are_met(self, states: Iterable[FollowedFile]) -> bool:
-        """Whether every file has been read that far.
-
-        A compressed file, whose size was not known at first, must have been read to its end.
-        """
+        """Whether every file was read that far, and compressed ones to their end."""
         return all(
             state.offset + state.padding >= self._sizes.get(state.file, 0)
             and (state.since is None or compression_of(state.path) is None)

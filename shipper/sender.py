@@ -25,10 +25,7 @@ Task = asyncio.Task[None]
 
 
 class Sender:
-    """Publishes blocks, in one session after the other.
-
-    `tasks` are the sendings that the loop has not waited for, the oldest first.
-    """
+    """Publishes blocks; `tasks` are the sendings that the loop waits for, the oldest first."""
 
     def __init__(
         self,
@@ -121,10 +118,10 @@ class Sender:
         self._size = next_size(self._size, round_, clock() - began, self._most)
 
     async def _publish(self, round_: Round) -> int:
-        """Publish a round, in a new session if this one is lost; return its sequence.
+        """Publish a round, if need be in new sessions; return its sequence.
 
-        Another client that publishes to our subject thus costs a claim, not another reading. Raises
-        `SessionLost` if the files must be read again, from the positions found then.
+        So another client on our subject costs a claim, not another reading. Raises `SessionLost` if
+        the files must be read again, from the positions found then.
         """
         publisher, acknowledged = self._publisher, self._acknowledged
         while True:

@@ -27,11 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Claims:
-    """The claims of one run.
-
-    `agent` is the id of the run. `subject` is the claimed one, None before the first session, and
-    `last` its last sequence.
-    """
+    """The claims of the run `agent`; `subject` is the claimed one, `last` its last sequence."""
 
     def __init__(
         self,
@@ -41,7 +37,7 @@ class Claims:
         agent: str,
         snapshots: Snapshots,
     ) -> None:
-        """Claim nothing yet; `clock` is nanoseconds since the epoch."""
+        """`clock` is nanoseconds since the epoch."""
         self.agent = agent
         self.subject: Subject | None = None
         self.last = 0
@@ -79,10 +75,7 @@ class Claims:
         return positions
 
     async def _claim_all(self, subject: Subject) -> dict[str, int]:
-        """Claim the subject, and the host's subjects of other numbers of partitions.
-
-        Returns where the host's lines end in each stream.
-        """
+        """Claim the subject and leave the host's others; return the last sequence per stream."""
         stream = self._messages.stream_of(subject)
         newest = await self._messages.find_last(stream, str(subject))
         # a replica that lags may not show the last message; `rebuild` reads behind the claim

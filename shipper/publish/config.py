@@ -56,10 +56,7 @@ class BrokerConfig:
         return active_pause(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:
-        """Read the entries.
-
-        Raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for an entry without a number.
-        """
+        """Read the entries; raises `Rejected`, `ConnectionLost`, `ConfigurationError`."""
         received = self._received
         entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
         if received == self._received:  # else the value received meanwhile is newer

@@ -63,10 +63,9 @@ class Publisher(ABC):
         owner: str = "",
         tag: str = "",
     ) -> None:
-        """Ask the broker nothing yet.
+        """`clock` is nanoseconds since the epoch, `owner` the host of the credential.
 
-        `clock` is nanoseconds since the epoch, `owner` the host of the credential, `tag` eight hex
-        digits that distinguish two runs that start in the same millisecond.
+        `tag`, eight hex digits, distinguishes runs that start in the same millisecond.
         """
         self.connection = connection
         self.waiting = Waiting(host, owner)
@@ -84,16 +83,16 @@ class Publisher(ABC):
 
     @abstractmethod
     async def open_session(self, known: Positions) -> Positions:
-        """Return the positions to read on from, however long that takes.
+        """Return the positions to read on from; `known` are those of the session before.
 
-        `known` are the positions of the session before. Raises `FencedError` for a newer agent.
+        Waits for the broker, however long. Raises `FencedError` for a newer agent.
         """
 
     @abstractmethod
     async def publish(self, round_: Round) -> int:
-        """Publish a round, however long that takes; return its sequence, 0 if that is not known.
+        """Publish a round, however long that takes; raises `SessionLost`.
 
-        Raises `SessionLost`.
+        Returns its sequence once the broker has it on disk; 0 without acknowledgements.
         """
 
     def new_file(self) -> str:
@@ -101,10 +100,8 @@ class Publisher(ABC):
         return f"{self._run}.{next(self._numbers)}"
 
     def limit_bytes(self, wanted: int) -> int:
-        """Return how many bytes of lines to put into a message: `wanted`, or what the broker takes.
-
-        One byte is left free, for the newline that a last line may lack.
-        """
+        """Return how many bytes of lines fit into a message, at most `wanted`."""
+        # one byte is for a newline that the last line may lack
         return min(wanted, self.max_payload - 1, self._refused // 2)
 
     @property
@@ -189,10 +186,7 @@ class AcknowledgedPublisher(Publisher):
         return Claims(self.connection, self._host, self._clock, self.agent, self.snapshots)
 
     async def open_session(self, known: Positions) -> Positions:
-        """Claim all subjects of the host, once a pause is over, and rebuild the positions.
-
-        Without `known` positions the snapshot counts.
-        """
+        """Claim the host's subjects, once a pause is over, and rebuild the positions."""
         while self.config.pause:
             await self.config.until_resumed()
             await self.prepare()
@@ -206,7 +200,7 @@ class AcknowledgedPublisher(Publisher):
         return positions
 
     async def publish(self, round_: Round) -> int:
-        """Return the sequence of the round's message once the message is on the broker's disk."""
+        """Store a round behind the last one; return its sequence. Raises `SessionLost`."""
         self._claims.last = await self.waiting.retry_until_answered(lambda: self._store(round_))
         return self._claims.last
 
@@ -242,7 +236,7 @@ class UnacknowledgedPublisher(Publisher):
     _has_snapshot = False
 
     async def open_session(self, known: Positions) -> Positions:
-        """Return the positions of the snapshot at the start, and later those that are `known`."""
+        """Return the positions of the snapshot at the start, later those that are known."""
         if self._has_snapshot:
             return known
         positions = await self.waiting.retry_until_answered(self.snapshots.read)
@@ -250,7 +244,7 @@ class UnacknowledgedPublisher(Publisher):
         return positions
 
     async def publish(self, round_: Round) -> int:
-        """Return 0 once the broker has read the round; send it again if the connection breaks."""
+        """Return 0 once the broker has read the round."""
         await self.waiting.retry_until_answered(lambda: self._send(round_))
         return 0
 

@@ -75,10 +75,9 @@ class _Input:
         os.eventfd_write(self._wake, 1)
 
     def move(self, target: int, position: int, most: int) -> int | None:
-        """Move at most `most` bytes to `position` in the file `target`; return how many.
+        """Move bytes to a position in a file; return how many: 0 at the end, None if none wait.
 
-        Returns 0 at the end of the input, None if it has no bytes now. Raises OSError for the file,
-        `OperatorError` for the input.
+        Raises OSError for the file, `OperatorError` for the input.
         """
         if self._is_pipe:
             try:
@@ -125,11 +124,7 @@ class _Segment:
 
     @property
     def most(self) -> int:
-        """How many bytes to append at a time.
-
-        From 16 MiB on bytes are appended one by one, so that the segment ends with a line, unless
-        that is long.
-        """
+        """How many bytes to append at a time: one by one behind 16 MiB, to end with a line."""
         if self.size < _SEGMENT:
             return _SEGMENT - self.size
         return 1 if self.size < _SEGMENT + _BY_THE_BYTE else _CHUNK
@@ -147,10 +142,7 @@ class Spool:
     """
 
     def __init__(self, folder: Folder, new_id: Callable[[], str], clock: Callable[[], int]) -> None:
-        """Take over the segments in the folder that no other process holds, and begin to copy.
-
-        `clock` is nanoseconds since the epoch. Raises OSError.
-        """
+        """Take over the segments that no other process holds, and begin to copy; raises OSError."""
         self.trouble = ""
         self._folder = folder
         self._new_id = new_id
@@ -188,10 +180,7 @@ class Spool:
         return self._has_ended and not self.behind
 
     def stop(self) -> int:
-        """Copy what the input holds now, then no more; return how many bytes could not be copied.
-
-        Waits at most half a second for a slow disk, or a writer that does not pause.
-        """
+        """Copy the present input within half a second; return how many bytes were not copied."""
         self._is_stopping = True
         self._input.wake()
         self._thread.join(_LAST_COPY)
@@ -219,10 +208,7 @@ class Spool:
                 acknowledged.moved.clear()
 
     def finish(self) -> None:
-        """Remove all segments, once nothing is followed any more.
-
-        Raises `OperatorError` if the input could not be read to its end.
-        """
+        """Remove all segments; raises `OperatorError` if the input was not read to its end."""
         self._remove_before(None)
         if self._error is not None:
             raise self._error
@@ -311,10 +297,7 @@ class Spool:
 def open_spool(
     state_dir: Path, host: str, new_id: Callable[[], str], clock: Callable[[], int]
 ) -> Spool:
-    """Open the spool of a host in the folder `state_dir`, which is made and marked as ours.
-
-    `clock` is nanoseconds since the epoch. Raises `OperatorError`.
-    """
+    """Open the spool of a host in `state_dir`, which is made and marked; raises `OperatorError`."""
     try:
         with make_folder(state_dir, 0o700) as folder:
             os.close(folder.open(FOLDER_ID, os.O_RDONLY | os.O_CREAT, 0o600))

@@ -69,10 +69,7 @@ async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIte
 
 
 async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostReport], list[Peer]]:
-    """Return the reports of a host's agents on this machine, and the processes that do not answer.
-
-    An empty `host` asks for all hosts; `patience` is in seconds.
-    """
+    """Return the reports of a host's agents, or of all, and the agents that do not answer."""
     names = _names(_prefix(host) if host else _PREFIX)
     answers = await asyncio.gather(*(_ask(name, patience) for name in names))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
@@ -108,10 +105,7 @@ def _names(prefix: str) -> set[str]:
 
 
 async def _ask(name: str, patience: float) -> HostReport | Peer | None:
-    """Return an agent's report, or its process if it does not answer with one.
-
-    None if the process has ended, or belongs to a user who is not trusted.
-    """
+    """Return an agent's report, its process without one, or None if it is gone or not trusted."""
     try:
         reader, writer = await asyncio.open_unix_connection(f"\0{name}")
     except OSError:

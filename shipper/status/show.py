@@ -201,10 +201,7 @@ async def _find_unread(
 
 
 async def _may_publish(connection: Connection, subject: Subject) -> bool:
-    """Return whether this user may publish to a subject, by a message that the stream refuses.
-
-    Raises `Rejected`, `ConnectionLost`.
-    """
+    """Return whether this user may publish there, by a message that the stream refuses."""
     try:
         await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(IMPOSSIBLE_SEQUENCE)})
     except Denied:
