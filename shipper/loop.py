@@ -1,8 +1,10 @@
 """The main loop of a shipper: scan folders, gather lines, send rounds, wait.
 
-follower ──gather──▶ blocks ──line filter──▶ blocks ──sender──▶ rounds ──publisher──▶ stream
-▲                                           │
-└──────── acknowledged: positions ◀─────── acknowledgements
+    follower ──gather──▶ blocks ──line filter──▶ blocks ──sender──▶ rounds ──publisher──▶ stream
+        ▲                                                                                    │
+        └───────────────── acknowledged: positions ◀──────────────── acknowledgements ───────┘
+
+Rounds are published by tasks of their own, so scans go on while the broker is away.
 """
 
 import asyncio
@@ -106,8 +108,9 @@ class ShippingLoop:
             await self._wait_for_acknowledgements()
             return True
         if self._once:
-            states, goals = self.follower.files(), self.goals
-            if goals.are_met(states) if blocks else not goals.are_waited_for(self.follower):
+            files, goals = self.follower.files(), self.goals
+            is_read = goals.are_met(files) if blocks else not goals.are_waited_for(self.follower)
+            if is_read:
                 return await self._scan_again()
         if not blocks:
             await self.follower.wait(min(self._until_scan(), self.follower.poll_in))

@@ -38,7 +38,7 @@ class Acknowledged:
     def add_found(self, follower: Follower) -> None:
         """Add the files that are followed, and mark those that have ended."""
         known = self.positions.files
-        # before the follower is oriented, it may still find the file of a position
+        # until the follower has decided on all files, it may still find the file of a position
         waiting = () if follower.has_decided else known.values()
         starts = follower.start_cursors(self.positions.started_files())
         found = self.positions.with_starts([*waiting, *starts])
@@ -50,7 +50,7 @@ class Acknowledged:
 
     async def forget_gone(self, follower: Follower, now: int) -> None:
         """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
-        # before the follower is oriented, it does not follow all files that are there
+        # until the follower has decided on all files, it does not follow all that are there
         if not follower.has_decided:
             return
         old = find_forgettable(self.positions.without(_followed(follower)).files.values(), now)
