@@ -130,13 +130,13 @@ MUTANTS = (
     Mutant(
         "a round names the last sequence of its subject",
         "shipper/publish/publisher.py",
-        "{EXPECTED_SEQUENCE: str(self._last)}",
+        "{EXPECTED_SEQUENCE: str(claims.last)}",
         "{}",
         "tests/shipper/publish",
     ),
     Mutant(
         "an agent that came later fences an older one",
-        "shipper/publish/publisher.py",
+        "shipper/publish/claims.py",
         "sequence > self._first[1]",
         "sequence < self._first[1]",
         "tests/shipper/publish",
