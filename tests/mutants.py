@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "a host publishes lines of its own name only",
         "broker/auth/permissions.py",
-        "SubjectRights((own, positions,",
-        'SubjectRights(("logs.>", positions,',
+        "publish=(lines, positions,",
+        'publish=("logs.>", positions,',
         "tests/broker/auth",
     ),
     Mutant(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.auth.accounts import build_accounts
 from broker.auth.credentials import (
     EMPTY,
     CredentialKind,
@@ -19,7 +20,6 @@ from broker.auth.credentials import (
     parse_store,
 )
 from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
-from broker.auth.permissions import build_accounts
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.nkey import new_seed, user_key
 
