@@ -169,8 +169,9 @@ def wait_for_credentials(
             return "the broker has taken the change"
         if not state and waited >= _STARTS:
             return (
-                f"the broker of {folder} is not ready yet (see its log; it may wait for its cluster, "
-                "or recover a large store); the change is stored, and in force once it is ready"
+                f"the broker of {folder} is not ready yet (see its log; it may wait for its "
+                "cluster, or recover a large store); the change is stored, and in force once it is "
+                "ready"
             )
         if waited >= patience:
             raise OperatorError(
