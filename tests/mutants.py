@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))",
-        "return (*_entry(PARTITIONS_KEY, actual, partitions), *steps)",
+        "return (*steps, *_plan_entry(PARTITIONS_KEY, actual, partitions))",
+        "return (*_plan_entry(PARTITIONS_KEY, actual, partitions), *steps)",
         "tests/broker/provision",
     ),
 )

@@ -100,12 +100,12 @@ def with_first(**fields: Any) -> str:
         pytest.param(EVERY_KIND.as_json()[:-40], "Invalid JSON", id="cut"),
         pytest.param("[" * 100_000, "recursion", id="deep"),
         pytest.param(changed(version=2), "version", id="newer"),
-        pytest.param(changed(revision=0), "asks for none", id="open"),
+        pytest.param(changed(revision=0), "its revision is 0", id="open"),
         pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
         pytest.param(with_first(partitions=[-1]), "greater than or", id="partition"),
         pytest.param(with_first(nkey="SUAxyz"), "not the public key", id="seed"),
         pytest.param(with_first(nkey=f"{C[:-1]}A"), "public key", id="mistyped"),
-        pytest.param(with_first(nkey=B), "that of two credentials", id="twice"),
+        pytest.param(with_first(nkey=B), "have the same key", id="twice"),
     ],
 )
 def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
@@ -121,7 +121,7 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     text = STORE.as_json()[:-20]
     (tmp_path / CREDENTIALS).write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"is damaged.*put back a copy"):
+    with pytest.raises(ConfigurationError, match=r"is damaged.*restore a copy"):
         load_credentials(tmp_path)
     with pytest.raises(ConfigurationError):
         change_credentials(tmp_path, lambda _: pytest.fail("a damaged store was changed"))
