@@ -7,16 +7,21 @@ from typing import Any, Literal
 
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
-    COPIED_MESSAGE,
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
+    SLOWEST_LINK,
     StreamLayout,
     stream_names,
-    subjects_in,
 )
-from nats_logship.wire.subjects import site_api, site_prefix
+from nats_logship.wire.subjects import partition_filter
 
+MAX_COPIED_MESSAGE = 10 * SLOWEST_LINK
+"""The largest message of a site whose lines others copy, in bytes, headers included.
+
+nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
+what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
+"""
 _UNBOUNDED = -1
 # the shortest that nats-server takes: Nats-Msg-Id is compared across all hosts of a stream, so a
 # longer window could drop one host's message as a duplicate of another's
@@ -120,7 +125,7 @@ class Topology:
         """The largest message in bytes; a stream with copies must take what others have stored."""
         if self.sources is None:
             return None
-        return _UNBOUNDED if self.sources or self.mirror else COPIED_MESSAGE
+        return _UNBOUNDED if self.sources or self.mirror else MAX_COPIED_MESSAGE
 
     def _divide(self, limit: int | None) -> int | None:
         """Return the part of a limit of all streams that one stream gets."""
@@ -167,3 +172,25 @@ def find_mirrored_site(config: Mapping[str, Any]) -> str | None:
 
 def _drop_none(**values: Any) -> dict[str, Any]:
     return {field: value for field, value in values.items() if value is not None}
+
+
+def site_prefix(site: str) -> str:
+    """Return what the subjects begin with by which others copy the streams of a site."""
+    return f"SITE.{site}"
+
+
+def site_api(site: str) -> str:
+    """Return the prefix of the API by which other sites ask a site for copies of its streams."""
+    return f"{site_prefix(site)}.API"
+
+
+def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
+    """Return the subjects of one of the streams: those of its partitions and no others.
+
+    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    """
+    return tuple(
+        partition_filter(number)
+        for number in range(layout.partitions)
+        if layout.stream_of(number) == stream
+    )

@@ -29,7 +29,7 @@ from broker.auth.permissions import (
     list_copy_requests,
     list_deliveries,
 )
-from broker.report import SUBJECT as REPORT
+from broker.report import REPORT_SUBJECT
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import own_token
 
@@ -181,7 +181,7 @@ def _route_published(into: str, subject: str) -> _Crossing | None:
         return _route_call(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
         return _Crossing(SYS, into, subject, subject, has_several_answers=True)
-    if subject == REPORT:
+    if subject == REPORT_SUBJECT:
         return _Crossing(LOGS, into, subject, subject, has_several_answers=True)
     if subject == RECEIVERS and into != RECEIVE:
         return _Crossing(RECEIVE, into, subject, subject)

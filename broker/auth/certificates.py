@@ -17,7 +17,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.report import Certificate
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
+from nats_logship.app.files import (
+    make_folder,
+    open_folder,
+    read_file,
+    report_errors,
+    write_for_owner,
+)
 
 _SKEW = timedelta(hours=1)  # for machines whose clock is behind
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
@@ -173,7 +179,7 @@ class Pki:
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file that belongs to the owner of the store, which the broker's user is."""
         with (
-            reporting(self.folder),
+            report_errors(self.folder),
             make_folder(self.folder.parent) as store,
             store.make(self.folder.name) as folder,
         ):

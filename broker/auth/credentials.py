@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from nats_logship.app.units import few
+from nats_logship.app.text import format_names
 from nats_logship.client.nkey import is_public
 from nats_logship.wire.streams import MAX_PARTITIONS
 from nats_logship.wire.subjects import validate_host
@@ -116,7 +116,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         """Return the credentials of the holders, in their order; raises `InvalidStore`."""
         there = {one.holder: one for one in self.credentials}
         if missing := [holder for holder in holders if holder not in there]:
-            raise InvalidStore(f"there is no credential of {few(missing)}")
+            raise InvalidStore(f"there is no credential of {format_names(missing)}")
         return tuple(there[holder] for holder in holders)
 
     def add(
@@ -128,7 +128,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         """
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
-            raise InvalidStore(f"{few(known)} has a credential already")
+            raise InvalidStore(f"{format_names(known)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.auth.credentials import Credential, CredentialKind
-from broker.report import SUBJECT as REPORT
+from broker.report import REPORT_SUBJECT
+from broker.topology import site_api, site_prefix
 from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -50,8 +51,6 @@ from nats_logship.wire.subjects import (
     partition_filter,
     reader_names,
     registry_consumer,
-    site_api,
-    site_prefix,
     wake_names,
 )
 
@@ -242,7 +241,11 @@ def _grant_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
     return SubjectRights(
         publish=(
             *_api(*_MONITOR_CALLS, *consumers),
-            *(REPORT, RECEIVERS, *SERVER_QUESTIONS),  # to ask brokers, receivers and servers
+            *(
+                REPORT_SUBJECT,
+                RECEIVERS,
+                *SERVER_QUESTIONS,
+            ),  # to ask brokers, receivers and servers
             _WHOAMI,
         ),
         subscribe=(

@@ -32,7 +32,7 @@ from nats_logship.app.files import (
     make_folder,
     open_folder,
     read_file,
-    reporting,
+    report_errors,
     write_atomic,
 )
 from nats_logship.app.locks import lock
@@ -41,7 +41,7 @@ from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
@@ -94,13 +94,13 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
 
 async def list_line_streams(connection: Connection) -> tuple[str, ...]:
     """Return the names of a broker's streams of lines; raises `Rejected`, `ConnectionLost`."""
-    names = await connection.pages("STREAM.NAMES", "streams")
+    names = await connection.list_all("STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
 async def back_up(connection: Connection, folder: Path, began: datetime) -> Backup:
     """Write the archives of all streams into an empty folder, then the manifest; all is synced."""
-    await connection.once()
+    await connection.connect()
     offsets, positions, config = BUCKETS
     names = (offsets, positions, *await list_line_streams(connection), config)
     archives = [await _archive_stream(connection, name, folder) for name in names]
@@ -180,10 +180,10 @@ async def _receive(
 
     The server waits for acknowledgements, so a slow disk limits it.
     """
-    await connection.once()
+    await connection.connect()
     digest = hashlib.sha256()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with connection.hearing(arrived.put_nowait) as inbox:
+    async with connection.open_inbox(arrived.put_nowait) as inbox:
         # receivers make their own consumers; archived ones would conflict with these
         body = {"no_consumers": True, "deliver_subject": inbox}
         body |= {"chunk_size": CHUNK, "window_size": WINDOW}
@@ -208,7 +208,7 @@ def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
     Raises `OperatorError` if another backup is under way, or other users may enter `directory`.
     """
     part = directory / f"{now:%Y-%m-%dT%H%M%SZ}.part"
-    with reporting(directory), make_folder(directory, 0o700) as folder:
+    with report_errors(directory), make_folder(directory, 0o700) as folder:
         _lock_and_clean(folder)
         part.mkdir(0o700)
         try:
@@ -239,7 +239,7 @@ def _lock_and_clean(folder: Folder) -> None:
 
 def prune(directory: Path, keep: int) -> list[Path]:
     """Remove and return all complete backups but the newest `keep`; raises `OperatorError`."""
-    with reporting(directory, "remove old backups of"):
+    with report_errors(directory, "remove old backups of"):
         surplus = _list_backups(directory)[:-keep]
         for path in surplus:
             (path / MANIFEST).unlink()  # first, so that no incomplete backup looks complete
@@ -249,7 +249,7 @@ def prune(directory: Path, keep: int) -> list[Path]:
 
 def find_backup(folder: Path) -> Path:
     """Return `folder` if it is a backup, else the newest backup in it; raises `OperatorError`."""
-    with reporting(folder, "read"):
+    with report_errors(folder, "read"):
         found = [folder] if (folder / MANIFEST).is_file() else _list_backups(folder)
     if not found:
         raise OperatorError(f"there is no complete backup in {folder}")
@@ -266,7 +266,7 @@ def load_backup(folder: Path) -> Backup:
     """Return the manifest of a backup; raises `OperatorError`."""
     path = folder / MANIFEST
     try:
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             return Backup.model_validate_json(read_file(path))
     except ValidationError:
         raise OperatorError(f"{path} is damaged, or of another version") from None
@@ -275,7 +275,7 @@ def load_backup(folder: Path) -> Backup:
 def check_archive(folder: Path, archive: StreamArchive) -> None:
     """Compare an archive with its digest; raises `OperatorError` if they differ."""
     path = folder / archive.file
-    with reporting(path, "read"), path.open("rb") as file:
+    with report_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != archive.sha256:
         raise OperatorError(f"{path} is damaged: its SHA-256 differs; take another backup")

@@ -22,23 +22,17 @@ from typing import Any
 import aiofiles
 
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, StreamArchive
+from broker.backup.closing import close_config, is_closed, mark_config, open_config
 from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.table import progress
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, answer_of
+from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import (
-    Ancestor,
-    is_being_restored,
-    is_closed,
-    marked,
-    opened,
-    restoring,
-)
 from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
 _OF_BROKER = ("num_replicas", "storage", "max_age")
@@ -106,7 +100,7 @@ def format_content(state: Mapping[str, Any]) -> str:
     size = format_size(int(state["bytes"]))
     times = f", {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z" if state["messages"] else ""
     sequences = f"{state['first_seq']} to {state['last_seq']}"
-    return f"{counted(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
+    return f"{format_count(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
 def _limit_of(info: Mapping[str, Any] | None) -> int:
@@ -137,7 +131,9 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Strea
     try:
         # marked, so that a broker that starts meanwhile does not create a stream that shippers fill
         if settings := await find_stream_info(connection, _CONFIG):
-            await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked(settings["config"]), _UPDATE)
+            await connection.api(
+                f"STREAM.UPDATE.{_CONFIG}", mark_config(settings["config"]), _UPDATE
+            )
         for archive in ordered:
             await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:
@@ -172,7 +168,7 @@ async def _replace(connection: Connection, folder: Path, archive: StreamArchive)
     reservation would block the next attempt.
     """
     config = {**archive.config, "max_bytes": -1}
-    closed = restoring(config, Ancestor(archive.created, archive.until))
+    closed = close_config(config, Ancestor(archive.created, archive.until))
     try:
         await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
     except Rejected as error:
@@ -194,12 +190,12 @@ async def _upload(
     Raises `Rejected` or `ConnectionLost`; the server then keeps a part of the stream.
     """
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
-    client = await connection.once()
+    client = await connection.connect()
     body = {"config": config, "state": archive.state}
     begun = await connection.api(f"STREAM.RESTORE.{archive.stream}", body, patience=PATIENCE)
     chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
     under_way = 0
-    async with connection.hearing(answers.put_nowait) as inbox:
+    async with connection.open_inbox(answers.put_nowait) as inbox:
         with progress(f"restoring {archive.stream}", archive.size) as advance:
             async with aiofiles.open(path, "rb") as file:
                 while (data := await file.read(chunk)) or under_way:
@@ -211,13 +207,13 @@ async def _upload(
                         _check_taken(await connection.guard(answers.get(), PATIENCE, subject))
                         under_way -= 1
         await connection.publish(subject, b"", reply=inbox)
-        return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
+        return parse_answer((await connection.guard(answers.get(), _ACTIVATION)).data)
 
 
 def _check_taken(answer: RawMessage) -> None:
     """Raise `Rejected` or `ConnectionLost` unless the server has taken a chunk."""
     if answer.data:
-        answer_of(answer.data)
+        parse_answer(answer.data)
         raise ConnectionLost("the server ended the restore before the end of the archive")
     if (answer.headers or {}).get("Status") == "503":
         raise ConnectionLost("the server has cancelled the restore")
@@ -233,7 +229,7 @@ async def _open(
     for pause in (*_SETTLING, None):
         try:
             if info := await find_stream_info(connection, stream):
-                config = {**opened(info["config"], archived or info["config"]), **changes}
+                config = {**open_config(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config, _UPDATE)
         except Rejected:
             if pause is None:

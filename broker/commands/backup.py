@@ -16,8 +16,8 @@ from broker.settings import BrokerSettings
 from nats_logship.app import program
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import Exit, OperatorError
+from nats_logship.app.text import printable
 from nats_logship.app.units import format_size
-from nats_logship.app.untrusted import printable
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import POSITIONS_BUCKET
 
@@ -49,7 +49,7 @@ def backup(
         return
     began = shared.now()
     with archives.new_backup(folder, began) as part:
-        taken = shared.asking(settings, "backup", lambda c: back_up(c, part, began))
+        taken = shared.run_on_broker(settings, "backup", lambda c: back_up(c, part, began))
     name, size = part.with_suffix(""), sum(one.size for one in taken.archives)
     head = (
         f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
@@ -80,7 +80,7 @@ def _line(archive: StreamArchive) -> str:
 @_FOLDER
 @click.option("--positions", is_flag=True, help="Only those of hosts, in LOGS_POSITIONS.")
 @click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
-@shared.asks_first
+@shared.with_mode
 @shared.with_settings()
 def restore(
     settings: BrokerSettings, mode: shared.Mode, folder: Path, positions: bool, replace: bool
@@ -93,10 +93,10 @@ def restore(
     found = archives.find_backup(folder)
     kept = archives.load_backup(found)
     chosen = [one for one in kept.archives if not positions or one.stream == _POSITIONS]
-    deletes = shared.asking(settings, "restore", lambda c: _preview(c, kept, chosen))
+    deletes = shared.run_on_broker(settings, "restore", lambda c: _preview(c, kept, chosen))
     lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
     head = f"from {found}, of {kept.server}, taken at {kept.began}:"
-    mode.say(_text(head, [*map(_line, chosen), *lines]))
+    mode.echo(_text(head, [*map(_line, chosen), *lines]))
     if deletes and not replace:
         raise OperatorError(
             "the broker is not empty; nothing was changed (--replace deletes what is said above)"
@@ -104,10 +104,10 @@ def restore(
     for archive in chosen:  # before anything is deleted, and before a person is asked
         archives.check_archive(found, archive)
     question = "Delete that and restore the backup?" if deletes else ""
-    if is_agreed := mode.agrees(question):
+    if is_agreed := mode.confirm(question):
         work = partial(_restore, found=found, kept=kept, chosen=chosen, deletes=deletes)
-        shared.asking(settings, "restore", work)
-        mode.say(_after(chosen))
+        shared.run_on_broker(settings, "restore", work)
+        mode.echo(_after(chosen))
     if mode.as_json:
         done = {"archives": _as_json(chosen), "deletes": deletes, "restored": is_agreed}
         shared.print_json({"backup": str(found), **done})

@@ -13,8 +13,7 @@ from typing import Any
 from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half_restored
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import format_count, printable
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
@@ -65,7 +64,7 @@ async def apply(
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:
     """Return the streams and entries on the broker, also if it has another number of streams."""
-    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
+    names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
         for key in (PARTITIONS_KEY, STREAMS_KEY):
@@ -104,7 +103,7 @@ async def read_partitions(connection: Connection) -> Actual:
 
 async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return CONSUMER.INFO of every consumer of a stream; raises as `pages`."""
-    return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
+    return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def find_stream_info(connection: Connection, name: str) -> Mapping[str, Any] | None:
@@ -134,7 +133,7 @@ async def carry_out(
         except bucket.Conflict:
             raise OperatorError(f"{step.name} was changed by somebody else; try again") from None
         except Rejected as error:
-            if error.is_of_server:
+            if error.is_server_failure:
                 raise OperatorError(
                     f"{connection.servers} failed to {action}: {error.description}; check the disk "
                     "of its store and its log, then try again"
@@ -163,7 +162,7 @@ async def provision(
         if in_cluster:
             done = await _join(connection, desired, report)
         else:
-            known = await connection.pages("STREAM.NAMES", "streams")
+            known = await connection.list_all("STREAM.NAMES", "streams")
             if lost := sorted(stored.difference(known)):
                 raise OperatorError(
                     f"nats-server could not recover {', '.join(lost)}, see its log above; nothing "
@@ -178,7 +177,7 @@ async def provision(
     # the rights of receivers were made for the declared number
     if (count := len(names)) != desired.stream_count:
         raise ConfigurationError(
-            f"the broker has {counted(count, 'stream')}; give --streams {count}"
+            f"the broker has {format_count(count, 'stream')}; give --streams {count}"
         )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)

@@ -14,12 +14,11 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
 
-from broker.topology import Topology, find_mirrored_site
+from broker.topology import Topology, find_mirrored_site, subjects_in
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.app.untrusted import printable
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
@@ -28,10 +27,9 @@ from nats_logship.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    existing_in,
-    number_in,
+    count_partitions,
+    parse_number,
     stream_names,
-    subjects_in,
 )
 
 _UNBOUNDED = frozenset(
@@ -165,7 +163,7 @@ class Actual:
     @property
     def stream_count(self) -> int | None:
         """The number of streams of lines, None without an entry for it."""
-        return number_in(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
+        return parse_number(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,12 +187,14 @@ class Actual:
 
     @property
     def _stored_number(self) -> int | None:
-        return number_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
+        return parse_number(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
 
     @property
     def existing(self) -> int:
         """The number of partitions that have a subject in a stream: the highest one, plus 1."""
-        return existing_in(chain(*(info["config"].get("subjects") or () for info in self.infos)))
+        return count_partitions(
+            chain(*(info["config"].get("subjects") or () for info in self.infos))
+        )
 
     def refuse_other(self, partitions: int) -> None:
         """Raise `ConfigurationError` for another number of partitions than that of stored lines.
@@ -213,8 +213,8 @@ class Actual:
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
                 f"the number of partitions is {self.number} and not {partitions}: "
-                f"{', '.join(self.names)} have {counted(messages, 'message')} and "
-                f"{counted(offsets, 'partition', 'have')} offsets. To change it, run `logbroker "
+                f"{', '.join(self.names)} have {format_count(messages, 'message')} and "
+                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run `logbroker "
                 f"partitions {partitions}` while the broker runs; else leave --partitions out, or "
                 f"give {self.number}"
             )
@@ -273,7 +273,7 @@ def _adapt(desired: Topology, actual: Actual) -> Topology:
         actual.refuse_other(number)
     elif (existing := actual.number) and existing != number:
         raise ConfigurationError(
-            f"site {mirror} has {counted(existing, 'partition')}, so its mirror cannot have "
+            f"site {mirror} has {format_count(existing, 'partition')}, so its mirror cannot have "
             f"{number}; give --partitions {existing}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]

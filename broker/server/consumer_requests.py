@@ -18,12 +18,12 @@ from typing import Any
 
 from broker.auth.permissions import CONSUMER_REQUESTS, list_copied_streams
 from broker.server.requests import Handler, listen
+from broker.topology import site_api, site_prefix
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import SECOND
-from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.wire.subjects import site_api, site_prefix
 
 _CREATE = "$JS.API.CONSUMER.CREATE"
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB

@@ -21,7 +21,13 @@ from typing import Any
 from broker.auth.certificates import read_expiries
 from broker.auth.files import CREDENTIALS
 from broker.provision.apply import provision
-from broker.report import CREDENTIALS_SUBJECT, NAMES_QUESTION, SUBJECT, NodeReport, SpaceReport
+from broker.report import (
+    CREDENTIALS_SUBJECT,
+    NAMES_REQUEST,
+    REPORT_SUBJECT,
+    NodeReport,
+    SpaceReport,
+)
 from broker.server.consumer_requests import ConsumerRequests
 from broker.server.key_files import TlsConf, read_secret
 from broker.server.nats_conf import KEY_VARIABLE, render
@@ -40,8 +46,8 @@ from broker.topology import find_mirrored_site
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import write_atomic
-from nats_logship.app.plural import counted
-from nats_logship.app.service import differences
+from nats_logship.app.service import merge_reloaded
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection, Message
 
@@ -187,7 +193,7 @@ class ServerContext:
         infos = await self._provision(self.conf, stored)
         site, lines = self.settings.site, self.conf.topology.names
         consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
-        handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
+        handlers = {REPORT_SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
             listen(self.connection, handlers, listens),
             consumers.run(),
@@ -222,7 +228,7 @@ class ServerContext:
             self.folder,
             "stream LOGS" if len(infos) == 1 else f"{len(infos)} streams",
             format_size(sum(info["config"]["max_bytes"] for info in infos)),
-            counted(sum(info["state"]["messages"] for info in infos), "message"),
+            format_count(sum(info["state"]["messages"] for info in infos), "message"),
         )
         if self._mirror:
             logger.warning(
@@ -235,7 +241,7 @@ class ServerContext:
 
     async def _answer(self, message: Message) -> None:
         """Answer with a `NodeReport`, or with the names of credentials if these are asked for."""
-        if message.data == NAMES_QUESTION:
+        if message.data == NAMES_REQUEST:
             names = self._server.names if self._server else {}
             await self.connection.publish(message.reply, json.dumps(names).encode())
             return
@@ -278,7 +284,7 @@ class ServerContext:
         Raises `OperatorError` and keeps the current settings.
         """
         at_once = {*type(settings).model_fields} - _AT_START
-        settings, changes = differences(self.settings, settings, at_once)
+        settings, changes = merge_reloaded(self.settings, settings, at_once)
         await self.reload(settings)
         logger.info("settings reloaded; %s", changes)
 
@@ -310,7 +316,7 @@ class ServerContext:
             self._server.names |= conf.names  # before a new credential can connect
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
-            taken = counted(len(conf.credentials.credentials), "credential")
+            taken = format_count(len(conf.credentials.credentials), "credential")
             logger.info("took over %s", taken)
         self.conf = conf
         try:

@@ -14,7 +14,7 @@ from broker.server.key_files import TlsConf, read_cluster_secret, read_site_seed
 from broker.settings import BrokerSettings
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINE
+from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINK
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """The environment variable with the key of an encrypted store, so that no file of ours holds it."""
@@ -38,7 +38,7 @@ _COPYING = 32 * 1024**2
 """Bytes of a copy that nats-server (2.15.1) sends ahead; pings of sites wait behind them."""
 _DEFAULTS: Section = {
     # long enough for a message over the slowest line; under TLS nats-server does not try twice
-    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINK}s",
     "write_timeout": "retry",
     "ping_interval": f"{_PING_EVERY}s",
     "ping_max": 2,
@@ -81,7 +81,7 @@ def render_file(settings: BrokerSettings, decided: Section) -> str:
         )
     # clients of a lame duck go to another server; without a cluster there is none to wait for
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
-    pings = {"ping_max": _COPYING // SLOWEST_LINE // _PING_EVERY} if decided["leafnodes"] else {}
+    pings = {"ping_max": _COPYING // SLOWEST_LINK // _PING_EVERY} if decided["leafnodes"] else {}
     text = render({**_DEFAULTS, **grace, **pings, **settings.nats, **decided})
     # nats-server expands a variable only outside of quotes
     text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from broker.server.log_limit import OF_CONNECTION, LogLimit
 from nats_logship.app import parent_death
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.python import FOLDER, isolated
-from nats_logship.app.untrusted import printable
+from nats_logship.app.python import FOLDER, isolated_command
+from nats_logship.app.text import printable
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
@@ -274,7 +274,7 @@ async def run_nats_server(
     `environment` is added to ours. Its own process group keeps a terminal's Ctrl-C from it.
     """
     process = await asyncio.create_subprocess_exec(
-        *isolated(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
+        *isolated_command(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

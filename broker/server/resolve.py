@@ -5,7 +5,7 @@ Reads files and writes none. `resolve` is called at each start and at each reloa
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import format_size
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import new_seed, user_key
-from nats_logship.wire.streams import streams_among
+from nats_logship.wire.streams import MAX_STREAMS, STREAM, stream_names
 
 _LARGEST_RESERVE = 20 * 1024**3
 # of the store: the positions of a host take some KB, or MB with thousands of files
@@ -71,7 +71,7 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
 
     Raises `ConfigurationError` for settings that contradict each other or the store.
     """
-    streams = settings.streams or streams_among(list_stored_streams(folder)) or 1
+    streams = settings.streams or count_streams(list_stored_streams(folder)) or 1
     store = load_credentials(folder)
     if contradiction := next(_find_contradictions(settings, secured=store.is_secured), ""):
         raise ConfigurationError(contradiction)
@@ -183,3 +183,10 @@ def _find_site_contradictions(settings: BrokerSettings) -> Iterator[str]:
         yield "--mirror and --source exclude each other: a mirror takes no other lines"
     if settings.site and settings.site in (settings.mirror, *settings.source):
         yield f"--mirror and --source name other sites, but this one is {settings.site}"
+
+
+def count_streams(names: Container[str]) -> int:
+    """Return how many streams of lines are among these names."""
+    if STREAM in names:
+        return 1
+    return sum(name in names for name in stream_names(MAX_STREAMS))

@@ -14,14 +14,15 @@ import pytest
 
 from broker.backup.archives import BUCKETS, Backup, back_up, check_archive
 from broker.backup.restore import find_streams, preview, restore
-from broker.inspect.reader import MessageReader, at_sequence
+from broker.inspect.reader import MessageReader
+from broker.inspect.streams import read_known_layout
 from broker.provision.apply import apply
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
-from nats_logship.client.config import known_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
 from tests.conftest import Server
@@ -132,7 +133,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     assert await digests(target, logs.until) == await digests(source, logs.until)
     assert (found["state"]["last_seq"], found["state"]["consumer_count"]) == (logs.until - 1, 0)
     assert found["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
-    assert (await known_layout(target)).partitions == 2
+    assert (await read_known_layout(target)).partitions == 2
     assert await ship(target, 1) == logs.until
     assert await apply(target, Topology(partitions=2)) == ()
 

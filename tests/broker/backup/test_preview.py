@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from broker.backup.archives import StreamArchive
+from broker.backup.closing import close_config, open_config
 from broker.backup.restore import adapt, preview
 from nats_logship.app.exits import OperatorError
-from nats_logship.wire.descent import Ancestor, ancestors, opened, restoring
+from nats_logship.wire.restored import Ancestor, ancestors
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
@@ -36,7 +37,7 @@ def info(stream: str, last: int, messages: int = 3, **config: Any) -> dict[str, 
 
 NAMES, CONFIG = ("KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS", "LOGS"), "KV_LOGS_CONFIG"
 ALL = tuple(map(archive, (*NAMES, CONFIG)))
-HALF = restoring({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
+HALF = close_config({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
 EMPTY = {name: info(name, 0, 0) for name in NAMES} | {CONFIG: info(CONFIG, 1, 1)}
 
 
@@ -89,8 +90,8 @@ def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
 
 def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:
     archived = {"name": "LOGS", "subjects": ["logs.>"], "metadata": {"_nats.level": "1"}}
-    once = opened(restoring(archived, Ancestor("first", 100)), archived)
-    twice = opened(restoring(once, Ancestor("second", 70)), archived)
+    once = open_config(close_config(archived, Ancestor("first", 100)), archived)
+    twice = open_config(close_config(once, Ancestor("second", 70)), archived)
 
     assert twice["subjects"] == archived["subjects"]
     assert ancestors(twice) == (Ancestor("first", 70), Ancestor("second", 70))

@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
     )
     assert called.returncode == 0, called.stderr
-    assert "TLS is on" in called.stdout
+    assert "uses TLS from its next start" in called.stdout
     return store
 
 
@@ -66,7 +66,7 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path) -> None:
     assert (told["done"], told["names"][0], told["path"]) == ("not renewed", "other", str(broker))
     assert broker.read_bytes() == before
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
-        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
+        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed again")
 
 
 def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_there(
@@ -101,7 +101,7 @@ async def certificate(url: str, access: Access) -> bytes | str | None:
     """Return the certificate that a client is shown, once it got in; else why it did not."""
     connection = Connection([url], "test", access=access)
     try:
-        client = await connection.once()
+        client = await connection.connect()
         await connection.api(f"STREAM.INFO.{STREAM}")
         return client.tls and client.tls.getpeercert(binary_form=True)
     except BrokerAway as error:
@@ -124,7 +124,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     url = (await asyncio.to_thread(broker.ready))["server"]
     trusting = Access(tls_ca=store / "tls" / "authority.pem")
     connection = Connection([url], "test", access=trusting)
-    client = await connection.once()
+    client = await connection.connect()
     before = await certificate(url, trusting)
     assert isinstance(before, bytes)
     assert "certificate" in str(await certificate(url, Access(tls_first=False)))

@@ -16,9 +16,8 @@ from broker.provision.plan import (
     plan_partitions,
     serialize_plan,
 )
-from broker.topology import Topology
+from broker.topology import MAX_COPIED_MESSAGE, Topology
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.wire.streams import COPIED_MESSAGE
 
 NOTHING = Actual({}, {})
 STATE = {"bytes": 0, "first_ts": "2026-11-23T10:00:00Z"}
@@ -215,7 +214,7 @@ def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool
     ("topology", "largest"),
     [
         pytest.param(Topology(), None, id="a broker alone"),
-        pytest.param(Topology(sources=()), COPIED_MESSAGE, id="a site that others copy"),
+        pytest.param(Topology(sources=()), MAX_COPIED_MESSAGE, id="a site that others copy"),
         pytest.param(Topology(sources=("branch",)), -1, id="one that copies another"),
         pytest.param(Topology(sources=(), mirror="first"), -1, id="one that is a copy"),
     ],
