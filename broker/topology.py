@@ -17,10 +17,10 @@ from nats_logship.wire.streams import (
 from nats_logship.wire.subjects import partition_filter
 
 MAX_COPIED_MESSAGE = 10 * SLOWEST_LINK
-"""The largest message of a site whose lines others copy, in bytes, headers included.
+"""The largest message of a site whose lines are copied, in bytes with headers.
 
-nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
-what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
+nats-server (2.15.1) drops a copy that it received nothing of for ten seconds, and asks for it
+again. A message that takes longer would be sent again for ever, and block all messages after it.
 """
 _UNBOUNDED = -1
 # the shortest that nats-server takes: Nats-Msg-Id is compared across all hosts of a stream, so a
@@ -175,19 +175,19 @@ def _drop_none(**values: Any) -> dict[str, Any]:
 
 
 def site_prefix(site: str) -> str:
-    """Return what the subjects begin with by which others copy the streams of a site."""
+    """Return the prefix of the subjects of copies of a site's streams."""
     return f"SITE.{site}"
 
 
 def site_api(site: str) -> str:
-    """Return the prefix of the API by which other sites ask a site for copies of its streams."""
+    """Return the prefix of the API at which a site is asked for copies of its streams."""
     return f"{site_prefix(site)}.API"
 
 
 def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
     """Return the subjects of one of the streams: those of its partitions and no others.
 
-    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    Messages on other subjects would fill the stream, and no receiver would read them.
     """
     return tuple(
         partition_filter(number)

@@ -45,6 +45,17 @@ _KINDS = {
 }
 
 
+class OwnKeys(NamedTuple):
+    """Public keys of users without a credential.
+
+    `logbroker` is logbroker's own. A client without a key is the user of `anybody`, whose seed
+    nobody has, or is refused if `anybody` is empty.
+    """
+
+    logbroker: str
+    anybody: str = ""
+
+
 class _Crossing(NamedTuple):
     """A subject that the account `into` imports from the account `of`, under the name `local`.
 
@@ -62,24 +73,22 @@ class _Crossing(NamedTuple):
 
 def build_accounts(
     credentials: Sequence[Credential],
-    own: str,
+    own: OwnKeys,
     limits: Mapping[str, Section] = MappingProxyType({}),
-    anybody: str = "",
     *,
     streams: int,
     site: str = "",
 ) -> Section:
-    """Return the accounts of a broker for these credentials, and logbroker's own public key `own`.
+    """Return the accounts of a broker for these credentials and its own keys.
 
-    A client without a key is the user of the public key `anybody`, whose seed nobody has, or is
-    refused if `anybody` is empty. `limits` are by the name of the account; those of LOGS are
-    JetStream's. `streams` and `site` are as in `grant_rights`.
+    `limits` are by the name of the account; those of LOGS are JetStream's. `streams` and `site`
+    are as in `grant_rights`.
     """
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
         users[one.kind].append(_build_user(one, streams, site))
-    everybody = [{"nkey": anybody}] if anybody else []
-    inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *everybody]
+    everybody = [{"nkey": own.anybody}] if own.anybody else []
+    inside = [{"nkey": own.logbroker}, *users[CredentialKind.ADMIN], *everybody]
     members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
     sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
     crossings = [*_list_crossings(streams)]
@@ -89,7 +98,7 @@ def build_accounts(
             crossings += _list_site_crossings(sites, own_token(site), stream_names(streams))
     return {
         "system_account": SYS,
-        "no_auth_user": anybody or None,
+        "no_auth_user": own.anybody or None,
         "accounts": {
             name: _build_account(name, found, limits.get(name), crossings)
             for name, found in members.items()

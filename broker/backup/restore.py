@@ -76,13 +76,13 @@ def preview(
     Raises `OperatorError` if the archives do not fit.
     """
     # on an empty broker the bucket of settings holds only its declaration
-    is_empty = not any(_holds(info) for name, info in existing.items() if name != _CONFIG)
+    is_empty = not any(_has_messages(info) for name, info in existing.items() if name != _CONFIG)
     deletes = {}
     for archive in archives:
         name, info, state = archive.stream, existing.get(archive.stream), archive.state
-        if info and _holds(info) and not (is_empty and name == _CONFIG):
+        if info and _has_messages(info) and not (is_empty and name == _CONFIG):
             deletes[name] = format_content(info["state"])
-        size, limit = int(state.get("bytes", 0)), _limit_of(info)
+        size, limit = int(state.get("bytes", 0)), _read_limit(info)
         if 0 <= limit < size:
             raise OperatorError(
                 f"{name} takes {format_size(size)}, more than its limit of {format_size(limit)}; "
@@ -91,7 +91,7 @@ def preview(
     return deletes
 
 
-def _holds(info: Mapping[str, Any]) -> bool:
+def _has_messages(info: Mapping[str, Any]) -> bool:
     return int(info["state"]["last_seq"]) > 0 and not is_closed(info["config"])
 
 
@@ -103,7 +103,7 @@ def format_content(state: Mapping[str, Any]) -> str:
     return f"{format_count(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
-def _limit_of(info: Mapping[str, Any] | None) -> int:
+def _read_limit(info: Mapping[str, Any] | None) -> int:
     """Return the limit in bytes of an existing stream, -1 for none.
 
     A restore keeps it, since it depends on the disk. A stream that is being restored has none.
@@ -139,7 +139,7 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Strea
         if _CONFIG not in {archive.stream for archive in ordered}:
             await _open(connection, _CONFIG, {})
         for archive in reversed(ordered):
-            limit = {"max_bytes": _limit_of(existing.get(archive.stream))}
+            limit = {"max_bytes": _read_limit(existing.get(archive.stream))}
             await _open(connection, archive.stream, limit, archive.config)
             await _complete(connection, archive)
     except Rejected as error:

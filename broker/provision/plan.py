@@ -214,9 +214,9 @@ class Actual:
             raise ConfigurationError(
                 f"the number of partitions is {self.number} and not {partitions}: "
                 f"{', '.join(self.names)} have {format_count(messages, 'message')} and "
-                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run `logbroker "
-                f"partitions {partitions}` while the broker runs; else leave --partitions out, or "
-                f"give {self.number}"
+                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run "
+                f"`logbroker partitions {partitions}` while the broker runs; else leave "
+                f"--partitions out, or give {self.number}"
             )
 
 

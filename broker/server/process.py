@@ -34,7 +34,7 @@ _LONGEST = 65536  # bytes of an incomplete line
 # percent for Go's garbage collector: with the default of 100 collecting takes a third of its time
 _GARBAGE = "400"
 _RELOAD = 30.0  # seconds
-_LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
+_LAME_DUCK = 3.5  # seconds for leaders to move and clients to be warned
 _CLEAN_STOP = 7.0  # seconds for the lame duck and the stop; the whole program has ten
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
@@ -236,7 +236,7 @@ class NatsServer:
             raise OperatorError(f"nats-server keeps its old configuration: {refusal}")
 
     async def end(self) -> None:
-        """End the server within 7 s, first as a lame duck: leaders move and clients are told."""
+        """End the server within 7 s, first as a lame duck: leaders move, clients are warned."""
         ended = asyncio.ensure_future(self._drain())
         closing = asyncio.ensure_future(self._wait_for(ServerNotice.CLOSING))
         try:

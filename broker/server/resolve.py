@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, build_accounts
+from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, OwnKeys, Section, build_accounts
 from broker.auth.credentials import CredentialStore
 from broker.auth.files import load_credentials
 from broker.server.key_files import TlsConf, resolve_tls
@@ -107,14 +107,13 @@ def _build_accounts(
     asked = {"max_streams": settings.max_streams, "max_consumers": settings.max_consumers}
     return build_accounts(
         store.credentials,
-        keys.key,
+        OwnKeys(keys.key, "" if store.is_secured else keys.anybody),
         limits={
             LOGS: {name: most for name, most in asked.items() if most is not None},
             SHIP: {"max_connections": hosts, "max_subscriptions": 100},
             RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
             MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
         },
-        anybody="" if store.is_secured else keys.anybody,
         streams=streams,
         site=settings.site,
     )

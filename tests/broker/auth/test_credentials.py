@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import build_accounts
+from broker.auth.accounts import OwnKeys, build_accounts
 from broker.auth.credentials import (
     EMPTY,
     CredentialKind,
@@ -47,7 +47,7 @@ EVERY_KIND = EMPTY.add(
 def accepted(store: CredentialStore) -> set[str]:
     """Return the keys that get in."""
     anybody = "" if store.is_secured else ANYBODY
-    accounts = build_accounts(store.credentials, OWN, anybody=anybody, streams=1)["accounts"]
+    accounts = build_accounts(store.credentials, OwnKeys(OWN, anybody), streams=1)["accounts"]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.auth.accounts import build_accounts
+from broker.auth.accounts import OwnKeys, build_accounts
 from broker.server.nats_conf import render
 from broker.server.process import find_nats_server
 from broker.server.resolve import ServerConf, ServerKeys, resolve
@@ -111,7 +111,7 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
 
 
 def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
-    section = build_accounts(EVERY_KIND.credentials, key(99), streams=1)
+    section = build_accounts(EVERY_KIND.credentials, OwnKeys(key(99)), streams=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])
