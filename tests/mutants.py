@@ -165,15 +165,15 @@ MUTANTS = (
     Mutant(
         "a host publishes lines of its own name only",
         "broker/auth/permissions.py",
-        "SubjectRights((own, positions,",
-        'SubjectRights(("logs.>", positions,',
+        "publish=(lines, positions,",
+        'publish=("logs.>", positions,',
         "tests/broker/auth",
     ),
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))",
-        "return (*_entry(PARTITIONS_KEY, actual, partitions), *steps)",
+        "return (*steps, *_plan_entry(PARTITIONS_KEY, actual, partitions))",
+        "return (*_plan_entry(PARTITIONS_KEY, actual, partitions), *steps)",
         "tests/broker/provision",
     ),
 )

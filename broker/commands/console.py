@@ -44,7 +44,7 @@ def console(
     Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
     """
     from broker.console.server import Console, Listener
-    from broker.server.resolve import read_secret
+    from broker.server.key_files import read_secret
 
     try:
         address = parse_address(listen)

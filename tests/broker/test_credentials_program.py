@@ -176,7 +176,7 @@ async def test_the_log_names_who_tried_what_and_who_was_let_in_no_more(secured: 
     await asyncio.to_thread(secured.call, "revoke", "host", "named")
     await connection.close()
     assert not await secured.gets_in(access)
-    await asyncio.to_thread(says, "authentication error - by its key it is host named")
+    await asyncio.to_thread(says, "authentication error - with the public key of host named")
 
 
 async def test_events_name_the_credential_of_a_client_whatever_the_client_says(
