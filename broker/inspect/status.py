@@ -151,7 +151,7 @@ class BrokerStatus(BaseModel, frozen=True):
 
     `store_limit` is the most that this user's account may store. Hosts are spread over the first
     `current_partitions` of `partitions`; 0 if the broker does not say. `hosts` counts hosts with
-    messages, None if they were not format_count. `nodes` are the reports of the logbrokers. A bare
+    messages, None if they were not counted. `nodes` are the reports of the logbrokers. A bare
     nats-server sends none. `paused_hosts` counts hosts that are paused, by partition.
     """
 
