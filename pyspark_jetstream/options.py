@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import EPOCH
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import EPOCH, Moment
 from nats_logship.client.access import Access, check_servers
 from nats_logship.client.find import EARLIEST, LATEST
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host

@@ -19,10 +19,9 @@ from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
-from receiver.storage.findings import Finding, FindingKind
-from receiver.storage.tables import gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
 
-_MOST_LOGGED = 20  # findings of a report
+_MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 _OF_A_RESTART = 15  # refusals of a broker that starts, with half a minute of pauses between them
@@ -128,11 +127,11 @@ class PartitionMeter:
         self.committed_at = now if report.batches else self.committed_at
         seconds = max(1.0, (now - self.began_at) / SECOND)
         self.rate = done.size / seconds, done.lines / seconds
-        for finding in done.findings:
-            self.found[finding.kind.value] += 1
-            self.found_bytes[finding.kind.value] += finding.end - finding.start
-        missing = {FindingKind.GAP, FindingKind.LOSS}
-        gaps = Counter(one.host for one in done.findings if one.kind in missing)
+        for anomaly in done.anomalies:
+            self.found[anomaly.kind.value] += 1
+            self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
+        missing = {AnomalyKind.GAP, AnomalyKind.LOSS}
+        gaps = Counter(one.host for one in done.anomalies if one.kind in missing)
         if gaps or done.quarantined:
             self._of_a_day.append((now, gaps, done.quarantined))
         _log(done)
@@ -299,8 +298,8 @@ class Meter:
 
 
 def _log(done: Done) -> None:
-    words = [_describe(finding) for finding in done.findings[:_MOST_LOGGED]]
-    if rest := done.findings[_MOST_LOGGED:]:
+    words = [_describe(anomaly) for anomaly in done.anomalies[:_MOST_LOGGED]]
+    if rest := done.anomalies[_MOST_LOGGED:]:
         words.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
     words += done.notices
     if done.quarantined:
@@ -310,14 +309,14 @@ def _log(done: Done) -> None:
         logger.warning("partition %d: %s", done.partition, line)
 
 
-def _describe(finding: Finding) -> str:
-    if finding.kind is FindingKind.LOSS:
-        since = f"since sequence {finding.after}" if finding.after else "from the first on"
+def _describe(anomaly: Anomaly) -> str:
+    if anomaly.kind is AnomalyKind.LOSS:
+        since = f"since sequence {anomaly.after}" if anomaly.after else "from the first on"
         return (
-            f"loss: messages of host {finding.host} {since} were removed from the stream before they were received, seen "
-            f"at sequence {finding.sequence}"
+            f"loss: messages of host {anomaly.host} {since} were removed from the stream before they were received, seen "
+            f"at sequence {anomaly.sequence}"
         )
     return (
-        f"{finding.kind.value} of {format_count(finding.end - finding.start, 'byte')}: host {finding.host}, file {finding.file!r}, "
-        f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
+        f"{anomaly.kind.value} of {format_count(anomaly.end - anomaly.start, 'byte')}: host {anomaly.host}, file {anomaly.file!r}, "
+        f"bytes {anomaly.start} to {anomaly.end}, seen at sequence {anomaly.sequence}"
     )

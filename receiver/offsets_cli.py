@@ -35,10 +35,10 @@ from receiver.consume.claim import find_end_of_files, moved
 from receiver.driver.presence import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
-from receiver.storage.folders import make_folder
-from receiver.storage.site import Site, require_template
-from receiver.storage.site import adopt as take
-from receiver.storage.store import Damaged
+from receiver.storage.adoption import adopt as take
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
+from receiver.storage.partition_folders import PartitionFolders, require_template
 
 _PROGRAM = "logreceiver offsets"
 _FIELDS = BROKER_FIELDS | {"partition"}
@@ -116,18 +116,20 @@ def adopt(yes: bool, **options: Any) -> None:
     output, state = settings.output.absolute(), settings.state.absolute()
     require_template(state, settings.path_template)
 
-    async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
+    async def look_at_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template
         count = layout.partitions
-        sites = [
-            Site(output, state, one, template, count) for one in settings.select_partitions(count)
+        all_folders = [
+            PartitionFolders(output, state, one, template, count)
+            for one in settings.select_partitions(count)
         ]
         return [
-            (one, await _offset(connection, layout.stream_of(one.partition), one)) for one in sites
+            (one, await _offset(connection, layout.stream_of(one.partition), one))
+            for one in all_folders
         ]
 
-    for site, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
-        at = f"partition {site.partition}:"
+    for folders, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
+        at = f"partition {folders.partition}:"
         offset = found.moved if isinstance(found, Move) else found
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
@@ -138,15 +140,17 @@ def adopt(yes: bool, **options: Any) -> None:
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {format_count(_adopted(site, offset), 'file')} adopted")
+            click.echo(f"{at} {format_count(_adopted(folders, offset), 'file')} adopted")
 
 
-async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
+async def _offset(
+    connection: Connection, stream: str, folders: PartitionFolders
+) -> "Offset | Move":
     """Return the offset of a partition, or where that is gone a move to where its files end by the store.
 
     Where it was moved there already, as by this command when its answer was lost, it is moved once more.
     """
-    partition, words, offset = site.partition, "it has no offset", None
+    partition, words, offset = folders.partition, "it has no offset", None
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         offset = Offset.decode(entry.value) if entry else None
@@ -155,7 +159,7 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
     batch = None
     if offset is None or offset.moved_in:
         with suppress(Damaged, OSError):
-            batch = site.last_batch(0)
+            batch = folders.read_last_batch(0)
     if batch:
         end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
         if offset is None or offset.next == end:
@@ -169,15 +173,15 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
     )
 
 
-def _adopted(site: Site, offset: Offset) -> int:
+def _adopted(folders: PartitionFolders, offset: Offset) -> int:
     try:
-        make_folder(site.state)
-        with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
-            return take(site, offset)
+        make_synced_folder(folders.state)
+        with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
+            return take(folders, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:
-        raise OperatorError(f"{error.filename or site.output}: {error.strerror}") from None
+        raise OperatorError(f"{error.filename or folders.output}: {error.strerror}") from None
 
 
 def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> ReceiverSettings:

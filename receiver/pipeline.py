@@ -38,9 +38,9 @@ from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.java import Jvm, is_local
 from receiver.spark.session import spark_context
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.layout import Permissions
-from receiver.storage.site import require_template
+from receiver.storage.partition_folders import require_template
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds
@@ -170,7 +170,7 @@ def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
     wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
     try:
         for folder, permissions in wanted:
-            make_folder(folder, permissions)
+            make_synced_folder(folder, permissions)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         return tuple(mark_folder(folder.absolute()) for folder, _ in wanted)

@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that was not committed is cut off",
-        "receiver/storage/site.py",
+        "receiver/storage/commit.py",
         "length = row.length_before if is_undone else row.length",
         "length = row.length",
         "tests/receiver/test_task_kills.py",
@@ -101,14 +101,14 @@ MUTANTS = (
     ),
     Mutant(
         "what stands behind the committed length is cut",
-        "receiver/storage/site.py",
+        "receiver/storage/commit.py",
         "if (surplus := found.st_size - length) > 0:",
         "if (surplus := found.st_size - length) < 0:",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
         "a stored batch counts as committed where KV names it",
-        "receiver/storage/site.py",
+        "receiver/storage/commit.py",
         "offset.next == batch.first):\n        return batch.number\n",
         "offset.next == batch.first):\n        return batch.number + 1\n",
         "tests/receiver/storage tests/receiver/test_task_kills.py",

@@ -20,8 +20,7 @@ from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import format_count, printable
-from nats_logship.app.timestamps import format_time
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
 from nats_logship.wire.endings import Endings
 

@@ -16,7 +16,7 @@ from broker.retention.purge import plan_purges, run_purges
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.text import format_count, format_names, printable
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import Connection
 
 _ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream

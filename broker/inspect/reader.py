@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client import find
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient

@@ -16,7 +16,7 @@ from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section

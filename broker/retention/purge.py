@@ -17,7 +17,7 @@ from broker.retention.decide import Purge, belongs_to_stream, ends_at, needs_of_
 from broker.retention.snapshots import complete_snapshots
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import at_sequence

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ByteSize, PlainSerializer
 
+from nats_logship.app.timestamps import Moment
+
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _WHOLE = re.compile(rf"(?:{_TOKEN.pattern})+")
@@ -58,9 +60,6 @@ ACCEPTED = (
     "a time such as 2026-11-20T10:00 or 2026-11-20T10:00+01:00, today, yesterday, a time back from now such as 2h "
     "or 1d, earliest, or a sequence such as seq:12345"
 )
-
-Moment = datetime | int
-"""A time of storage (aware) or a sequence of the stream."""
 
 _SEQUENCE = re.compile(r"(?:seq:)?([0-9]{1,19})")
 _DAYS = {"today": 0, "yesterday": 1}

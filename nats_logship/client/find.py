@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nats_logship.app.timestamps import EPOCH, format_datetime, parse_time
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode

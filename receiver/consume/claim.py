@@ -26,8 +26,10 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.stream_check import require_same_stream, start
-from receiver.storage.site import Site, first_undone
-from receiver.storage.store import Damaged, StoredBatch
+from receiver.storage.commit import find_first_undone
+from receiver.storage.damage import Damaged
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
@@ -121,14 +123,14 @@ class EntryTaken(Exception):
 class Claim:
     """The driver's side: the offset of one partition and the epoch in which `owner` has it, known once `claim` was called.
 
-    What the store at the site says must go with the offset.
+    What the store in `folders` says must go with the offset.
     """
 
     connection: Connection
     partition: int
     owner: str
     stream: str
-    site: Site | None = None
+    folders: PartitionFolders | None = None
     presence: str = ""
     offset: Offset | None = None
 
@@ -198,15 +200,17 @@ class Claim:
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claim = _of_next_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            first_undone(last, claim, self.partition)
+            find_first_undone(last, claim, self.partition)
         return replace(claim, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `Damaged` where it does not go with the files."""
-        if self.site is None:
+        if self.folders is None:
             return None
         try:
-            return await asyncio.to_thread(self.site.last_batch, offset.lines if offset else 0)
+            return await asyncio.to_thread(
+                self.folders.read_last_batch, offset.lines if offset else 0
+            )
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
@@ -268,11 +272,13 @@ class Claim:
             raise self._advised(self._unreadable(f"{self._key}: {error}")) from None
 
     def _advised(self, error: Damaged) -> Damaged:
-        return error.at(self.site.output, self.site.state) if self.site else error
+        return (
+            error.with_folders(self.folders.output, self.folders.state) if self.folders else error
+        )
 
     def _unreadable(self, reason: str) -> Damaged:
         """Return an error whose command works: files are adopted by what a store knows of them."""
-        if self.site and self.site.path.exists():
+        if self.folders and self.folders.store_path.exists():
             return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"
         return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from receiver.storage.store import NOT_TAKEN
+from receiver.storage.database import ROW_ERRORS
 
 UNEXPECTED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
-    *(TypeError, ValueError, *NOT_TAKEN),
+    *(TypeError, ValueError, *ROW_ERRORS),
 )
 _LONGEST = 300  # characters of a reason
 

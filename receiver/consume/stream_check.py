@@ -3,7 +3,7 @@
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.offset import Offset
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 
 
 class StreamMismatch(Damaged):

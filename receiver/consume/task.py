@@ -48,9 +48,10 @@ from receiver.consume.host_moves import (
 from receiver.consume.marked_folders import WrongFolder, check_folder
 from receiver.consume.poison import BatchFailed, Suspicion, blaming
 from receiver.consume.stream_check import require_same_stream
-from receiver.storage.folders import make_folder
+from receiver.storage.commit import WrittenBatch, store_batch
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.output import Output
-from receiver.storage.store import Damaged
 
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
@@ -109,8 +110,8 @@ class _Session:
         destination = self._destination
         try:
             self._look()
-            make_folder(destination.output, destination.permissions)
-            make_folder(destination.state)
+            make_synced_folder(destination.output, destination.permissions)
+            make_synced_folder(destination.state)
             lock = destination.state / f"p{self.done.partition}.lock"
             with exclusive_lock(lock, self._assignment.session.lock):
                 return self._locked()
@@ -128,7 +129,7 @@ class _Session:
             return Blocked(Cause.DISK, f"{name}{error.strerror or error}")
         except (Damaged, UnreadableOffset) as error:
             if isinstance(error, Damaged):
-                error = error.at(destination.output, destination.state)
+                error = error.with_folders(destination.output, destination.state)
             return Blocked(Cause.STATE, str(error))
 
     def _look(self) -> None:
@@ -162,7 +163,7 @@ class _Session:
                 fault("fenced")
             notices = partition.recover()  # before anything is added
             self.done = replace(self.done, notices=(*self.done.notices, *notices))
-            partition.spans.forget(time.time_ns())
+            partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)
             return self._receive(partition, offset)
@@ -242,7 +243,7 @@ class _Session:
         )
 
     def _told(self, output: Output) -> None:
-        self.done = replace(self.done, notices=(*self.done.notices, *output.all_notices()))
+        self.done = replace(self.done, notices=(*self.done.notices, *output.collect_notices()))
 
     def _commit(self, done: Done) -> None:
         began = time.monotonic()
@@ -271,8 +272,8 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, since)
             output.sync()
-            with partition.store.transaction():
-                output.put(partition.next_batch(self.done.until, self.done.until), {})
+            batch = partition.next_batch(self.done.until, self.done.until)
+            store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
             fault("files_closed")
             self.done = replace(self.done, closed=tuple(output.closed))
             self._told(output)

@@ -31,11 +31,11 @@ from receiver.driver.presence import Presence, describe_owners, find_live_owner,
 from receiver.driver.supervisor import PartitionSupervisor, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
+from receiver.storage.damage import Damaged, Misplaced, describe_damage
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order, Retention, be_modest
-from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site
-from receiver.storage.store import Damaged, Misplaced, message_for
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, lower_priority
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -75,7 +75,7 @@ class Driver:
         limits = make_limits(self.settings, self.slots, self.slots)
         self._shared = Shared(self.connection, self._run, threads, clock, calendar, limits)
         self._presence = Presence(self.connection, self.meter.report)
-        self._retention = Retention(make_order(self.settings), clock)
+        self._retention = SegmentCleaner(make_order(self.settings), clock)
 
     async def run(
         self,
@@ -167,7 +167,7 @@ class Driver:
         for task in running:
             task.cancel()
         if self._damaged and not stop.is_set():
-            raise ConfigurationError(message_for(self._damaged))
+            raise ConfigurationError(describe_damage(self._damaged))
         if self._lost and not stop.is_set():
             raise FencedError(self._lost)
 
@@ -223,7 +223,7 @@ async def require_sound(
     errors = [error for error in found if error]
     is_misplaced = any(isinstance(one, Misplaced) for one in errors)
     if errors and (is_misplaced or len(errors) == len(found)):
-        raise ConfigurationError(message_for(errors))
+        raise ConfigurationError(describe_damage(errors))
 
 
 async def require_unused(
@@ -252,24 +252,24 @@ def make_claim(
 ) -> Claim:
     """Return the claim of a partition, which nobody has made yet."""
     at = settings.output, settings.state, number, settings.path_template, layout.partitions
-    return Claim(connection, number, "", layout.stream_of(number), Site(*at))
+    return Claim(connection, number, "", layout.stream_of(number), PartitionFolders(*at))
 
 
 async def retain(
-    retention: Retention, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
+    retention: SegmentCleaner, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
 ) -> None:
     """Look after closed segments in a thread of low priority: when some were `closed`, and every minute, since age passes by itself.
 
     Returns after the look that follows `done`; `stop` is set when there is no time left to compress what was closed.
     """
-    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", be_modest)
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", lower_priority)
     loop = asyncio.get_running_loop()
     try:
         while True:
             is_last = done.is_set()
             closed.clear()
             await loop.run_in_executor(
-                thread, retention.tidy, lambda: is_over.is_set() or stop.is_set()
+                thread, retention.clean, lambda: is_over.is_set() or stop.is_set()
             )
             if is_last:
                 return
@@ -313,12 +313,12 @@ def make_limits(settings: ReceiverSettings, partitions: int, slots: int) -> Task
     return TaskLimits(int(settings.max_batch), pull, session, settings.once, may_take_over, standby)
 
 
-def make_order(settings: ReceiverSettings) -> Order:
+def make_order(settings: ReceiverSettings) -> SegmentPolicy:
     """Return what is wanted of closed segments."""
     age = settings.keep_age // timedelta(microseconds=1) * 1000
     limits = Limits(settings.keep, age, settings.keep_bytes)
     layout = Layout(settings.path_template)
-    return Order(settings.output, settings.state, settings.compress, limits, layout)
+    return SegmentPolicy(settings.output, settings.state, settings.compress, limits, layout)
 
 
 def make_calendar(settings: ReceiverSettings) -> Calendar:
@@ -326,4 +326,4 @@ def make_calendar(settings: ReceiverSettings) -> Calendar:
     every, day = settings.rotate_every, timedelta(days=1)
     if Layout(settings.path_template).has_date:
         every = min(every or day, day)
-    return Calendar(every, named_zone(settings.time_zone))
+    return Calendar(every, load_zone(settings.time_zone))

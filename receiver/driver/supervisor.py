@@ -38,8 +38,8 @@ from receiver.driver.presence import (
     wait_until_free,
 )
 from receiver.meter import PartitionMeter
+from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged, Misplaced
 
 _BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}

@@ -20,7 +20,8 @@ from nats_logship.app.files import open_folder
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.table import progress
 from nats_logship.app.text import format_count
-from nats_logship.app.units import Moment, parse_moment
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask_broker, raise_for_operator
@@ -34,12 +35,12 @@ from receiver.consume.judging import Judge, Piece
 from receiver.consume.poison import UNEXPECTED
 from receiver.driver.partitions import request_partition_count
 from receiver.settings import ReplaySettings, StreamSettings
-from receiver.storage.disk import write_rest
-from receiver.storage.folders import Folders, make_folder
+from receiver.storage.disk import write_all
+from receiver.storage.folders import Folders, make_synced_folder
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import Names
+from receiver.storage.names import LivePaths
 from receiver.storage.output import Output
-from receiver.storage.rotation import named_zone
+from receiver.storage.rotation import load_zone
 from receiver.storage.store import Store
 
 _PROGRAM = "logreceiver replay"
@@ -59,7 +60,7 @@ class LineRun:
 
 
 @dataclass(slots=True)
-class Summary:
+class ReplaySummary:
     """What a replay wrote: `refused` counts messages without lines; `first_refused` says why one has none."""
 
     lines: int = 0
@@ -76,14 +77,14 @@ class Summary:
         return text
 
 
-def replay(settings: ReplaySettings) -> Summary:
+def replay(settings: ReplaySettings) -> ReplaySummary:
     """Replay what the settings ask for and return what was done; raises OperatorError kinds, click.UsageError.
 
     Killed at any moment it leaves a folder with a file `.unfinished` in it.
     """
     os.umask(0o027)
-    since = moment_of(settings, "since", settings.since)
-    until = moment_of(settings, "until", settings.until)
+    since = parse_moment_option(settings, "since", settings.since)
+    until = parse_moment_option(settings, "until", settings.until)
     _, ranges = ask_broker(
         settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION
     )
@@ -101,15 +102,15 @@ def replay(settings: ReplaySettings) -> Summary:
     return summary
 
 
-def _play(settings: ReplaySettings, ranges: list[SequenceRange]) -> Summary:
-    summary, size = Summary(), sum(max(0, one.until - one.first) for one in ranges)
+def _play(settings: ReplaySettings, ranges: list[SequenceRange]) -> ReplaySummary:
+    summary, size = ReplaySummary(), sum(max(0, one.until - one.first) for one in ranges)
     if not size:
         logger.warning("nothing was stored in that time: nothing to replay")
     writing = _onto_stdout() if str(settings.output) == "-" else _into_folder(settings)
     with writing as write, progress("replaying", size) as advance:
         runs = read_lines(settings, ranges, advance, settings.file)
         if settings.speed == "original":
-            runs = paced(runs, time.monotonic, time.sleep)
+            runs = pace(runs, time.monotonic, time.sleep)
         for run in runs:
             write(run)
             summary.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
@@ -125,7 +126,7 @@ async def _gone(connection: Connection, ranges: Iterable[SequenceRange]) -> str:
     return "; ".join(gone)
 
 
-def paced(
+def pace(
     runs: Iterable[LineRun], clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[LineRun]:
     """Yield the lines of runs in order, none before it is due: so many seconds after the first as it was stored."""
@@ -151,7 +152,7 @@ def _onto_stdout() -> Iterator[Callable[[LineRun], None]]:
 
     def write(run: LineRun) -> None:
         data = b"".join(piece.joined(endings, "") for piece in run.pieces)
-        write_rest(sys.stdout.fileno(), data)
+        write_all(sys.stdout.fileno(), data)
 
     with suppress(BrokenPipeError):  # whoever read wanted no more
         yield write
@@ -164,20 +165,20 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     `.unfinished` lies in it until all is on disk. Raises OSError, and `ConfigurationError` where it holds anything.
     """
     folder = settings.output.absolute()
-    make_folder(folder)
+    make_synced_folder(folder)
     if next(folder.iterdir(), None):
         raise ConfigurationError(
             f"{folder} is not empty; a replay is written into a new or empty folder: give another --output"
         )
     (folder / _UNFINISHED).touch(0o644)
-    store, endings, zone = Store.in_memory(), Endings(), named_zone(settings.time_zone)
-    names = Names(store, Layout(settings.path_template), Days(zone))
+    store, endings, zone = Store.in_memory(), Endings(), load_zone(settings.time_zone)
+    names = LivePaths(store, Layout(settings.path_template), Days(zone))
     with closing(Folders(folder)) as folders, Output(folders, store, names, 0) as output:
 
         def write(run: LineRun) -> None:
             for piece in run.pieces:
-                live = names.live_name(piece.host, piece.file or None, piece.stored_at)
-                output.hold(live, piece.joined(endings, live), piece.stored_at)
+                live = names.choose(piece.host, piece.file or None, piece.stored_at)
+                output.buffer(live, piece.joined(endings, live), piece.stored_at)
             output.flush()
 
         yield write
@@ -187,11 +188,11 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     (folder / _UNFINISHED).unlink()
 
 
-def moment_of(settings: StreamSettings, option: str, text: str) -> Moment:
+def parse_moment_option(settings: StreamSettings, option: str, text: str) -> Moment:
     """Return the place in the stream that an option names; raises click.UsageError."""
     now = datetime.now(UTC)  # noqa: TID251 - words such as 2h count back from it
     try:
-        return LATEST if text == "now" else parse_moment(text, now, named_zone(settings.time_zone))
+        return LATEST if text == "now" else parse_moment(text, now, load_zone(settings.time_zone))
     except ValueError as error:
         raise click.UsageError(f"--{option}: {error}") from None
 
@@ -250,7 +251,7 @@ def read_lines(
         if size >= MAX_LINES_BYTES or not count % _MOST_MESSAGES:
             yield run
             run, size = LineRun(), 0
-            judge.findings.clear()
+            judge.anomalies.clear()
     yield run
 
 

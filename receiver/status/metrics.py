@@ -13,7 +13,7 @@ from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
 from receiver.meter import Meter, PartitionMeter
-from receiver.storage.findings import FindingKind
+from receiver.storage.anomalies import AnomalyKind
 
 _Value = Callable[[PartitionMeter, int], float]
 _COUNTERS: dict[str, tuple[str, _Value]] = {
@@ -56,14 +56,14 @@ def _collected(meter: Meter) -> Iterator[Metric]:
     text = "1 while a partition cannot go on, by why."
     blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
     text, labels = "Blocks that did not follow their predecessor.", ["partition", "kind"]
-    counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
+    counts = CounterMetricFamily("logreceiver_anomalies", text, labels=labels)
     text = "Bytes of source files that these were about."
-    sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
+    sizes = CounterMetricFamily("logreceiver_anomaly_bytes", text, labels=labels)
     for one in partitions:
         for cause in Cause:
             is_it = one.blocked is not None and one.blocked.cause is cause
             blocked.add_metric([str(one.partition), cause.value], is_it)
-        for found in FindingKind:
+        for found in AnomalyKind:
             counts.add_metric([str(one.partition), found.value], one.found[found.value])
             sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
     yield from (blocked, counts, sizes)

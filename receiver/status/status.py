@@ -28,7 +28,8 @@ from nats_logship.wire.subjects import partition_filter
 from receiver.driver.partitions import request_partition_count
 from receiver.driver.presence import request_report
 from receiver.meter import REPORTS, PartitionReport
-from receiver.storage.store import Damaged, Store
+from receiver.storage.damage import Damaged
+from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
@@ -99,7 +100,7 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for row in store.sizes():
+                for row in store.list_sizes():
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)

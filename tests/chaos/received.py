@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from receiver.storage.tables import GAP_REPORTS
+from receiver.storage.anomalies import GAP_REPORTS
 from tests.support.oracle import Verdict, judge
 from tests.support.received import is_packed, read_received, read_segment, segments_by_host
 

@@ -14,7 +14,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done
-from receiver.storage.tables import GAP_REPORTS
+from receiver.storage.anomalies import GAP_REPORTS
 from tests.receiver.partition import Partition
 from tests.support.processes import Process, wait_until
 from tests.support.suite import Suite

@@ -29,7 +29,9 @@ from nats_logship.wire.streams import (
     positions_key,
 )
 from nats_logship.wire.subjects import consumer_name
-from receiver.storage.store import Damaged, Store, StoredBatch, path_of
+from receiver.storage.damage import Damaged
+from receiver.storage.rows import StoredBatch
+from receiver.storage.store import Store, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import SEEN, held
@@ -246,7 +248,7 @@ def _opened(path: Path) -> Store:
 
 def _batch(path: Path) -> StoredBatch:
     with _opened(path) as store:
-        if batch := store.batch():
+        if batch := store.read_batch():
             return batch
     raise CannotStrike("the store was never begun")
 
@@ -259,7 +261,7 @@ def _copy(path: Path) -> bytes:
 def _lives(world: World, path: Path) -> dict[Path, int]:
     """Return the live files that a partition has, by how long they are."""
     with _opened(path) as store:
-        paths = [world.output / row.path for row in store.files("TRUE")]
+        paths = [world.output / row.path for row in store.list_files()]
     return {one: one.stat().st_size for one in paths if one.exists()}
 
 

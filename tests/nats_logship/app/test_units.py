@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from broker.inspect.message import json_object
 from nats_logship.app.address import Address, parse_address
 from nats_logship.app.text import format_count
-from nats_logship.app.units import Moment, format_duration, parse_duration, parse_moment
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import format_duration, parse_duration, parse_moment
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, StaleRead, carry_over
 from receiver.consume.stream_check import StreamMismatch, start
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 from tests.lagging import Lagging
 
 pytestmark = pytest.mark.nats

@@ -18,7 +18,7 @@ from nats_logship.client.ranges import SequenceRange
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
-from receiver.verify.verify import ComparedFile, VerifyReport, verify
+from receiver.verify.verify import DifferingFile, VerifyReport, verify
 from tests.receiver.partition import Partition, api, ours
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
@@ -70,7 +70,7 @@ def examined(
     return verify(settings)
 
 
-def the_report(partition: Partition) -> ComparedFile:
+def the_report(partition: Partition) -> DifferingFile:
     (report,) = examined(partition).files
     assert report.host == "web01"
     return report

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from nats_logship.app.faults import VARIABLE
 from receiver.storage import rotation
-from receiver.storage.retention import Limits, Order, Retention, superfluous
-from receiver.storage.store import SegmentRow
+from receiver.storage.rows import SegmentRow
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, choose_surplus
 from tests.receiver.stored import add, age, begun
 from tests.support.received import read_segment
 
@@ -27,18 +27,18 @@ DAY = 86_400_000_000_000
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def order(tmp_path: Path) -> SegmentPolicy:
     for name in ("out", "state"):
         (tmp_path / name).mkdir()
     begun(tmp_path / "state", tmp_path / "out").close()
-    return Order(tmp_path / "out", tmp_path / "state", "zstd")
+    return SegmentPolicy(tmp_path / "out", tmp_path / "state", "zstd")
 
 
-def tidy(order: Order, stopped: Callable[[], bool]) -> None:
-    Retention(order, lambda: NOW).tidy(stopped)
+def tidy(order: SegmentPolicy, stopped: Callable[[], bool]) -> None:
+    SegmentCleaner(order, lambda: NOW).clean(stopped)
 
 
-def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
+def make(order: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
     names = tuple(rotation.closed_name(live, number) for number in numbers)
     for name in names:
         (order.output / name).write_bytes(name.encode() * 1000)
@@ -47,7 +47,7 @@ def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...
     return names
 
 
-def names_in(order: Order) -> list[str]:
+def names_in(order: SegmentPolicy) -> list[str]:
     return sorted(path.name for path in order.output.iterdir())
 
 
@@ -57,8 +57,8 @@ def never() -> bool:
 
 _TIDY = """
 import pickle, sys
-from receiver.storage.retention import Retention
-Retention(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).tidy(lambda: False)
+from receiver.storage.segments import SegmentCleaner
+SegmentCleaner(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).clean(lambda: False)
 """
 
 
@@ -73,7 +73,7 @@ Retention(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).tidy(lambda: Fals
     ],
 )
 def test_killed_at_any_point_it_is_finished_by_the_next_look(
-    order: Order, tmp_path: Path, point: str, passes: int, later: str, suffix: str
+    order: SegmentPolicy, tmp_path: Path, point: str, passes: int, later: str, suffix: str
 ) -> None:
     _, second = make(order, 1, 2)
     order = replace(order, limits=Limits(1))
@@ -87,11 +87,13 @@ def test_killed_at_any_point_it_is_finished_by_the_next_look(
     assert names_in(order) == ["web01.log", second + suffix]
     assert read_segment(order.output / (second + suffix)) == second.encode() * 1000
     with begun(order.state, order.output) as store:
-        assert [(row.path, row.compressed) for row in store.segments("TRUE")] == [(second, suffix)]
+        assert [(row.path, row.compressed) for row in store.list_segments_of("web01.log")] == [
+            (second, suffix)
+        ]
 
 
 def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
-    order: Order,
+    order: SegmentPolicy,
 ) -> None:
     names = make(order, *range(1, 8))
     for number, name in enumerate(names):
@@ -100,13 +102,13 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_ri
     order = replace(order, compress="none", limits=Limits(age=3 * DAY))
 
     for ahead in (0, 400 * DAY):
-        Retention(order, lambda ahead=ahead: NOW + ahead).tidy(never)
+        SegmentCleaner(order, lambda ahead=ahead: NOW + ahead).clean(never)
         assert names_in(order) == ["web01.log", *names[4:]], ahead
 
 
 @pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
 def test_the_compressed_form_has_the_lines_mode_owner_and_time_of_the_segment(
-    order: Order, compress: str, suffix: str
+    order: SegmentPolicy, compress: str, suffix: str
 ) -> None:
     (name,) = make(order, 1)
     (order.output / name).chmod(0o604)
@@ -125,22 +127,22 @@ def test_the_compressed_form_has_the_lines_mode_owner_and_time_of_the_segment(
 
 
 def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
-    order: Order, caplog: pytest.LogCaptureFixture
+    order: SegmentPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = make(order, 1, 2)
     (order.output / names[0]).write_bytes(os.urandom(300_000))  # as large as its compressed form
-    retention = Retention(order, lambda: NOW)
+    retention = SegmentCleaner(order, lambda: NOW)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        retention.tidy(never)
-        retention.tidy(never)
+        retention.clean(never)
+        retention.clean(never)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert names_in(order) == ["web01.log", names[0], f"{names[1]}.zst"]
     assert caplog.text.count("left as they are for now") == 1
-    retention.tidy(never)
+    retention.clean(never)
     assert names_in(order) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
 
 
@@ -152,7 +154,7 @@ def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
     ],
 )
 def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
-    order: Order, tmp_path: Path, name: str, left: list[str]
+    order: SegmentPolicy, tmp_path: Path, name: str, left: list[str]
 ) -> None:
     (closed,) = make(order, 1)
     lines = (order.output / closed).read_bytes()
@@ -167,7 +169,7 @@ def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
     assert read_segment(order.output / left[0]) == lines
 
 
-def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: Order) -> None:
+def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: SegmentPolicy) -> None:
     for folder in ("gone/a", "kept", "strange"):
         of_a_day(order, f"{folder}/2026-11-01.log", "2026-11-01", NOW - 20 * DAY)
     of_a_day(order, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
@@ -180,7 +182,7 @@ def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: Order) -
     assert sorted(map(str, found)) == left
 
 
-def of_a_day(order: Order, path: str, day: str, moment: int) -> None:
+def of_a_day(order: SegmentPolicy, path: str, day: str, moment: int) -> None:
     """Have a file of a day that is over there: it is a closed segment under its own name."""
     (order.output / path).parent.mkdir(parents=True, exist_ok=True)
     (order.output / path).write_bytes(b"a line\n")
@@ -188,7 +190,9 @@ def of_a_day(order: Order, path: str, day: str, moment: int) -> None:
         store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", 1)])
 
 
-def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
+def test_where_the_output_is_not_mounted_nothing_is_forgotten(
+    order: SegmentPolicy, tmp_path: Path
+) -> None:
     names = make(order, 1, 2)
     order.output.rename(tmp_path / "away")
     order.output.mkdir()
@@ -203,7 +207,7 @@ def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
 def test_the_surplus_of_one_host_is_removed_and_not_another_hosts_old_file(
-    order: Order, compress: str
+    order: SegmentPolicy, compress: str
 ) -> None:
     (old,) = make(order, 1, live="b.log")
     new = make(order, 1, 2, 3, live="a.log")
@@ -218,7 +222,7 @@ def test_the_surplus_of_one_host_is_removed_and_not_another_hosts_old_file(
     assert names_in(order) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]
 
 
-def test_what_is_removed_is_reckoned_by_the_sizes_on_disk(order: Order) -> None:
+def test_what_is_removed_is_reckoned_by_the_sizes_on_disk(order: SegmentPolicy) -> None:
     names = make(order, 1, 2, 3)
     for number, name in enumerate(names):
         (order.output / name).write_bytes(b"x" * 1000)
@@ -283,7 +287,7 @@ THREE_NEW = [segment("a", number, number + 1, 10, "") for number in (1, 2, 3)]
 def test_as_much_is_removed_as_the_limits_ask_and_nothing_more(
     found: list[SegmentRow], limits: Limits
 ) -> None:
-    gone = superfluous(found, limits, 100)
+    gone = choose_surplus(found, limits, 100)
 
     left = naively_left(found, limits, 100)
     assert sorted(gone) == sorted(one for one in found if one not in left)

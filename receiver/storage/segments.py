@@ -22,10 +22,12 @@ from nats_logship.app.files import Folder, replace_file
 from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
-from receiver.storage.folders import Folders, remove_empty, within
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import Folders, open_parent, remove_empty_folders
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
-from receiver.storage.store import IS_STORED, Damaged, SegmentRow, Store
+from receiver.storage.rows import SegmentRow
+from receiver.storage.store import Store
 
 _PIECE = 1024 * 1024
 
@@ -40,7 +42,7 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
     One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()`; raises OSError.
     A file of a day may have got lines since it was compressed: it stays beside its compressed form, which has another time.
     """
-    suffix = compressed_form(folder, plain)
+    suffix = find_compressed(folder, plain)
     if (found := folder.find(plain)) is None:
         return suffix  # whoever compressed it died before that was stored
     with suppress(FileNotFoundError):
@@ -54,7 +56,7 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
     return suffix
 
 
-def compressed_form(folder: Folder, plain: str) -> str:
+def find_compressed(folder: Folder, plain: str) -> str:
     """Return the suffix of the compressed form of a segment, empty where there is none; raises OSError."""
     return next((suffix for suffix in SUFFIXES.values() if folder.find(plain + suffix)), "")
 
@@ -120,7 +122,7 @@ class Limits:
     size: int = 0
 
 
-def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
+def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return what is to be removed, no more than the limits ask; of one live file in order.
 
     First go the segments of a live file beyond its number, and of the rest those that are too old;
@@ -151,7 +153,7 @@ def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> lis
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SegmentPolicy:
     """What is wanted: `compress` is zstd, gzip or none; `limits` say which closed segments stay.
 
     Where the layout has a file a day, those of days that are over are closed segments, too.
@@ -165,18 +167,18 @@ class Order:
 
 
 @dataclass(slots=True)
-class Retention:
+class SegmentCleaner:
     """Looks after the closed segments of one output folder; of several receivers one does so at a time.
 
     `clock` gives nanoseconds since the epoch.
     """
 
-    order: Order
+    order: SegmentPolicy
     clock: Callable[[], int]
     _told: str | None = None
     _failed: str | None = None
 
-    def tidy(self, stopped: Callable[[], bool]) -> None:
+    def clean(self, stopped: Callable[[], bool]) -> None:
         """Compress the committed segments, and remove those that are not to be kept.
 
         An error is logged once and left for the next look; lines are never at stake, since a segment goes only when its
@@ -191,7 +193,7 @@ class Retention:
             paths = sorted(self.order.state.glob("p*.db"))
             for path in paths:
                 with self._noted(), Store(path) as store:
-                    for segment in store.segments(f"compressed = '' AND {IS_STORED}"):
+                    for segment in store.list_segments_to_compress():
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.order.limits != Limits() and not stopped():
@@ -201,7 +203,7 @@ class Retention:
         self._told = self._failed
 
     def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
-        with self._noted(), within(self.order.output, segment.path) as (folder, name):
+        with self._noted(), open_parent(self.order.output, segment.path) as (folder, name):
             suffix = compress_segment(folder, name, self.order.compress, stopped)
             if suffix and (form := folder.find(name + suffix)):
                 store.note_compressed(segment.path, suffix, form.st_size)
@@ -212,11 +214,11 @@ class Retention:
         segments: list[SegmentRow] = []
         for path in paths:
             with self._noted(), Store(path) as store:
-                newest = max(newest, store.newest_line())
+                newest = max(newest, store.read_newest_line())
                 present = self._present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._of_all_days, present)
-        gone = superfluous(segments, limits, min(now, newest) if newest else now)
+        gone = choose_surplus(segments, limits, min(now, newest) if newest else now)
         for path in sorted({owners[segment.path] for segment in gone}):
             with self._noted(), Store(path) as store:
                 self._remove(store, [one for one in gone if owners[one.path] == path])
@@ -235,13 +237,13 @@ class Retention:
 
     def _present(self, store: Store) -> list[SegmentRow]:
         """Return the committed segments that are there; those that other hands have removed are forgotten."""
-        batch = store.batch()
+        batch = store.read_batch()
         if batch is None or self.order.output.stat().st_ino != batch.output_inode:
             return []  # the disk of the output folder is not mounted
         present: list[SegmentRow] = []
         gone: list[str] = []
         with closing(Folders(self.order.output)) as folders:
-            for row in store.segments(IS_STORED):
+            for row in store.list_stored_segments():
                 with suppress(OSError):  # that's fine: it is looked at again
                     if found := folders.find(row.path + row.compressed):
                         present.append(row._replace(size=found.st_size))
@@ -255,11 +257,11 @@ class Retention:
         for segment in segments:
             with (
                 suppress(FileNotFoundError),  # that's fine: a person was quicker
-                within(self.order.output, segment.path + segment.compressed) as (folder, name),
+                open_parent(self.order.output, segment.path + segment.compressed) as (folder, name),
             ):
                 folder.remove(name)
             fault("pruned")
-            remove_empty(self.order.output, segment.path.rpartition("/")[0])
+            remove_empty_folders(self.order.output, segment.path.rpartition("/")[0])
         store.forget_segments([segment.path for segment in segments])
 
     @contextmanager
@@ -273,7 +275,7 @@ class Retention:
             self._failed = f"{error.filename or self.order.output}: {error.strerror or error}"
 
 
-def be_modest() -> None:
+def lower_priority() -> None:
     """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
     # that's fine: a unit of systemd may forbid it, and it tidies at everybody's rank
     with suppress(PermissionError):

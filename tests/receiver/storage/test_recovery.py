@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from nats_logship.wire.offset import Offset
-from receiver.storage import folders
-from receiver.storage.site import Site, adopt, first_undone
-from receiver.storage.store import Damaged, FileRow, Store, StoredBatch
-from receiver.storage.tables import Spans
+from receiver.storage.adoption import adopt
+from receiver.storage.commit import find_first_undone
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import walk_files
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rows import FileRow, StoredBatch
+from receiver.storage.spans import StoredSpanEnds
+from receiver.storage.store import Store
 
 MADE = "2026-11-20T00:00:00Z"
 BATCH = StoredBatch(7, 3, 10, 20, "this", "before", "LOGS", MADE)
@@ -38,7 +42,7 @@ def offset(next_: int, commit: str, moved_in: int = 0, made: str = MADE) -> Offs
     ],
 )
 def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> None:
-    assert first_undone(BATCH, where, 0) == since
+    assert find_first_undone(BATCH, where, 0) == since
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> N
 )
 def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) -> None:
     with pytest.raises(Damaged) as raised:
-        first_undone(BATCH, where, 3)
+        find_first_undone(BATCH, where, 3)
 
     words = str(raised.value)
     assert "up to sequence 20" in words
@@ -66,11 +70,12 @@ def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) ->
 _WRITES_ON = """
 import os, signal, sys
 from pathlib import Path
-from receiver.storage.store import Store, StoredBatch
+from receiver.storage.rows import StoredBatch
+from receiver.storage.store import Store
 store = Store(Path(sys.argv[1]))
 for number, files in [(4, 2000), (5, 1)]:
     with store.transaction():
-        store.put_files(row._replace(length=number) for row in store.files("TRUE")[:files])
+        store.put_files(row._replace(length=number) for row in store.list_files()[:files])
         store.put_batch(StoredBatch(number, 1, number, number + 1))
     if files > 1:
         store.rows("PRAGMA wal_checkpoint")  # as SQLite does now and then
@@ -79,23 +84,23 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_an_older_store_under_the_log_of_a_newer_one_is_refused(tmp_path: Path) -> None:
-    site = Site(tmp_path / "out", tmp_path / "state", 0)
-    assert site.last_batch(0) is None
-    with Store(site.path, make=True) as store, store.transaction():
+    folders = PartitionFolders(tmp_path / "out", tmp_path / "state", 0)
+    assert folders.read_last_batch(0) is None
+    with Store.create(folders.store_path) as store, store.transaction():
         store.put_batch(StoredBatch(3, 1, 5, 9))
         store.put_files(
             FileRow(f"h{n}.log", f"h{n}", "", "", 3, 3, 1, 1, 0, 0, None, None, 3)
             for n in range(2000)
         )
-    older = site.path.read_bytes()
-    subprocess.run([sys.executable, "-c", _WRITES_ON, str(site.path)], check=False)
-    newer = Site(site.output, tmp_path / "copy", 0)
-    shutil.copytree(site.state, newer.state)
-    site.path.write_bytes(older)
+    older = folders.store_path.read_bytes()
+    subprocess.run([sys.executable, "-c", _WRITES_ON, str(folders.store_path)], check=False)
+    newer = PartitionFolders(folders.output, tmp_path / "copy", 0)
+    shutil.copytree(folders.state, newer.state)
+    folders.store_path.write_bytes(older)
 
     with pytest.raises(Damaged, match=r"p0\.db-wal beside it.*offsets adopt"):
-        site.last_batch(1)
-    assert newer.last_batch(1) == StoredBatch(5, 1, 5, 6)
+        folders.read_last_batch(1)
+    assert newer.read_last_batch(1) == StoredBatch(5, 1, 5, 6)
 
 
 PAGE = 4096
@@ -103,22 +108,22 @@ FILES = 200
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = Site(tmp_path / "out", tmp_path / "state", 0)
-    for folder in (site.output, site.state):
+def folders(tmp_path: Path) -> PartitionFolders:
+    folders = PartitionFolders(tmp_path / "out", tmp_path / "state", 0)
+    for folder in (folders.output, folders.state):
         folder.mkdir()
     for number in range(FILES):
-        (site.output / f"web{number}.log").write_bytes(b"x\n")
-    with Store(site.path, make=True) as store:
+        (folders.output / f"web{number}.log").write_bytes(b"x\n")
+    with Store.create(folders.store_path) as store:
         with store.transaction():
             store.put_batch(StoredBatch(1, 1, 10, 20, "this"))
         with store.transaction():
             store.put_files(map(row, range(FILES)))
-            spans = Spans(store)
+            spans = StoredSpanEnds(store)
             for number in range(FILES):
                 spans[f"web{number}", f"{number:032}"] = 2, 0
-            spans.put(1)
-    return site
+            spans.store(1)
+    return folders
 
 
 def row(number: int) -> FileRow:
@@ -126,28 +131,30 @@ def row(number: int) -> FileRow:
     return FileRow(*what, unfinished=None, unfinished_before=None, batch=1)
 
 
-def test_files_are_adopted_whichever_page_of_the_store_is_damaged(site: Site) -> None:
-    whole = site.path.read_bytes()
+def test_files_are_adopted_whichever_page_of_the_store_is_damaged(
+    folders: PartitionFolders,
+) -> None:
+    whole = folders.store_path.read_bytes()
     for begin in range(0, len(whole), PAGE):
-        site.path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
+        folders.store_path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
 
-        assert adopt(site, Offset(20, 2, "", "a:1")) == FILES
+        assert adopt(folders, Offset(20, 2, "", "a:1")) == FILES
 
-        with Store(site.path) as store:
+        with Store(folders.store_path) as store:
             store.check()
-            assert {row.length for row in store.files("TRUE")} == {2}
+            assert {row.length for row in store.list_files()} == {2}
 
 
-def test_a_store_of_which_the_end_is_cut_off_is_refused(site: Site) -> None:
-    whole = site.path.read_bytes()
-    batch = site.last_batch(1)
+def test_a_store_of_which_the_end_is_cut_off_is_refused(folders: PartitionFolders) -> None:
+    whole = folders.store_path.read_bytes()
+    batch = folders.read_last_batch(1)
     for missing in (40, 400, PAGE - 8, PAGE, 2 * PAGE + 100, len(whole) - 100):
-        site.path.write_bytes(whole[:-missing])
+        folders.store_path.write_bytes(whole[:-missing])
         with pytest.raises(Damaged, match="offsets adopt"):
-            site.last_batch(1)
+            folders.read_last_batch(1)
 
-    site.path.write_bytes(whole)
-    assert site.last_batch(1) == batch
+    folders.store_path.write_bytes(whole)
+    assert folders.read_last_batch(1) == batch
 
 
 def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path) -> None:
@@ -160,4 +167,4 @@ def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path)
     (tmp_path / "out" / "folder").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "out" / "file").symlink_to(tmp_path / "elsewhere" / "c.log")
 
-    assert list(folders.walk(tmp_path / "out")) == ["b.log"]
+    assert list(walk_files(tmp_path / "out")) == ["b.log"]
