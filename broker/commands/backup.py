@@ -93,7 +93,8 @@ def restore(
 ) -> None:
     """Restore a backup to an empty broker, or with --replace to any.
 
-    DIR is a backup, or a folder of backups, of which the newest is restored. Replicas, storage and limits are those of the broker's streams; `logbroker apply` changes them.
+    DIR is a backup, or a folder of backups, of which the newest is restored. Replicas, storage and
+    limits are those of the broker's streams; `logbroker apply` changes them.
     """
     program.end_on_sigterm(Exit.FAILED)
     found = archives.find_backup(folder)
@@ -142,8 +143,8 @@ def _describe_result(chosen: Sequence[StreamArchive]) -> str:
     if not ends:
         return "restored"
     return (
-        "restored; receivers continue at the offsets of the backup, after the lines in their files, "
-        f"and report gaps for lines acknowledged after sequence {', '.join(ends)}"
+        "restored; receivers continue at the offsets of the backup, after the lines in their "
+        f"files, and report gaps for lines acknowledged after sequence {', '.join(ends)}"
     )
 
 

@@ -4,9 +4,9 @@ Only the payload is published, without the headers of the shipper: by their span
 drop the lines as already received. So the lines are appended to the host's file, after later ones.
 A message whose payload still cannot be read is left out: it would be quarantined again.
 
-If we die here: each published message has a header with its tag. FILE.progress, written before the
-first publish, holds the last sequence of the stream. The next run reads the tags after that sequence
-and skips these messages. If the stream has lost messages after that sequence, a person must decide.
+If we die here: each published message has a header with its tag. FILE.progress, written before
+the first publish, holds the last sequence of the stream. The next run reads the tags after that
+sequence and skips these messages. If the stream has lost messages after it, a person must decide.
 """
 
 import asyncio
@@ -106,7 +106,8 @@ def _read(file: Path) -> Iterator[Quarantined]:
             about = None
         if about is None or begin + about.size > len(data):
             raise ConfigurationError(
-                f"{file} is not a quarantine file, or is damaged at byte {at}; nothing was published"
+                f"{file} is not a quarantine file, or is damaged at byte {at}; "
+                "nothing was published"
             )
         at = begin + about.size + 1  # a newline is between messages
         yield about.model_copy(update={"payload": data[begin : at - 1]})

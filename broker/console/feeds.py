@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def encode(document: object) -> bytes:
-    """Return a document as JSON; bytes that are not UTF-8 are lone surrogates, written as escapes."""
+    """Return a document as JSON; bytes that are not UTF-8 (lone surrogates) are escapes."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 

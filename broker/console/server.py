@@ -44,8 +44,9 @@ _WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
 _WRONG_TOKEN_DELAY = 1.0  # seconds
 _SHUTDOWN_PATIENCE = 0.2  # seconds for open requests
 _LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
-<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login"><label>Token
-<input name="token" type="password" autofocus required></label><button>Log in</button></form></html>"""
+<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login">
+<label>Token <input name="token" type="password" autofocus required></label>
+<button>Log in</button></form></html>"""
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -77,7 +77,7 @@ class StoredMessage:
 
     @property
     def trouble(self) -> str:
-        """Why a receiver would quarantine it, by its subject and spans; empty for a good message."""
+        """Why a receiver would quarantine it, by subject and spans; empty if it would not."""
         if self.subject is None:
             return f"{self.name!r} is not the subject of a host"
         return self._decoded[1]
@@ -137,7 +137,7 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
 
 
 def message_text(message: StoredMessage) -> bytes:
-    """Return a message for people: its origin, its headers and its lines, escaped for a terminal."""
+    """Return a message for people: origin, headers and lines, escaped for a terminal."""
     facts = message_document(message)
     lines = facts.pop("text", "").encode() or base64.b64decode(facts.pop("base64", ""))
     headers, trouble = facts.pop("headers"), facts.pop("trouble")

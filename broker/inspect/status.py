@@ -1,6 +1,7 @@
-"""The status document of a broker; `status`, `check`, `top`, metrics and the console are made of it.
+"""The status document of a broker.
 
-Values only. Sizes are in bytes, times are RFC 3339; None means unknown, or no limit.
+`status`, `check`, `top`, metrics and the console are made of it. Values only. Sizes are in bytes,
+times are RFC 3339; None means unknown, or no limit.
 """
 
 from collections.abc import Mapping

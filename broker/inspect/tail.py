@@ -1,4 +1,4 @@
-"""`logbroker tail`: the last lines of the hosts, or those since a time or a sequence, then new ones."""
+"""`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
 import logging
 from collections import deque
@@ -63,8 +63,8 @@ class TailOptions:
     """Which lines to show.
 
     Lines of the hosts and files of `selection`, in `partitions` (none: all), that match the regular
-    expression `match`. Of those since `since` the last `lines`, None meaning all. `follow`: then
-    also new lines.
+    expression `match` and were stored at `since` or later; the last `lines` of them, None meaning
+    all. With `follow` also new lines.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)

@@ -61,7 +61,7 @@ class TopView:
         return asdict(self) | {"status": self.status.document()}
 
     def add(self, message: StoredMessage) -> None:
-        """Count a message; one that a receiver would quarantine has bytes, but no lines, no host."""
+        """Count a message. One that a receiver would quarantine counts bytes, no lines, no host."""
         if message.subject is None:
             return
         counts = [self.partitions.setdefault(message.subject.partition, Rates())]

@@ -8,7 +8,7 @@
 | free space on the disk | `--reserve` | `decide.py`: purge received messages, below half of it |
 | files of a receiver | `logreceiver --keep*` | `receiver/storage/segments.py` |
 
-`decide` says which messages to purge, `purge` purges them, `snapshots` saves the shippers' positions
-before that, and `worker` does it for each stream of `logbroker run`. `logbroker purge` is
-`purge.plan_purges` and `purge.run_purges`.
+`decide` says which messages to purge, `purge` purges them, `snapshots` saves the shippers'
+positions before that, and `worker` does it for each stream of `logbroker run`. `logbroker purge`
+calls `purge.plan_purges` and `purge.run_purges`.
 """
