@@ -139,7 +139,7 @@ class Followers:
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
         self.settings = settings
-        self._retention.order = order_of(settings)
+        self._retention.policy = order_of(settings)
         self._shared.limits = limits_of(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:

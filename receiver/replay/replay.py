@@ -43,7 +43,7 @@ from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.disk import write_all
 from receiver.storage.folders import Folders, make_synced_folder
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import LivePaths
+from receiver.storage.live_paths import LivePaths
 from receiver.storage.output import Output
 from receiver.storage.rotation import load_zone
 from receiver.storage.store import Store

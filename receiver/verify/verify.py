@@ -31,7 +31,7 @@ from receiver.settings import StreamSettings
 from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import LivePaths
+from receiver.storage.live_paths import LivePaths
 from receiver.storage.partition_folders import require_template
 from receiver.storage.rotation import load_zone
 from receiver.storage.store import Store, path_of

@@ -107,7 +107,7 @@ def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> N
     ],
 )
 def test_a_template_that_cannot_work_is_refused_with_what_to_write(template: str) -> None:
-    with pytest.raises(ValueError, match=re.escape("write {host}.log, {host}/")):
+    with pytest.raises(ValueError, match=re.escape("{host}/{file}: {host} must occur once")):
         Layout(template)
 
 
