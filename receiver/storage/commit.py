@@ -104,10 +104,10 @@ def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int
         return batch.number + 1
     raise Damaged(
         partition,
-        f"the files were written up to sequence {batch.until} (the batch from sequence "
-        f"{batch.first} on, in epoch {batch.epoch}), but the offset is {offset.next} in epoch {offset.epoch} and "
-        "belongs to another batch: restore files, store and offset that belong together, if you "
-        "have them",
+        f"the files were written up to sequence {batch.until}, last by the batch from sequence "
+        f"{batch.first} on in epoch {batch.epoch}, but the offset is {offset.next} in epoch "
+        f"{offset.epoch} and belongs to another batch: restore files, store and offset that belong "
+        "together, if you have them",
     )
 
 
