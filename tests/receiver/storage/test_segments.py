@@ -215,22 +215,12 @@ def test_the_surplus_of_one_host_is_removed_and_not_another_hosts_old_file(
         (order.output / name).write_bytes(os.urandom(10_500))
         age(order.state, order.output, name, NOW - (9 - number) * DAY)
 
-    limits = Limits(number=1, size=32_000)
+    # by the sizes in the store, which were larger, another file would have to go
+    limits = Limits(number=1, size=22_000)
     tidy(replace(order, compress=compress, limits=limits), never)
 
     suffix = rotation.SUFFIXES.get(compress, "")
     assert names_in(order) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]
-
-
-def test_what_is_removed_is_reckoned_by_the_sizes_on_disk(order: SegmentPolicy) -> None:
-    names = make(order, 1, 2, 3)
-    for number, name in enumerate(names):
-        (order.output / name).write_bytes(b"x" * 1000)
-        age(order.state, order.output, name, NOW - (9 - number) * DAY)
-
-    tidy(replace(order, compress="none", limits=Limits(size=2000)), never)
-
-    assert names_in(order) == ["web01.log", *names[1:]]
 
 
 def segment(live: str, number: int, moment: int, size: int, day: str) -> SegmentRow:
