@@ -60,12 +60,12 @@ class Leaf:
             heard = self.say(b"")
         return heard
 
-    def say(self, words: bytes) -> Heard:
+    def say(self, data: bytes) -> Heard:
         """Say it, and hear the server out."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:
-            self._socket.sendall(words + b"PING\r\n")
+            self._socket.sendall(data + b"PING\r\n")
             while (line := self._line()) != b"PONG":
                 verb, _, rest = line.partition(b" ")
                 if verb == b"-ERR":

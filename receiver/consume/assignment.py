@@ -72,9 +72,9 @@ class SessionLimits:
     silence: float = 0.0
     linger: float = 0.0
     gather: float = 0.0
-    telling: float = inf
+    report_within: float = inf
     lock: float = 20.0
-    still: float = 3600.0
+    stalled_after: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +177,5 @@ class Report:
 
     done: Done
     batches: int
-    ended: Ending | Blocked | Superseded
+    outcome: Ending | Blocked | Superseded
     seconds: float = 0.0

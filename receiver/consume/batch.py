@@ -12,19 +12,14 @@ from secrets import token_hex
 from nats_logship.app.faults import fault
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings, OpenLine
-from nats_logship.wire.message import (
-    MAX_LINES_BYTES,
-    Followed,
-    MalformedMessage,
-    predecessor_of,
-)
+from nats_logship.wire.message import MAX_LINES_BYTES, Followed, MalformedMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.fetch import Messages
-from receiver.consume.host_moves import Moves, Received, follows, leaves_for
-from receiver.consume.judging import Judge, host_of
-from receiver.consume.unforeseen import Suspicion, blaming
+from receiver.consume.host_moves import Moves, Received, read_destination, read_follows
+from receiver.consume.judging import Judge, expected_sequence, host_of
+from receiver.consume.poison import Suspicion, blaming
 from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, gap_report
 from receiver.storage.commit import (
     WrittenBatch,
@@ -257,7 +252,7 @@ class Batch:
             ):
                 self.is_full = True
             # claims are examined before a batch is begun, all those in its first messages at once
-            self.is_full |= not are_first and bool(follows(message))
+            self.is_full |= not are_first and bool(read_follows(message))
             if self.is_full:
                 break
             self._take(delivery, message)
@@ -277,7 +272,7 @@ class Batch:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
-            host, before = host_of(message.subject), predecessor_of(headers)
+            host, before = host_of(message.subject), expected_sequence(headers)
             self._judge.follow(host, before, delivery.sequence, delivery.stored_at)
         if self._held > (self._most_of_many if self._files > _FEW else _MOST_HELD):
             self._flush()
@@ -299,9 +294,9 @@ class Batch:
 
     def _note_move(self, message: RawMessage) -> None:
         """Note whether the host of a message has gone to another partition, or has come back."""
-        if leaves_for(message) not in {None, self._assignment.partition}:
+        if read_destination(message) not in {None, self._assignment.partition}:
             self._left.add(host_of(message.subject))
-        elif self._left and follows(message):
+        elif self._left and read_follows(message):
             self._left.discard(host_of(message.subject))
 
     def _sort(

@@ -13,7 +13,13 @@ from zstandard import ZstdDecompressor
 
 from nats_logship.app.timestamps import SECOND
 from nats_logship.wire.endings import Endings
-from nats_logship.wire.message import Section, decode_origin, decode_payload, split
+from nats_logship.wire.message import (
+    EXPECTED_SEQUENCE,
+    Section,
+    decode_origin,
+    decode_payload,
+    split_sections,
+)
 from nats_logship.wire.subjects import Subject
 from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
@@ -114,7 +120,7 @@ class Judge:
         is_near = -_DAY < origin.read_at - stored_at <= 0
         read_at = origin.read_at if is_near else stored_at
         found = []
-        for section, part in split(origin, payload):
+        for section, part in split_sections(origin, payload):
             if self.wants(section.path):
                 judgement = self._judged(host, section, sequence, read_at)
                 anomaly = judgement.anomaly
@@ -157,3 +163,17 @@ class Judge:
 def host_of(subject: str) -> str:
     """Return the host of a subject; raises `InvalidSubject`, `InvalidHost`."""
     return Subject.parse(subject).host
+
+
+def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
+    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
+
+    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
+    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message). Sequences of another site's stream say
+    nothing about this one.
+    """
+    if not headers or "Log-Agent" not in headers or "Nats-Stream-Source" in headers:
+        return None
+    expected = headers.get(EXPECTED_SEQUENCE, "")
+    is_number = expected.isascii() and expected.isdigit() and len(expected) <= 20
+    return int(expected) if is_number else None

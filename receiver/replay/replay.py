@@ -17,28 +17,23 @@ import click
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import open_folder
-from nats_logship.app.plural import counted
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.table import progress
-from nats_logship.app.units import Moment, read_moment
+from nats_logship.app.text import format_count
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
-from nats_logship.client.connection import ELECTION, Connection, ask, told_to_operators
-from nats_logship.client.ranges import (
-    EARLIEST,
-    LATEST,
-    Range,
-    SourceMessage,
-    look,
-    read,
-    sequence_of,
-)
+from nats_logship.client.connection import ELECTION, Connection, ask_broker, raise_for_operator
+from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, resolve_moment
+from nats_logship.client.ranges import SequenceRange, read_range
+from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
 from receiver.consume.judging import Judge, Piece
-from receiver.consume.unforeseen import UNFORESEEN
-from receiver.driver.partitions import partitions_there
+from receiver.consume.poison import UNEXPECTED
+from receiver.driver.partitions import request_partition_count
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.disk import write_all
 from receiver.storage.folders import Folders, make_synced_folder
@@ -74,9 +69,11 @@ class ReplaySummary:
 
     def as_text(self) -> str:
         """Write it for people."""
-        text = f"replayed {counted(self.lines, 'line', form=',')}"
+        text = f"replayed {format_count(self.lines, 'line', form=',')}"
         if self.refused:
-            text += f"; {counted(self.refused, 'message', 'hold')} none, as {self.first_refused}"
+            text += (
+                f"; {format_count(self.refused, 'message', 'hold')} none, as {self.first_refused}"
+            )
         return text
 
 
@@ -86,9 +83,11 @@ def replay(settings: ReplaySettings) -> ReplaySummary:
     Killed at any moment it leaves a folder with a file `.unfinished` in it.
     """
     os.umask(0o027)
-    since = parse_moment(settings, "since", settings.since)
-    until = parse_moment(settings, "until", settings.until)
-    _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION)
+    since = parse_moment_option(settings, "since", settings.since)
+    until = parse_moment_option(settings, "until", settings.until)
+    _, ranges = ask_broker(
+        settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION
+    )
     try:
         summary = _play(settings, ranges)
     except OSError as error:
@@ -96,12 +95,14 @@ def replay(settings: ReplaySettings) -> ReplaySummary:
         raise OperatorError(
             f"{name}{error.strerror or error}; mend that, and replay into an empty folder"
         ) from None
-    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION):
+    if gone := ask_broker(
+        settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION
+    ):
         logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
     return summary
 
 
-def _play(settings: ReplaySettings, ranges: list[Range]) -> ReplaySummary:
+def _play(settings: ReplaySettings, ranges: list[SequenceRange]) -> ReplaySummary:
     summary, size = ReplaySummary(), sum(max(0, one.until - one.first) for one in ranges)
     if not size:
         logger.warning("nothing was stored in that time: nothing to replay")
@@ -118,9 +119,9 @@ def _play(settings: ReplaySettings, ranges: list[Range]) -> ReplaySummary:
     return summary
 
 
-async def _gone(connection: Connection, ranges: Iterable[Range]) -> str:
+async def _gone(connection: Connection, ranges: Iterable[SequenceRange]) -> str:
     """Return what retention has removed of what was to be read, empty for nothing."""
-    firsts = [(one.first, (await look(connection, one.stream)).first) for one in ranges]
+    firsts = [(one.first, (await require_stream(connection, one.stream)).first) for one in ranges]
     gone = (f"sequences {asked} to {first - 1}" for asked, first in firsts if asked < first)
     return "; ".join(gone)
 
@@ -187,24 +188,24 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     (folder / _UNFINISHED).unlink()
 
 
-def parse_moment(settings: StreamSettings, option: str, text: str) -> Moment:
+def parse_moment_option(settings: StreamSettings, option: str, text: str) -> Moment:
     """Return the place in the stream that an option names; raises click.UsageError."""
     now = datetime.now(UTC)  # noqa: TID251 - words such as 2h count back from it
     try:
-        return LATEST if text == "now" else read_moment(text, now, load_zone(settings.time_zone))
+        return LATEST if text == "now" else parse_moment(text, now, load_zone(settings.time_zone))
     except ValueError as error:
         raise click.UsageError(f"--{option}: {error}") from None
 
 
 async def find_ranges(
     connection: Connection, settings: StreamSettings, since: Moment, until: Moment = LATEST
-) -> tuple[tuple[int, ...], list[Range]]:
+) -> tuple[tuple[int, ...], list[SequenceRange]]:
     """Return the partitions that are wanted, and what of each stream lies between two moments.
 
     What a stream no longer holds of that time is within its range. Raises OperatorError kinds, `click.UsageError`.
     """
     layout = await require_layout(connection)
-    partitions = settings.wanted(await partitions_there(connection, layout))
+    partitions = settings.select_partitions(await request_partition_count(connection, layout))
     sequences = [one for one in (since, until) if isinstance(one, int)]
     if len(layout.names) > 1 and not {EARLIEST, LATEST}.issuperset(sequences):
         raise click.UsageError(
@@ -213,17 +214,17 @@ async def find_ranges(
     subject = partition_filter(partitions[0]) if len(partitions) == 1 else ">"
     ranges = []
     for name in layout.names:
-        state = await look(connection, name)
-        first, end = [await sequence_of(connection, one, state) for one in (since, until)]
+        state = await require_stream(connection, name)
+        first, end = [await resolve_moment(connection, one, state) for one in (since, until)]
         if isinstance(since, datetime) and first == state.first:
             first = 1  # when those before were stored nobody knows any more
-        ranges.append(Range(subject, first, min(end, state.until), name))
+        ranges.append(SequenceRange(subject, first, min(end, state.until), name))
     return partitions, ranges
 
 
 def read_lines(
     settings: StreamSettings,
-    ranges: Iterable[Range],
+    ranges: Iterable[SequenceRange],
     advance: Callable[[int], None] = lambda _: None,
     files: tuple[str, ...] = (),
 ) -> Iterator[LineRun]:
@@ -242,7 +243,7 @@ def read_lines(
             about = (message.subject, message.headers, message.payload, message.sequence)
             try:
                 found = judge.take(*about, message.stored_at)
-            except UNFORESEEN as error:  # a receiver puts such a message into quarantine
+            except UNEXPECTED as error:  # a receiver puts such a message into quarantine
                 run.refused.append(f"sequence {message.sequence}: {error}")
             else:
                 run.pieces += found
@@ -255,12 +256,12 @@ def read_lines(
 
 
 def _messages(
-    settings: StreamSettings, item: Range, advance: Callable[[int], None]
-) -> Iterator[SourceMessage]:
+    settings: StreamSettings, item: SequenceRange, advance: Callable[[int], None]
+) -> Iterator[StreamMessage]:
     connection = background.connection(settings.server, settings.access)
     passed = item.first
-    with told_to_operators(connection):
-        for messages in read(connection, item):
+    with raise_for_operator(connection):
+        for messages in read_range(connection, item):
             yield from messages
             if messages:
                 advance(messages[-1].sequence + 1 - passed)

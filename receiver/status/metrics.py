@@ -12,10 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
-from receiver.meter import Meter, Standing
+from receiver.meter import Meter, PartitionMeter
 from receiver.storage.anomalies import AnomalyKind
 
-_Value = Callable[[Standing, int], float]
+_Value = Callable[[PartitionMeter, int], float]
 _COUNTERS: dict[str, tuple[str, _Value]] = {
     "lines": ("Lines that are committed.", lambda p, _: p.lines),
     "bytes": ("Bytes of lines that are committed.", lambda p, _: p.bytes),
@@ -31,7 +31,7 @@ _GAUGES: dict[str, tuple[str, _Value]] = {
     "offset": ("The first sequence that no file holds yet.", lambda p, _: p.next),
     "epoch": ("How often the partition has changed hands.", lambda p, _: p.epoch),
     "lag_messages": ("Messages that waited after the last batch.", lambda p, _: p.pending),
-    "lag_seconds": ("Age of the last received line while others wait.", Standing.lag_seconds),
+    "lag_seconds": ("Age of the last received line while others wait.", PartitionMeter.lag_seconds),
     "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
         lambda p, _: p.committed_at / SECOND,
@@ -46,7 +46,7 @@ def page_of(meter: Meter) -> Callable[[], Page]:
 
 
 def _collected(meter: Meter) -> Iterator[Metric]:
-    partitions, now = meter.standings, meter.clock()
+    partitions, now = meter.sorted_partitions, meter.clock()
     for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
         for name, (text, value) in families.items():
             family = kind(f"logreceiver_{name}", text, labels=["partition"])

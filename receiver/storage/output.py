@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, set_owner_and_mode
 from receiver.storage.live_paths import LivePaths
@@ -379,9 +379,9 @@ class Output:
 
 
 def _describe_change(row: FileRow, found: os.stat_result | None) -> str:
-    now = f"it has {counted(found.st_size, 'byte')} now" if found else "it is gone"
+    now = f"it has {format_count(found.st_size, 'byte')} now" if found else "it is gone"
     return (
-        f"{row.path} had {counted(row.length, 'byte')} of lines, and was changed, moved or removed "
+        f"{row.path} had {format_count(row.length, 'byte')} of lines, and was changed, moved or removed "
         f"by another program: {now}. A new file begins"
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.subjects import partition_of
 from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.folders import make_synced_folder, walk_files
@@ -85,7 +85,7 @@ class PartitionFolders:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Misplaced(
                 self.partition,
-                f"none of the {counted(len(known), 'file')} that {self.store_path} lists is in "
+                f"none of the {format_count(len(known), 'file')} that {self.store_path} lists is in "
                 f"{self.output}: is its disk mounted? Mount it, or give the right --output, unless "
                 "the files are lost",
             )

@@ -20,7 +20,7 @@ import zstandard
 from nats_logship.app.faults import fault
 from nats_logship.app.files import Folder, replace_file
 from nats_logship.app.locks import Locked, exclusive_lock
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import Folders, open_parent, remove_empty_folders
@@ -148,7 +148,7 @@ class SegmentCleaner:
         if gone:
             logger.info(
                 "removed %s beyond the limits (%s), the last one %s",
-                counted(len(gone), "closed file"),
+                format_count(len(gone), "closed file"),
                 format_size(sum(segment.size for segment in gone)),
                 gone[-1].path,
             )

@@ -15,18 +15,17 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_size
-from nats_logship.app.untrusted import printable
 from nats_logship.client import bucket
-from nats_logship.client.connection import ELECTION, Connection, ask
-from nats_logship.client.ranges import Range
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
+from nats_logship.client.ranges import SequenceRange
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.judging import Piece
-from receiver.replay.replay import find_ranges, parse_moment, read_lines
+from receiver.replay.replay import find_ranges, parse_moment_option, read_lines
 from receiver.settings import StreamSettings
 from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
@@ -82,17 +81,19 @@ class VerifyReport:
     def as_text(self) -> str:
         """Write it for people: a line for each file that differs, and one for everything."""
         lines = [
-            f"{one.live}: {counted(one.expected, 'line', 'are')} expected, {one.received} are there; the first difference is in {one.difference}"
+            f"{one.live}: {format_count(one.expected, 'line', 'are')} expected, {one.received} are there; the first difference is in {one.difference}"
             for one in self.files
         ]
         verdict = "DIFFERENCES" if self.files else "all well"
-        compared = f"{verdict}: {counted(self.hosts, 'host')}, {format_size(self.size)} compared"
+        compared = (
+            f"{verdict}: {format_count(self.hosts, 'host')}, {format_size(self.size)} compared"
+        )
         lines.append(compared if self.hosts else "nothing was compared")
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
             lines.append(f"not compared, as nothing was received here yet: partitions {numbers}")
         if self.moved:
-            some = f"{counted(len(self.moved), 'host')}, such as {', '.join(self.moved[:5])}"
+            some = f"{format_count(len(self.moved), 'host')}, such as {', '.join(self.moved[:5])}"
             lines.append(
                 f"not compared, as they are between partitions, or have lines of plain clients in several: {some}"
             )
@@ -105,10 +106,10 @@ def verify(settings: StreamSettings) -> VerifyReport:
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
     require_template(settings.state.absolute(), settings.path_template)
-    since = parse_moment(settings, "since", settings.since)
+    since = parse_moment_option(settings, "since", settings.since)
     find = partial(find_ranges, settings=settings, since=since)
-    partitions, ranges = ask(settings, _PROGRAM, find, ELECTION)
-    moved = ask(settings, _PROGRAM, lambda c: _hosts_that_moved(c, ranges), ELECTION)
+    partitions, ranges = ask_broker(settings, _PROGRAM, find, ELECTION)
+    moved = ask_broker(settings, _PROGRAM, lambda c: _hosts_that_moved(c, ranges), ELECTION)
     items = {number: ranges[number % len(ranges)] for number in partitions}
     report = VerifyReport()
     try:
@@ -126,7 +127,7 @@ def verify(settings: StreamSettings) -> VerifyReport:
 
 def _compare(
     settings: StreamSettings,
-    items: Mapping[int, Range],
+    items: Mapping[int, SequenceRange],
     moved: Mapping[str, Sequence[int]],
     report: VerifyReport,
     stack: ExitStack,
@@ -147,7 +148,7 @@ def _compare(
 
 
 async def _hosts_that_moved(
-    connection: Connection, ranges: Iterable[Range]
+    connection: Connection, ranges: Iterable[SequenceRange]
 ) -> dict[str, list[int]]:
     """Return the hosts of which the streams hold lines in more than one partition, with these partitions.
 
@@ -167,7 +168,11 @@ async def _hosts_that_moved(
 
 
 def _received(
-    settings: StreamSettings, number: int, item: Range, report: VerifyReport, stack: ExitStack
+    settings: StreamSettings,
+    number: int,
+    item: SequenceRange,
+    report: VerifyReport,
+    stack: ExitStack,
 ) -> "_Comparison | None":
     """Open the store of a partition; None where nothing of it was received here."""
     try:
@@ -177,7 +182,7 @@ def _received(
     if (batch := store.read_batch()) is None:
         return None
     store.check_pages()
-    stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
+    stream = ask_broker(settings, _PROGRAM, lambda c: get_stream_state(c, item.stream), ELECTION)
     if batch.created not in {"", stream.created}:
         raise ConfigurationError(
             f"partition {number}: its files come from the stream of {batch.created}, this one is of "
@@ -226,12 +231,12 @@ class _Comparison:
     settings: StreamSettings
     partition: int
     files: Files
-    item: Range
+    item: SequenceRange
     until: int
     report: VerifyReport
-    left: tuple[Range, ...] = ()
+    left: tuple[SequenceRange, ...] = ()
 
-    def range_of(self, host: str, until: int) -> Range:
+    def range_of(self, host: str, until: int) -> SequenceRange:
         """Return where the partition has lines of a host, or of all, before a sequence."""
         return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
 
@@ -295,7 +300,7 @@ class _Comparison:
         # that's fine: it counts as committed
         with suppress(OperatorError, UnreadableOffset, Damaged):
             read = partial(bucket.read, bucket=OFFSETS_BUCKET, key=key)
-            entry = ask(self.settings, _PROGRAM, read, ELECTION)
+            entry = ask_broker(self.settings, _PROGRAM, read, ELECTION)
             offset = Offset.decode(entry.value) if entry else None
             if offset and find_first_undone(batch, offset, self.partition) <= batch.number:
                 return batch.commit_id

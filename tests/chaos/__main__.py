@@ -1,6 +1,7 @@
 """The command line of the fault runs: one run after the other, each in a world of its own.
 
-Each is a process in namespaces of its own: whatever happens there, the kernel leaves nothing of its processes, mounts and networks.
+Each is a process in namespaces of its own: whatever happens there, the kernel leaves nothing of its
+processes, mounts and networks.
 """
 
 import logging

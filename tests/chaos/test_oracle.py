@@ -1,4 +1,7 @@
-"""The judge counts each kind of harm under its own name, and nothing else; here, as most journeys hang on it."""
+"""The judge counts each kind of harm under its own name, and nothing else.
+
+Here, as most journeys hang on it.
+"""
 
 import random
 from collections import Counter
@@ -140,7 +143,7 @@ def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findin
     (tmp_path / gap_report(1)).write_text(told, "utf-8")
     anomaly = Anomaly(AnomalyKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
     report = Report(Done(0, 1, 8, anomalies=(anomaly,)), 1, Ending.SILENCE)
-    Meter(lambda: 0).expect(0).done(report)
+    Meter(lambda: 0).expect(0).count(report)
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
     (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
 

@@ -44,9 +44,9 @@ async def write(connection: Connection, key: str, value: bytes) -> None:
 
 def follow_advice(told: str, url: str) -> None:
     """Run the command that is told, word for word."""
-    words = re.findall(r"`logreceiver ([^`]*)`", told)[-1].split()
-    done = CliRunner().invoke(logreceiver, [*words, "--yes", "--server", url])
-    assert done.exit_code == 0, (words, done.output, done.exception)
+    arguments = re.findall(r"`logreceiver ([^`]*)`", told)[-1].split()
+    done = CliRunner().invoke(logreceiver, [*arguments, "--yes", "--server", url])
+    assert done.exit_code == 0, (arguments, done.output, done.exception)
 
 
 @pytest.mark.parametrize(

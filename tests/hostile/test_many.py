@@ -40,7 +40,7 @@ def test_a_line_behind_many_new_file_ids_comes_within_seconds(partition: Partiti
     report = partition.session(SessionLimits(longest=300, silence=0.5))
 
     assert time.process_time() - began < 40, "it takes three, and took 417"
-    assert report.ended is Ending.SILENCE
+    assert report.outcome is Ending.SILENCE
     assert partition.read("web01") == b"the line of another host\n"
     assert (report.done.lines, report.done.anomalies) == (100 * SECTIONS + 1, ())
     assert report.batches > 3, "each ends at so many files, so that progress is seen"

@@ -74,8 +74,8 @@ def test_the_programs_that_read_such_files_end_well(partition: Partition, tmp_pa
     run_command("logreceiver", "replay", *again, "--output", tmp_path / "again")
     run_command("logreceiver", "replay", *again, "--output", "-")
     shown = run_command("logreceiver", "status", *here[:6], "--json")
-    for words in (["get", "1"], ["get", "1", "--json"], ["tail", "--no-follow", "--json"]):
-        run_command("logbroker", *words, "--server", partition.url)
+    for arguments in (["get", "1"], ["get", "1", "--json"], ["tail", "--no-follow", "--json"]):
+        run_command("logbroker", *arguments, "--server", partition.url)
 
     assert json.loads(checked)["well"]
     name = "odd/var/log/%FF%FE(%C3.log"

@@ -1,4 +1,7 @@
-"""Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
+"""Brokers of several sites.
+
+One that buffers behind a firewall, and a second one that holds a copy and takes over.
+"""
 
 import json
 import os
@@ -122,9 +125,9 @@ def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
     has_all(standby, branch, "away01", 60, broker, buffer, copy)
 
 
-def told(suite: Suite, *words: str) -> Result:
+def told(suite: Suite, *arguments: str) -> Result:
     """Return what a command of logbroker says, in this process: ten times as fast as a program."""
-    return CliRunner().invoke(group, [*words, "--server", suite.url])
+    return CliRunner().invoke(group, [*arguments, "--server", suite.url])
 
 
 def shown(suite: Suite) -> list[str]:
@@ -181,8 +184,8 @@ def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_is_heard_again
     door = f"127.0.0.1:{free_port()}"
     centre.start_broker("--site", "centre", "--site-listen", door)
     for suite, name in ((branch, "branch"), (other, "other")):
-        words = ("--site", name, "--server-name", name, "--site-remote", f"nats-leaf://{door}")
-        suite.start_broker(*words)
+        arguments = ("--site", name, "--server-name", name, "--site-remote", f"nats-leaf://{door}")
+        suite.start_broker(*arguments)
     centre.administer("apply", "--site", "centre", "--source", "branch", "--source", "other")
     branch.publish("logs.p0.away01", b"a line\n")
     all_come = lambda: behind(centre) == {"branch": 0, "other": 0}  # noqa: E731
@@ -239,7 +242,8 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
     broker.start()
     centre.wait_for_broker(broker)
 
-    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two minutes
+    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two
+    # minutes
     has_all(centre, branch, "away01", 130, broker, buffer)
     for suite, host, log in (
         (branch, "away01", away),

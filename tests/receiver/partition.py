@@ -55,7 +55,7 @@ _RUN = """
 import pickle, sys
 from receiver.consume import fetch, task
 assignment, destination, fetch._PULL_MESSAGES = pickle.loads(bytes.fromhex(sys.argv[1]))
-print(task.run(assignment, destination))
+print(task.run_session(assignment, destination))
 """
 
 
@@ -189,11 +189,11 @@ class Partition:
     ) -> Done | Blocked | Superseded:
         """Have one batch received; return what was committed, or why nothing was."""
         assignment = replace(self.assignment(first, epoch), rotation=rotation)
-        report = task.run(assignment, self.destination)
-        return report.done if isinstance(report.ended, Ending) else report.ended
+        report = task.run_session(assignment, self.destination)
+        return report.done if isinstance(report.outcome, Ending) else report.outcome
 
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
-        return task.run(self.assignment(first, epoch, session), self.destination)
+        return task.run_session(self.assignment(first, epoch, session), self.destination)
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""

@@ -43,7 +43,7 @@ from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Partition
-from tests.receiver.points import IN_BATCH, IN_TURN, IN_UNDO
+from tests.receiver.points import IN_BATCH, IN_ROTATION, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.support.processes import Processes
@@ -66,7 +66,7 @@ RECEIVING = {
     "restart_broker": 1,
 }
 POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
-POINTS_IN_TURN = ("closed", "rotated", *IN_TURN)
+POINTS_IN_TURN = ("closed", "rotated", *IN_ROTATION)
 MOST_ATTEMPTS = 12
 NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
 
@@ -120,7 +120,7 @@ class Program:
         self.clean[partition] = False
         try:
             with disk.plugged_in() if disk else nullcontext():
-                report = task.run(assignment, self.destination)
+                report = task.run_session(assignment, self.destination)
         except Died:
             self.note("died")
             self.sync(partition)
@@ -132,7 +132,7 @@ class Program:
     def heard(self, partition: int, epoch: int, report: Report) -> bool:
         if self.epochs[partition] == epoch:  # else that was another driver
             self.first[partition] = max(self.first[partition], report.done.until)
-        match report.ended:
+        match report.outcome:
             case Superseded() if self.epochs[partition] == epoch:
                 self.claim(partition)
             case Blocked(Cause.STATE) if self.epochs[partition] == epoch:

@@ -11,7 +11,7 @@ from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
 from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.receiver.faulty_disk import mounted
 from tests.receiver.partition import Partition, lines_of, message
-from tests.receiver.points import IN_BATCH, IN_TURN
+from tests.receiver.points import IN_BATCH, IN_ROTATION
 
 pytestmark = pytest.mark.nats
 
@@ -68,7 +68,7 @@ def check(partition: Partition, sent: Sent) -> None:
     report = partition.session(_LONG, partition.offset().next)
     tidy(partition)
 
-    assert report.ended is Ending.SILENCE
+    assert report.outcome is Ending.SILENCE
     assert partition.offset().next == COUNT + 1
     assert {host: partition.read(host) for host in _HOSTS} == sent.lines
     assert len(list(partition.output.glob("*.zst"))) >= 4, "rotation is what is tested here"
@@ -110,7 +110,7 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
     check(partition, sent)
 
 
-@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
+@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_ROTATION])
 def test_a_task_killed_while_it_closes_files_though_no_line_comes_is_mended_by_the_next(
     partition: Partition, point: str
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from receiver.consume.judging import judge
 from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
-from shipper.tail.reader import end_of_run
+from shipper.sources.files.reader import end_of_run
 from tests.shipper.shipped import block
 
 

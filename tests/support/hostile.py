@@ -1,4 +1,4 @@
-"""Entries of a receiver's offset as somebody writes them who means harm, or whose disk is damaged."""
+"""Entries of a receiver's offset as an attacker or a damaged disk would write them."""
 
 import json
 from dataclasses import replace

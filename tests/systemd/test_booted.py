@@ -1,4 +1,7 @@
-"""The units on a machine booted with real systemd: lines flow through kills, reloads and stops, and the oracle judges."""
+"""The units on a machine booted with real systemd.
+
+Lines flow through kills, reloads and stops, and the oracle judges.
+"""
 
 import shlex
 import shutil
@@ -37,12 +40,18 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
 
 
 def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
-    """Say whether it has begun to receive so many times: a start that takes long counts as one before that."""
+    """Say whether it has begun to receive so many times.
+
+    A start that takes long counts as one before that.
+    """
     return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
 
 
 def has_grown(file: Path) -> Callable[[], bool]:
-    """Return what says whether a file has grown since: on a busy machine a receiver that has begun may have no line yet."""
+    """Return what says whether a file has grown since.
+
+    On a busy machine a receiver that has begun may have no line yet.
+    """
     size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
     before = size()
     return lambda: size() > before
@@ -80,8 +89,8 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
             machine.told(f"systemctl reload {' '.join(UNITS)}")
             for unit in UNITS:
                 wait_until(f"{unit} goes on", is_up(machine, unit, 1), 60)
-                words = "settings reloaded"
-                wait_until(words, lambda: words in machine.journal(unit), 60)  # noqa: B023
+                arguments = "settings reloaded"
+                wait_until(arguments, lambda: arguments in machine.journal(unit), 60)  # noqa: B023
             machine.told(f"systemctl kill -s USR1 {RECEIVER}")
         closed = lambda: [path.name for path in received.glob("web01.log.*")]  # noqa: E731
         wait_until("a file is compressed", lambda: closed() == ["web01.log.000001.zst"], 40)
@@ -128,8 +137,8 @@ def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill
         machine.write("/etc/logship/logreceiver@left.env", "LOGRECEIVER_PARTITION=0,1,2\n")
         start(machine, "logreceiver@left")
         assert machine.told("ls -A /srv/logs")
-        words = "receiving partitions 0, 1, 2 into /srv/logs"
-        wait_until("takes its share", lambda: words in machine.journal("logreceiver@left"), 60)
+        arguments = "receiving partitions 0, 1, 2 into /srv/logs"
+        wait_until("takes its share", lambda: arguments in machine.journal("logreceiver@left"), 60)
         machine.told("systemctl stop srv-logs.mount")
 
         assert machine.show("logreceiver@left", "ActiveState") == "inactive"

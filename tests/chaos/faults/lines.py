@@ -1,6 +1,9 @@
-"""Faults of lines between machines: silent in one direction or both, half-open, lossy, reset, and a kill meanwhile.
+"""Faults of lines between machines.
 
-A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's line to the others.
+Silent in one direction or both, half-open, lossy, reset, and a kill meanwhile.
+
+A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's
+line to the others.
 """
 
 import signal
@@ -32,7 +35,7 @@ def _one_way(line: Line, chance: Chance) -> AbstractContextManager[None]:
 
 @contextmanager
 def _half_open(line: Line, _: Chance) -> Iterator[None]:
-    """End the machine's connections without the other ends being told, which keep theirs for as long as they like."""
+    """End the machine's connections silently: the other ends keep theirs as long as they like."""
     with line.outward.losing():
         line.reset()
         yield
@@ -44,7 +47,10 @@ def _lossy(line: Line, chance: Chance) -> AbstractContextManager[None]:
 
 
 def _reset(world: World, chance: Chance, places: Places) -> None:
-    """End all connections of the machine, once or several times in a row; the other ends are told."""
+    """End all connections of the machine, once or several times in a row.
+
+    The other ends are told.
+    """
     for line in places(world, chance):
         for _ in range(chance.randint(1, _MOST_RESETS)):
             line.reset()
@@ -99,7 +105,10 @@ for _whom, _places, *_needs in (
 
 @fault((1.0, 30.0), "shaping")
 def kill_unseen(world: World, chance: Chance) -> Iterator[None]:
-    """Kill somebody at either end of a silent line: the other end keeps a dead connection, and a successor comes beside it."""
+    """Kill somebody at either end of a silent line.
+
+    The other end keeps a dead connection, and a successor comes beside it.
+    """
     (line,) = chance.choice((_host, _receiver))(world, chance)
     near = world.receivers if line is world.receiver_machine.clients else world.shippers
     with line.losing():

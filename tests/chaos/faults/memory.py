@@ -1,8 +1,11 @@
-"""Faults of what programs remember: entries in the broker and stores of receivers are deleted, garbled, moved or older.
+"""Faults of what programs remember.
 
-A shipper mends its positions by itself. A receiver promises a clear error that names its partition, and changes neither files
-nor offset until somebody has decided. So a fault ends when the receiver has said so and nothing has changed: then an operator
-brings back what was there. Of a bucket of offsets that is lost nothing is there any more: files are adopted.
+Entries in the broker and stores of receivers are deleted, garbled, moved or older.
+
+A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
+and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
+has said so and nothing has changed: then an operator brings back what was there. Of a bucket of
+offsets that is lost nothing is there any more: files are adopted.
 """
 
 import os
@@ -63,7 +66,7 @@ def _moved(content: bytes, chance: Chance) -> bytes:
 
 
 def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
-    """Harm the snapshot of a host's positions, or set it back, while its shipper runs or is dead; start the shipper again."""
+    """Harm the snapshot of a host's positions, or set it back; start the shipper again."""
     host = chance.choice(world.hosts)
     key = positions_key(host.name)
     older = world.read_entry(POSITIONS_BUCKET, key)
@@ -78,7 +81,10 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
 
 
 def _require_headers(world: World) -> None:
-    """Raise `CannotStrike` where the stream has let messages go: of their files only snapshots tell."""
+    """Raise `CannotStrike` where the stream has let messages go.
+
+    Of their files only snapshots tell.
+    """
     if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
         raise CannotStrike("the stream has let messages go")
 
@@ -88,7 +94,7 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.it
 
 
 def _listen(world: World) -> Callable[[bytes], bytes]:
-    """Return what waits until a receiver says from now on what a pattern matches, and returns its last group."""
+    """Return a function that waits for a receiver's log line and returns the last group of it."""
     begins = {one.log: one.log.stat().st_size for one in world.receivers}
 
     def hear(pattern: bytes) -> bytes:
@@ -108,7 +114,10 @@ def _listen(world: World) -> Callable[[bytes], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition whose memory is harmed: the position and the live files, by how long they are, must stay as they are."""
+    """A partition whose memory is harmed.
+
+    The position and the live files, by how long they are, must stay as they are.
+    """
 
     world: World
     number: int
@@ -117,7 +126,7 @@ class _Partition:
     lives: Mapping[Path, int] = field(default_factory=dict)
 
     def mend(self, bring_back: Callable[[], object]) -> None:
-        """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
+        """Restore the entry once a receiver has reported it, and start the receivers again."""
         self.hear(b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number)
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
@@ -132,7 +141,10 @@ class _Partition:
 
 
 def _position(entry: bytes) -> Offset | bytes:
-    """Return an entry but for who has it since when: a receiver may claim a partition before a task of it finds the harm."""
+    """Return an entry but for who has it since when.
+
+    A receiver may claim a partition before a task of it finds the harm.
+    """
     try:
         offset = Offset.decode(entry)
         return replace(offset, epoch=0, owner="", presence="", released=False, committed_at="")
@@ -142,7 +154,7 @@ def _position(entry: bytes) -> Offset | bytes:
 
 @contextmanager
 def stopped(world: World) -> Iterator[None]:
-    """Have all receivers dead, and started again behind it, those too that refused to go on by what was harmed."""
+    """Kill all receivers, and start them again afterwards, also those that refused to go on."""
     with held(world.receivers, kill=True):
         retried(lambda: _wait_for_tasks(world))  # the disk may have trouble just now
         yield
@@ -263,7 +275,10 @@ _CHANGES: tuple[dict[str, object], ...] = (
 
 @fault(_LASTS)
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
-    """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
+    """Delete the consumer of a partition, or change or pause it, with other hands.
+
+    Deleted, it is made again.
+    """
     name = consumer_name(chance.choice(world.partitions_in_use))
     change, deletion = chance.choice(_CHANGES), f"CONSUMER.DELETE.{STREAM}.{name}"
 
@@ -285,7 +300,7 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _apply(world: World) -> None:
-    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words, seconds=20))
+    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_arguments, seconds=20))
 
 
 @fault((1.0, 12.0))
@@ -299,7 +314,10 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets; an operator makes it again, and does what the receiver says of each."""
+    """Take away the bucket of offsets.
+
+    An operator makes it again, and does what the receiver says of each.
+    """
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
@@ -314,11 +332,11 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
                 command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))
-                words = (*command, *folders, "--yes", *world.admin_words)
-                retried(lambda: run_command("logreceiver", *words))
+                arguments = (*command, *folders, "--yes", *world.admin_arguments)
+                retried(lambda: run_command("logreceiver", *arguments))
 
 
 def _has_received(world: World, number: int) -> bool:
-    """Whether files of a partition were written, which its offset does not say behind an `offsets adopt`."""
+    """Whether a partition wrote files since `offsets adopt` that its offset does not include."""
     path = path_of(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0

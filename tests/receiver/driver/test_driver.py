@@ -15,9 +15,9 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
 from receiver.driver.driver import retain
-from receiver.driver.follower import RotationTimer
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
+from receiver.driver.supervisor import RotationTimer
 from receiver.storage.rotation import Calendar
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
@@ -52,7 +52,7 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
 
     report = run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
 
-    assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
+    assert report.outcome == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
 
 

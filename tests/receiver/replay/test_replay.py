@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from nats_logship.app.exits import Exit, OperatorError
-from nats_logship.client.ranges import Range
+from nats_logship.client.ranges import SequenceRange
 from nats_logship.wire.message import MAX_LINES_BYTES
 from receiver.consume.judging import Piece
 from receiver.replay.replay import LineRun, ReplaySummary, pace, read_lines, replay
@@ -112,7 +112,7 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
 
     passed: list[int] = []
     settings = StreamSettings(server=(partition.url,))
-    runs = [*read_lines(settings, [Range("logs.p0.>", 1, until)], passed.append)]
+    runs = [*read_lines(settings, [SequenceRange("logs.p0.>", 1, until)], passed.append)]
     sizes = [sum(len(piece.payload) for piece in run.pieces) for run in runs]
 
     assert max(sizes) < 2 * MAX_LINES_BYTES
