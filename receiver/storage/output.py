@@ -379,10 +379,11 @@ class Output:
 
 
 def _describe_change(row: FileRow, found: os.stat_result | None) -> str:
+    before = format_count(row.length, "byte")
     now = f"it has {format_count(found.st_size, 'byte')} now" if found else "it is gone"
     return (
-        f"{row.path} had {format_count(row.length, 'byte')} of lines, and was changed, moved or removed "
-        f"by another program: {now}. A new file begins"
+        f"{row.path} had {before} of lines, and was changed, moved or removed by another program: "
+        f"{now}. A new file begins"
     )
 
 

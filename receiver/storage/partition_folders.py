@@ -85,9 +85,9 @@ class PartitionFolders:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Misplaced(
                 self.partition,
-                f"none of the {format_count(len(known), 'file')} that {self.store_path} lists is in "
-                f"{self.output}: is its disk mounted? Mount it, or give the right --output, unless "
-                "the files are lost",
+                f"none of the {format_count(len(known), 'file')} that {self.store_path} lists is "
+                f"in {self.output}: is its disk mounted? Mount it, or give the right --output, "
+                "unless the files are lost",
             )
 
     def find_files(self) -> Iterator[str]:

@@ -12,7 +12,8 @@ from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.wire.message import MAX_LINES_BYTES
 from receiver.consume.judging import Piece
-from receiver.replay.replay import LineRun, ReplaySummary, pace, read_lines, replay
+from receiver.replay.lines import LineRun, read_lines
+from receiver.replay.replay import ReplaySummary, pace, replay
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.folders import walk_files
 from receiver.storage.layout import DEFAULT
@@ -81,7 +82,7 @@ def test_a_replay_makes_what_the_receiver_made_byte_for_byte(
     assert files == tree(partition.output)
     assert sum(map(len, files.values())) > 100
     assert counts.refused == done.quarantined
-    assert "messages hold none, as sequence 7: " in counts.as_text()
+    assert "could not be read as lines, for example sequence 7: " in counts.as_text()
     assert not (partition.folder / "again/.unfinished").exists()
 
 
