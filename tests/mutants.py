@@ -100,7 +100,7 @@ MUTANTS = (
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
-        "what stands behind the committed length is cut",
+        "bytes behind the committed length are cut",
         "receiver/storage/commit.py",
         "if (surplus := found.st_size - length) > 0:",
         "if (surplus := found.st_size - length) < 0:",

@@ -136,7 +136,7 @@ def received(url: str) -> bytes:
             before = ends.get(span.file)
             assert before is not None or span.start == 0, f"{span} does not begin at 0"
             judged = judge(before, one.section, "web01", message.sequence)
-            assert before is None or span.start <= before, judged.finding
+            assert before is None or span.start <= before, judged.anomaly
             found += one.lines[judged.skip :]
             ends[span.file] = max(span.end, before or 0)
     return found
