@@ -115,7 +115,7 @@ class PartitionFolders:
 def require_template(state: Path, template: str) -> None:
     """Raise `ConfigurationError` if a store has files with another path template.
 
-    A store that cannot be read is passed over: whoever opens it for its lines reports that.
+    A store that cannot be read is passed over; opening it for its lines reports that.
     """
     for path in sorted(state.glob("p*.db")):
         with suppress(OSError, Damaged), Store(path) as store:

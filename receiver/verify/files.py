@@ -99,7 +99,7 @@ class Files:
     def read(self, part: Part, skip: int = 0) -> Iterator[bytes]:
         """Yield the lines of a part without the first `skip` bytes, decompressed.
 
-        Of a live file only what is stored; of a file that is gone nothing.
+        Yields only the stored lines of a live file, and nothing for a file that is gone.
         """
         left = part.length if part.is_live else None
         with (
