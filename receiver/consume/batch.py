@@ -30,7 +30,7 @@ from receiver.storage.commit import (
 )
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import LivePaths
+from receiver.storage.live_paths import LivePaths
 from receiver.storage.output import Output
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine

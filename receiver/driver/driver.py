@@ -141,7 +141,7 @@ class Driver:
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
         self.settings = settings
-        self._retention.order = make_order(settings)
+        self._retention.policy = make_order(settings)
         self._shared.limits = make_limits(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
