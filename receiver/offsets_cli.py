@@ -26,7 +26,7 @@ from nats_logship.client.ranges import LATEST, look, sequence_of
 from nats_logship.client.stream_state import StreamState, stream_state
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import find_end_of_files, moved
+from receiver.consume.claim import find_end_of_files, move_offset
 from receiver.driver.presence import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
@@ -225,7 +225,7 @@ async def propose(
     return Move(
         partition,
         revision,
-        moved(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
+        move_offset(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
         f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
         objection,
     )

@@ -271,7 +271,7 @@ class PartitionSupervisor:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
         if now - self._checked >= self._shared.limits.check_every:
-            await self.claim.check()
+            await self.claim.check_stream()
             self._checked = now
 
     async def _until_woken(self) -> None:
@@ -305,7 +305,7 @@ class PartitionSupervisor:
         report = await self._report(rotation)
         self._has_heard, self._meter.is_starting = True, False
         fault("report_received")
-        self.claim.follow(report.done)
+        self.claim.advance(report.done)
         is_stuck = isinstance(report.outcome, Blocked | Superseded)
         if report.batches or report.done.notices or not is_stuck:
             self._attempts = 0
