@@ -65,18 +65,22 @@ def find_end_of_files(last: StoredBatch, stream: StreamState, partition: int) ->
     return find_first_sequence(adapt_to_restored(end, stream, ""), stream, partition)
 
 
-def move_offset(
-    offset: Offset | None, stream: StreamState, to: int, by: str, now: str, revision: int = 0
-) -> Offset:
-    """Return the entry of an offset that a person moves, None if the key has no entry.
+def move_offset(offset: Offset, stream: StreamState, to: int, by: str, now: str) -> Offset:
+    """Return the entry of an offset that a person, `by`, moves to a sequence of a stream.
 
-    The new epoch fences the owner. The commit that was known last stays, so that store and files
-    can be checked against it. Without an entry the epoch is above the key's newest `revision`: no
-    owner has an epoch as high.
+    Its new epoch fences the owner. The last commit stays, so that store and files can be checked
+    against it.
     """
-    before = offset or Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
-    moved = _begin_epoch(before, by, now)
+    moved = _begin_epoch(offset, by, now)
     return replace(moved, next=to, stream_created=stream.created, moved_in=moved.epoch)
+
+
+def describe_lost(stream: StreamState, to: int, by: str, revision: int) -> Offset:
+    """Return what `move_offset` moves if the key has no entry, or one that cannot be read.
+
+    Its epoch is the key's newest `revision`: no owner has had a higher one.
+    """
+    return Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
 
 
 def _begin_epoch(offset: Offset, owner: str, now: str) -> Offset:

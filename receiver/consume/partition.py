@@ -134,7 +134,7 @@ class OpenPartition:
         self.spans = Spans(self.store)
 
     def _take_files(self, host: str, end: Followed, reached: int) -> bool:
-        """Take files from a partition's store; return whether that store has all up to `reached`."""
+        """Take files from a partition's store; return whether it has all up to `reached`."""
         try:
             with Store(path_of(self.site.state, end.partition)) as former:
                 tables.take_over(self.store, former, host)

@@ -1,8 +1,8 @@
 """Poison messages: messages at which our own code fails with an unexpected error.
 
-A batch that failed so is undone and written again with fewer messages, until only its first message
-can be the cause. That message goes into quarantine. Errors of the machine or of the broker (OSError,
-MemoryError, `ConnectionLost`) are never blamed on a message.
+A batch that failed so is undone and written again with fewer messages, until only its first
+message can be the cause. That message goes into quarantine. Errors of the machine or of the broker
+(OSError, MemoryError, `ConnectionLost`) are never blamed on a message.
 """
 
 from collections.abc import Callable, Iterator
