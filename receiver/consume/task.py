@@ -52,7 +52,16 @@ _SKEW = 5.0  # seconds by which clocks of a cluster may differ
 _ANY_TIME = 2**62  # nanoseconds: later than any line
 
 _CAUSES = {WrongFolder: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
-_BLOCKING = (*_CAUSES, ConnectionLost, Rejected, TimeoutError, OSError, Damaged, UnreadableOffset)
+_BLOCKING = (
+    WrongFolder,
+    Locked,
+    MustWait,
+    ConnectionLost,
+    Rejected,
+    OSError,  # and TimeoutError
+    Damaged,
+    UnreadableOffset,
+)
 
 
 def run_session(assignment: Assignment, destination: Destination) -> Report:
@@ -276,6 +285,8 @@ def _explain_error(error: Exception, destination: Destination) -> Blocked:
             cause, detail = Cause.DISK, f"{name}{error.strerror or error}"
         case Damaged():
             detail = str(error.at(destination.output, destination.state))
+        case _:
+            pass
     return Blocked(cause, detail)
 
 

@@ -14,7 +14,7 @@ SCRIPT = """
 import os, sys
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from receiver.spark.java import connect_jvm, run_jvm
+from receiver.spark.jvm import connect_jvm, run_jvm
 
 url, folder, own = sys.argv[1:]
 os.environ |= {"PYTHONPATH": own, "PYSPARK_PYTHON": sys.executable}  # of Spark's workers
