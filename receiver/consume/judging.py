@@ -104,7 +104,7 @@ class Judge:
     ) -> list[Piece]:
         """Return what a message adds to its host's files, in order; nothing for a repeat.
 
-        Raises `MalformedMessage`, `InvalidHost`, `InvalidSubject`; the message changes nothing then.
+        Raises `MalformedMessage`, `InvalidHost`, `InvalidSubject`; nothing has changed then.
         """
         host, origin = host_of(subject), decode_origin(headers)
         if origin is None:  # another client's: whole lines, source file unknown

@@ -116,7 +116,7 @@ def connect_jvm(jvm: Jvm) -> Iterator[Any]:
 def explain_refusals(
     master: str, process: "subprocess.Popen[bytes] | None" = None
 ) -> Iterator[None]:
-    """Raise an error of Spark's start as `ConfigurationError` (a wrong setting) or `OperatorError`."""
+    """Raise errors of Spark's start as `ConfigurationError` for a setting, or `OperatorError`."""
     from py4j.protocol import Py4JError, Py4JJavaError  # imported while the JVM starts
 
     try:

@@ -89,8 +89,8 @@ class ReceivedPartition(PartitionReport):
 class HostFile(BaseModel):
     """A live file, by its path below the output folder, with its closed segments.
 
-    `last_line` is when its last line was stored (RFC 3339), empty if it has none. `size` is bytes on
-    disk of the live file and its `segments`, which is how many are closed.
+    `last_line` is when its last line was stored (RFC 3339), empty if it has none. `size` is bytes
+    on disk, with the closed `segments`, which is how many there are.
     """
 
     path: str

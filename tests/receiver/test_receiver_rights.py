@@ -110,7 +110,7 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
     for connection in (own, other, admin, second):
         await connection.api("STREAM.INFO.LOGS")
     await present.start()
-    await of_admin.begin()
+    await of_admin.start()
 
     for asking in (other, admin):
         assert await request_report(asking, present.address) == b"alive"

@@ -7,7 +7,8 @@ import pytest
 
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
+from receiver.consume.claim import Claim
+from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.driver.presence import Presence, is_gone
 from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
