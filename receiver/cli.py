@@ -13,10 +13,15 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import SectionedGroup, given, settings_options, spread
+from nats_logship.app.command_line import (
+    SectionedGroup,
+    repeat_option,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
-from nats_logship.app.service import Notifier, hold_signals
+from nats_logship.app.service import Notifier, block_signals
 from receiver.settings import (
     BROKER_FIELDS,
     REPLAY_FIELDS,
@@ -50,8 +55,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
     if context.invoked_subcommand is not None:
         return
-    hold_signals()
-    settings = given(ReceiverSettings, options)
+    block_signals()
+    settings = settings_from_options(ReceiverSettings, options)
     settings.require_credential("receiver", "admin")
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
@@ -63,7 +68,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
     def reread() -> ReceiverSettings:
         try:
-            return given(ReceiverSettings, options)
+            return settings_from_options(ReceiverSettings, options)
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
@@ -81,13 +86,15 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 @settings_options(ReceiverSettings, BROKER_FIELDS | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show each partition's owner, how far behind it is, why it is blocked, and received files."""
-    settings = given(ReceiverSettings, options)
+    settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
-    from nats_logship.client.connection import ELECTION, ask
+    from nats_logship.client.connection import ELECTION, ask_broker
     from receiver.status.status import Status, collect_partitions
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask(settings, "logreceiver status", lambda c: collect_partitions(c, now), ELECTION)
+    partitions = ask_broker(
+        settings, "logreceiver status", lambda c: collect_partitions(c, now), ELECTION
+    )
     found = Status.with_stores(partitions, settings.state)
     if as_json:
         click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # a path may be no UTF-8
@@ -109,7 +116,7 @@ def prepare() -> None:
 @settings_options(ReplaySettings, REPLAY_FIELDS)
 def replay(**options: Any) -> None:
     """Write lines of the stream again: into files, or to standard output (--output -)."""
-    settings = given(ReplaySettings, options)
+    settings = settings_from_options(ReplaySettings, options)
     log_to_stderr(settings)
     from receiver.replay.replay import replay as write_again
 
@@ -126,7 +133,7 @@ def verify(as_json: bool, **options: Any) -> int:
 
     Exit code 1 if they differ, or nothing could be compared.
     """
-    settings = given(StreamSettings, options)
+    settings = settings_from_options(StreamSettings, options)
     log_to_stderr(settings)
     from receiver.verify.verify import verify as compare
 
@@ -140,7 +147,7 @@ def main() -> None:
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, spread(sys.argv[1:], several, _COMMANDS), _versions)
+    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions)
 
 
 def _versions() -> list[str]:

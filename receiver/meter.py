@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from nats_logship.app.pages import Page, health_page
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from receiver.partition_meter import PartitionMeter
@@ -90,8 +90,8 @@ class Meter:
         if ours := [one for one in meters if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
             rate = format_size(int(sum(one.rate_at(now)[0] for one in ours)))
-            behind = counted(pending, "message", form=",")
-            yield f"{counted(len(ours), 'partition')}, {behind} behind, {rate}/s"
+            behind = format_count(pending, "message", form=",")
+            yield f"{format_count(len(ours), 'partition')}, {behind} behind, {rate}/s"
         for one in meters:
             if one.owner:
                 yield f"standing by behind {one.owner}: {one.partition}"

@@ -14,30 +14,35 @@ from typing import Any, TypeVar
 
 import click
 
-from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    SectionedGroup,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.locks import Locked, exclusive_lock
-from nats_logship.app.plural import counted
 from nats_logship.app.program import log_to_stderr
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_datetime
-from nats_logship.app.units import read_moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
-from nats_logship.client.ranges import LATEST, look, sequence_of
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
+from nats_logship.client.find import LATEST, resolve_moment
+from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
 from receiver.driver.presence import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
-from receiver.storage.folders import make_folder
-from receiver.storage.site import Site, require_template
-from receiver.storage.site import adopt as adopt_files
-from receiver.storage.store import Damaged
+from receiver.storage.adoption import adopt as adopt_files
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
+from receiver.storage.partition_folders import PartitionFolders, require_template
 
 Answer = TypeVar("Answer")
 
@@ -74,7 +79,7 @@ def show(as_json: bool, **options: Any) -> None:
     help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a "
     "zone) or 2h.",
 )
-@YES
+@YES_OPTION
 @click.option("--force", is_flag=True, help="Also if a receiver is running there; it ends then.")
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
@@ -97,7 +102,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
-        ask("Do it?")
+        confirm("Do it?")
     ask_broker(settings, _PROGRAM, partial(_carry_out_all, moves))
 
 
@@ -108,7 +113,7 @@ async def _carry_out_all(moves: "Sequence[Move]", connection: Connection) -> Non
 
 
 @offsets.command()
-@YES
+@YES_OPTION
 @settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
 def adopt(yes: bool, **options: Any) -> None:
     """Take the files in --output as all that was received before the offset.
@@ -123,38 +128,42 @@ def adopt(yes: bool, **options: Any) -> None:
     output, state = settings.output.absolute(), settings.state.absolute()
     require_template(state, settings.path_template)
 
-    async def find_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
+    async def find_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template
         count = layout.partitions
         numbers = settings.select_partitions(count)
-        sites = [Site(output, state, number, template, count) for number in numbers]
+        all_folders = [
+            PartitionFolders(output, state, number, template, count) for number in numbers
+        ]
         return [
             (one, await _find_offset(connection, layout.stream_of(one.partition), one))
-            for one in sites
+            for one in all_folders
         ]
 
-    for site, found in _ask(settings, find_all):
-        at = f"partition {site.partition}:"
+    for folders, found in _ask(settings, find_all):
+        at = f"partition {folders.partition}:"
         offset = found.moved if isinstance(found, Move) else found
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence "
             f"{offset.next}"
         )
         if not yes:
-            ask("Do it?")
+            confirm("Do it?")
         if isinstance(found, Move):
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {counted(_adopt(site, offset), 'file')} adopted")
+            click.echo(f"{at} {format_count(_adopt(folders, offset), 'file')} adopted")
 
 
-async def _find_offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
+async def _find_offset(
+    connection: Connection, stream: str, folders: PartitionFolders
+) -> "Offset | Move":
     """Return the offset of a partition; if it is gone, a move to the end of the store's files.
 
     An offset that was moved to that end, by this command whose answer was lost, is moved again.
     """
-    partition, reason, offset = site.partition, "it has no offset", None
+    partition, reason, offset = folders.partition, "it has no offset", None
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         offset = Offset.decode(entry.value) if entry else None
@@ -163,9 +172,9 @@ async def _find_offset(connection: Connection, stream: str, site: Site) -> "Offs
     batch = None
     if offset is None or offset.moved_in:
         with suppress(Damaged, OSError):
-            batch = site.last_batch(0)
+            batch = folders.read_last_batch(0)
     if batch:
-        end = find_end_of_files(batch, await stream_state(connection, stream), partition)
+        end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
         if offset is None or offset.next == end:
             return await propose(connection, stream, partition, str(end), _now())
     if offset:
@@ -177,16 +186,16 @@ async def _find_offset(connection: Connection, stream: str, site: Site) -> "Offs
     )
 
 
-def _adopt(site: Site, offset: Offset) -> int:
+def _adopt(folders: PartitionFolders, offset: Offset) -> int:
     """Adopt the files of a partition under its lock; return how many."""
     try:
-        make_folder(site.state)
-        with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
-            return adopt_files(site, offset)
+        make_synced_folder(folders.state)
+        with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
+            return adopt_files(folders, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:
-        raise OperatorError(f"{error.filename or site.output}: {error.strerror}") from None
+        raise OperatorError(f"{error.filename or folders.output}: {error.strerror}") from None
 
 
 def _ask(settings: ReceiverSettings, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
@@ -195,7 +204,7 @@ def _ask(settings: ReceiverSettings, call: Callable[[Connection], Awaitable[Answ
 
 
 def _read_settings(options: dict[str, Any]) -> ReceiverSettings:
-    settings = given(ReceiverSettings, options)
+    settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
     return settings
 
@@ -231,11 +240,11 @@ async def propose(
 
     Raises ConfigurationError if `to` is no place in the stream.
     """
-    stream = await look(connection, name)
+    stream = await require_stream(connection, name)
     sequence = await _find_sequence(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     offset = None
     with suppress(UnreadableOffset):
         offset = Offset.decode(entry.value) if entry else None
@@ -257,7 +266,7 @@ async def propose(
         partition=partition,
         revision=revision,
         moved=move_offset(before, stream, sequence, by, moment),
-        summary=f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
+        summary=f"{way}, {format_count(left, 'message', 'wait')} from there{skipped}",
         objection=objection,
     )
 
@@ -267,10 +276,10 @@ async def _find_sequence(
 ) -> int:
     """Return the sequence that `to` names; raises ConfigurationError if it is not in the stream."""
     try:
-        position = LATEST if to == "latest" else read_moment(to, now)
+        position = LATEST if to == "latest" else parse_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
-    sequence = max(await sequence_of(connection, position, stream), 1)
+    sequence = max(await resolve_moment(connection, position, stream), 1)
     if sequence > stream.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
             f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to "

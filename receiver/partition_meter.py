@@ -8,15 +8,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.partition_report import Blockade, PartitionReport
-from receiver.storage.findings import Finding, FindingKind
-from receiver.storage.tables import gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
 
-_MOST_LOGGED = 20  # findings of a report
+_MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND
 _LONG = 60.0  # seconds; a shorter block may end by itself
 _LASTING_REFUSALS = 15  # in a row: a broker that restarts refuses for less than half a minute
@@ -52,7 +51,7 @@ class PartitionMeter:
     blocked_since: int = 0
     is_starting: bool = False
     standbys: dict[str, int] = field(default_factory=dict)  # when each has asked last, by name
-    found: Counter[str] = field(default_factory=Counter)  # findings by kind
+    found: Counter[str] = field(default_factory=Counter)  # anomalies by kind
     found_bytes: Counter[str] = field(default_factory=Counter)
     _logged: Blocked | None = None
     _refusals: int = 0  # of the broker, in a row
@@ -81,15 +80,15 @@ class PartitionMeter:
         self.committed_at = now if report.batches else self.committed_at
         seconds = max(1.0, (now - self.began_at) / SECOND)
         self.rate = done.size / seconds, done.lines / seconds
-        self._count_findings(done, now)
+        self._count_anomalies(done, now)
         _log(done)
 
-    def _count_findings(self, done: Done, now: int) -> None:
-        for finding in done.findings:
-            self.found[finding.kind.value] += 1
-            self.found_bytes[finding.kind.value] += finding.end - finding.start
-        missing = {FindingKind.GAP, FindingKind.LOSS}
-        gaps = Counter(one.host for one in done.findings if one.kind in missing)
+    def _count_anomalies(self, done: Done, now: int) -> None:
+        for anomaly in done.anomalies:
+            self.found[anomaly.kind.value] += 1
+            self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
+        missing = {AnomalyKind.GAP, AnomalyKind.LOSS}
+        gaps = Counter(one.host for one in done.anomalies if one.kind in missing)
         if gaps or done.quarantined:
             self._recent.append((now, gaps, done.quarantined))
 
@@ -176,26 +175,26 @@ class PartitionMeter:
 
 
 def _log(done: Done) -> None:
-    lines = [_describe(finding) for finding in done.findings[:_MOST_LOGGED]]
-    if rest := done.findings[_MOST_LOGGED:]:
+    lines = [_describe(anomaly) for anomaly in done.anomalies[:_MOST_LOGGED]]
+    if rest := done.anomalies[_MOST_LOGGED:]:
         lines.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
     lines += done.notices
     if done.quarantined:
-        messages = counted(done.quarantined, "message", "were")
+        messages = format_count(done.quarantined, "message", "were")
         lines.append(f"{messages} put into .quarantine, as they cannot be read as lines")
     for line in lines:
         logger.warning("partition %d: %s", done.partition, line)
 
 
-def _describe(finding: Finding) -> str:
-    if finding.kind is FindingKind.LOSS:
-        since = f"since sequence {finding.after}" if finding.after else "from the first on"
+def _describe(anomaly: Anomaly) -> str:
+    if anomaly.kind is AnomalyKind.LOSS:
+        since = f"since sequence {anomaly.after}" if anomaly.after else "from the first on"
         return (
-            f"loss: messages of host {finding.host} {since} were removed from the stream before "
-            f"they were received, seen at sequence {finding.sequence}"
+            f"loss: messages of host {anomaly.host} {since} were removed from the stream before "
+            f"they were received, seen at sequence {anomaly.sequence}"
         )
-    size = counted(finding.end - finding.start, "byte")
+    size = format_count(anomaly.end - anomaly.start, "byte")
     return (
-        f"{finding.kind.value} of {size}: host {finding.host}, file {finding.file!r}, bytes "
-        f"{finding.start} to {finding.end}, seen at sequence {finding.sequence}"
+        f"{anomaly.kind.value} of {size}: host {anomaly.host}, file {anomaly.file!r}, bytes "
+        f"{anomaly.start} to {anomaly.end}, seen at sequence {anomaly.sequence}"
     )

@@ -24,7 +24,7 @@ from pyspark import SparkContext
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.pages import page_server
 from nats_logship.app.program import log_to_stderr
-from nats_logship.app.service import Notifier, Service, differences
+from nats_logship.app.service import Notifier, Service, merge_reloaded
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
@@ -38,9 +38,9 @@ from receiver.settings import ReceiverSettings
 from receiver.spark.java import is_local
 from receiver.spark.jvm import Jvm
 from receiver.spark.session import spark_context
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.layout import Permissions
-from receiver.storage.site import require_template
+from receiver.storage.partition_folders import require_template
 
 _MOST_WORKERS = 16  # each takes some 21 MiB; the driver and its JVM take 260
 _EXECUTOR_PATIENCE = 60.0  # seconds without an executor
@@ -87,7 +87,7 @@ class _Pipeline:
         self._service = Service(
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
-        self._stop = self._service.asked
+        self._stop = self._service.stop_requested
         self._driver: Driver | None = None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
@@ -158,7 +158,7 @@ class _Pipeline:
         return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        self._settings, changes = differences(self._settings, settings, _RELOADABLE)
+        self._settings, changes = merge_reloaded(self._settings, settings, _RELOADABLE)
         log_to_stderr(self._settings)
         if self._driver is not None:
             self._driver.change(self._settings)
@@ -173,7 +173,7 @@ def _make_folders(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
     folders = ((settings.output, settings.permissions), (settings.state, Permissions()))
     try:
         for folder, permissions in folders:
-            make_folder(folder, permissions)
+            make_synced_folder(folder, permissions)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         return tuple(mark_folder(folder.absolute()) for folder, _ in folders)

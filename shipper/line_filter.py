@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shipper.expressions import Expression, matching_runs
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 
 
 @dataclass(frozen=True, slots=True)

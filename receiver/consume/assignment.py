@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 
 from nats_logship.client.access import Access
-from receiver.storage.findings import Finding
+from receiver.storage.anomalies import Anomaly
 from receiver.storage.layout import Permissions
 
 LARGEST_PULL = 16 * 1024 * 1024
@@ -63,7 +63,7 @@ class SessionLimits:
     """How long a session lasts and waits, in seconds; by default it is one batch.
 
     It lasts for `longest`, or up to a quarter less by chance, but only for `report_within` if it
-    has news for the driver (closed files, findings, notices). It ends if nothing has come for
+    has news for the driver (closed files, anomalies, notices). It ends if nothing has come for
     `silence`: the start of a session costs 60 ms of processor time, waiting costs nothing. Pulls
     that empty the stream are at least `linger` apart, and a batch takes what comes for `gather`,
     since a pull and a commit cost about the same for one message as for a hundred. It waits for
@@ -123,17 +123,17 @@ class Done:
     commit: str = ""
     stored_at: int = 0
     closed: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    anomalies: tuple[Anomaly, ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
     def has_news(self) -> bool:
         """Whether the driver has more to do than to count."""
-        return bool(self.closed or self.findings or self.notices or self.quarantined)
+        return bool(self.closed or self.anomalies or self.notices or self.quarantined)
 
     def then(self, later: "Done") -> "Done":
         """Return this and the batch behind it as one."""
-        added = ("messages", "lines", "size", "quarantined", "closed", "findings", "notices")
+        added = ("messages", "lines", "size", "quarantined", "closed", "anomalies", "notices")
         sums = {name: getattr(self, name) + getattr(later, name) for name in added}
         return replace(later, first=self.first, **sums)
 

@@ -6,17 +6,13 @@ step, this is left:
 | step | who does it | left by a kill |
 |---|---|---|
 | 1 announce | `Output.flush` | rows of new files and of rotations; files that are still empty |
-| 2 append | `Output.flush` | rotations that are done; bytes behind the committed lengths |
-| 3 sync | `Batch._sync` | the same, on disk |
-| 4 store | `Batch._store` | one transaction: a batch with an id that KV does not have |
-| 5 commit | `commit` | KV has the batch's id: from here on the batch counts |
-| 6 acknowledge | `commit` | the consumer lags; the next acknowledgement covers this one |
+| 2 append and sync | `Output.flush`, `Batch._sync` | bytes behind the committed lengths |
+| 3 store | `Batch._store` | one transaction: a batch with an id that KV does not have |
+| 4 commit | `commit` | KV has the batch's id: from here on the batch counts |
+| 5 acknowledge | `commit` | the consumer lags; the next acknowledgement covers this one |
 
-Undo: each session begins with `OpenPartition.recover`. It compares the id in KV with the last batch
-in the store. If KV has that id, every file is cut to its committed length (kill in 1 to 3, or after
-5). If KV has the id of the batch before, every file is cut to its length before the batch, and the
-batch's spans and gaps are taken back (kill after 4). Finished rotations stay: a file is closed only
-before the batch appends to it. Then the messages are fetched again from the offset on.
+Each session first undoes what is not committed, by the id in KV: `receiver/storage/commit.py`. Then
+the messages are fetched again from the offset on.
 """
 
 from contextlib import suppress
@@ -27,26 +23,26 @@ from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings
-from nats_logship.wire.message import MAX_LINES_BYTES, MalformedMessage, predecessor_of
+from nats_logship.wire.message import MAX_LINES_BYTES, MalformedMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Done
 from receiver.consume.fetch import Messages
 from receiver.consume.host_claims import Moves, read_destination, read_follows
-from receiver.consume.judging import Judge, host_of
+from receiver.consume.judging import Judge, expected_sequence, host_of
 from receiver.consume.offset_entry import OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchPlan, blame_messages
-from receiver.storage import tables
-from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, gap_report
+from receiver.storage.commit import WrittenBatch, store_batch
 from receiver.storage.output import Output
-from receiver.storage.store import StoredBatch
+from receiver.storage.rows import StoredBatch
 
 _MOST_HELD = MAX_LINES_BYTES  # bytes; a few KiB of zstd may decompress to a thousand times as much
 _MANY_FILES = 256  # fewer files stay open, so appending to them is cheap
-_MOST_FINDINGS = 10_000  # each travels to the driver
+_MOST_ANOMALIES = 10_000  # each travels to the driver
 _MOST_SOURCES = 20_000  # source files of a batch: each is a row of the store
 _WHOLE = BatchPlan()
-_MISSING = (FindingKind.GAP, FindingKind.LOSS)
+_MISSING = (AnomalyKind.GAP, AnomalyKind.LOSS)
 
 
 class Batch:
@@ -82,7 +78,7 @@ class Batch:
         """Whether the batch takes no more messages."""
 
     def write(self, messages: Messages) -> int:
-        """Do steps 1 and 2 for messages; return how many the batch has taken before it was full.
+        """Announce and append the lines of messages; return how many the batch has taken before it was full.
 
         Lines for many files are held until there are more for each: opening a file costs more than
         its lines. Raises OSError, `BatchFailed`.
@@ -91,18 +87,17 @@ class Batch:
             return self._write(messages)
 
     def finish(self) -> Done:
-        """Do steps 1 and 2 for the rest, then 3 and 4; return what `commit` commits.
+        """Do steps 1 to 3 for what is held; return what `commit` commits.
 
         Raises OSError, `BatchFailed`.
         """
         if self._last is None:
             return self._done
         with blame_messages(self._count_harmless):
-            missing = [one for one in self._judge.findings if one.kind in _MISSING]
+            missing = [one for one in self._judge.anomalies if one.kind in _MISSING]
             if missing:
                 number = self._assignment.partition
-                report = tables.lines_of(missing, number)
-                self._output.hold(tables.gap_report(number), report, 0)
+                self._output.buffer(gap_report(number), format_gaps(missing, number), 0)
             self._flush()
             self._sync()
             batch = self._store(self._last.sequence + 1, missing)
@@ -130,7 +125,7 @@ class Batch:
         return count
 
     def _belongs(self, delivery: Delivery) -> bool:
-        is_in_period = self._output.takes(delivery.stored_at)
+        is_in_period = self._output.accepts(delivery.stored_at)
         return is_in_period and delivery.sequence != self._moves.until
 
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
@@ -144,14 +139,14 @@ class Batch:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: the message is in quarantine
-            host, before = host_of(message.subject), predecessor_of(headers)
+            host, before = host_of(message.subject), expected_sequence(headers)
             self._judge.follow(host, before, delivery.sequence, delivery.stored_at)
         if self._held > (self._most_of_many if self._files > _MANY_FILES else _MOST_HELD):
             self._flush()
         self._last, self._ack = delivery, message.reply
         self._messages += 1
         self.is_full |= self._messages == self._plan.most
-        self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
+        self.is_full |= self._output.is_full or len(self._judge.anomalies) >= _MOST_ANOMALIES
         self.is_full |= self._partition.spans.unsaved >= _MOST_SOURCES
         self._is_in_message = False
 
@@ -178,7 +173,7 @@ class Batch:
         moment, names = delivery.stored_at, self._partition.names
         pieces = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
         for piece in pieces:
-            live = names.live_name(
+            live = names.choose(
                 piece.host,
                 piece.file or None,
                 moment,
@@ -189,31 +184,29 @@ class Batch:
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
-            self._files = self._output.hold(live, payload, moment)
+            self._files = self._output.buffer(live, payload, moment)
 
     def _flush(self) -> None:
-        """Do steps 1 and 2 for the lines that are held."""
+        """Announce and append the lines that are held."""
         self._output.flush()
         self._held = self._files = 0
 
     def _sync(self) -> None:
-        """Do step 3."""
+        """Bring all files to disk: the end of step 2."""
         self._quarantine.sync()
         self._output.sync()
         fault("synced")
 
-    def _store(self, until: int, missing: list[Finding]) -> StoredBatch:
-        """Do step 4: lengths, spans, gaps and hosts that left, in one transaction."""
-        partition, store = self._partition, self._partition.store
+    def _store(self, until: int, missing: list[Anomaly]) -> StoredBatch:
+        """Do step 3: lengths, spans, gaps and hosts that left, in one transaction."""
+        partition = self._partition
         batch = partition.describe_batch(self._assignment.first, until)
-        with store.transaction():
-            self._output.put(batch, dict(self._endings.as_texts()))
-            left = [path for host in self._left for path in partition.names.own(host)]
-            store.leave_files(left, batch.number)
-            partition.spans.put(batch.number)
-            tables.put_gaps(store, missing, batch.number)
+        left = [path for host in self._left for path in partition.names.list_own(host)]
+        files = self._output.rows(dict(self._endings.as_texts()))
+        written = WrittenBatch(files=files, spans=partition.spans, gaps=missing, left=left)
+        store_batch(partition.store, batch, written)
         if self._left:
-            partition.names.forget()
+            partition.names.clear_cache()
         fault("stored")
         return batch
 
@@ -230,13 +223,13 @@ class Batch:
             commit=commit_id,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
-            findings=tuple(self._judge.findings),
-            notices=tuple(self._output.all_notices()),
+            anomalies=tuple(self._judge.anomalies),
+            notices=tuple(self._output.collect_notices()),
         )
 
 
 async def commit(entry: OffsetEntry, connection: Connection, done: Done) -> None:
-    """Do step 5, from which on the batch counts, and step 6.
+    """Do step 4, from which on the batch counts, and step 5.
 
     Raises `EntryTaken` if another receiver owns the partition. Raises `Rejected`, `ConnectionLost`:
     KV may have the batch then or not, which the next session finds out.

@@ -16,14 +16,16 @@ from nats_logship.app.timestamps import format_datetime
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.offset_entry import confirm_entry
 from receiver.consume.stream_check import find_first_sequence, require_same_stream
-from receiver.storage.site import Site, first_undone
-from receiver.storage.store import Damaged, StoredBatch
+from receiver.storage.commit import find_first_undone
+from receiver.storage.damage import Damaged
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _EXAMINE_AGAIN, _CLAIM_AGAIN = 0.5, 0.05  # seconds
@@ -92,14 +94,14 @@ def _begin_epoch(offset: Offset, owner: str, now: str) -> Offset:
 class Claim:
     """The claim of `owner` on a partition; `offset` is known once `claim` was called.
 
-    With a `site` the store there must belong to the offset.
+    The store in `folders` must belong to the offset.
     """
 
     connection: Connection
     partition: int
     owner: str
     stream: str
-    site: Site | None = None
+    folders: PartitionFolders | None = None
     presence: str = ""
     offset: Offset | None = None
 
@@ -142,9 +144,9 @@ class Claim:
         """
         doubt: tuple[int, str] | None = None
         while True:
-            stream = await stream_state(self.connection, self.stream)
+            stream = await get_stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
-            newest = entry.revision if entry else (await bucket.newest(*self._at)).revision
+            newest = entry.revision if entry else (await bucket.read_newest(*self._at)).revision
             moment = format_datetime(now, "milliseconds")
             try:
                 return await self._next_offset(entry, stream, moment, newest), newest, stream.first
@@ -170,15 +172,17 @@ class Claim:
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claimed = _begin_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            first_undone(last, claimed, self.partition)
+            find_first_undone(last, claimed, self.partition)
         return replace(claimed, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the store's last batch; raises `Damaged` if store and files disagree."""
-        if self.site is None:
+        if self.folders is None:
             return None
         try:
-            return await asyncio.to_thread(self.site.last_batch, offset.lines if offset else 0)
+            return await asyncio.to_thread(
+                self.folders.read_last_batch, offset.lines if offset else 0
+            )
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
@@ -245,11 +249,13 @@ class Claim:
             raise self._add_advice(self._unreadable(f"{self._key}: {error}")) from None
 
     def _add_advice(self, error: Damaged) -> Damaged:
-        return error.at(self.site.output, self.site.state) if self.site else error
+        return (
+            error.with_folders(self.folders.output, self.folders.state) if self.folders else error
+        )
 
     def _unreadable(self, reason: str) -> Damaged:
         """Return an error whose command works: `adopt` needs a store, `set` does not."""
-        if self.site and self.site.path.exists():
+        if self.folders and self.folders.store_path.exists():
             return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"
         return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)

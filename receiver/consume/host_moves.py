@@ -17,18 +17,19 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import SECOND, format_time, parse_time
+from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, state_of
+from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
+from nats_logship.client.stream_state import StreamState, parse_stream_state
 from nats_logship.wire.delivery import Delivery
-from nats_logship.wire.message import NEVER, Followed
+from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE, Followed
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from nats_logship.wire.subjects import Subject, count_name, host_filter, partition_filter
 from receiver.consume.host_claims import HostClaim, Moves
-from receiver.consume.wake import headers_only, is_level, make_anew
+from receiver.consume.wake import is_level
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
@@ -111,7 +112,7 @@ class MovesExaminer:
         reached = dict[tuple[str, int], int | None]()
         for at, ends in left.items():
             if self._is_over(end) and ends[0].claim.sequence > known[0].delivery.sequence:
-                moves.until = min(ends[0].claim.sequence, moves.until or NEVER)
+                moves.until = min(ends[0].claim.sequence, moves.until or IMPOSSIBLE_SEQUENCE)
                 break
             reached[at] = await self._find_reached(moves, *at, ends)
         self._add_ends(moves, known, reached)
@@ -175,7 +176,7 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state = state_of(info)
+            state = parse_stream_state(info)
             found = _Other(
                 stream=state.name,
                 last=state.until - 1,
@@ -282,22 +283,26 @@ class _Counter:
         return await self._count_from(self.other.reached) > recent
 
     async def _count_from(self, sequence: int) -> int:
-        sequence = max(sequence, 1)
-        return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
+        return await self._count(at_sequence(sequence))
 
     async def _count_since(self, moment: int) -> int:
-        start = format_time(moment, "nanoseconds")
-        return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
+        return await self._count(at_time(moment))
 
-    async def _count(self, start: Mapping[str, Any]) -> int:
-        connection, name = self.examiner.connection, count_name(self.examiner.partition)
-        config = {**headers_only(str(self.subject), _LIVES), **start}
-        return await make_anew(connection, self.other.stream, name, config)
+    async def _count(self, start: Start) -> int:
+        reader = StreamReader(
+            self.examiner.connection,
+            self.other.stream,
+            name=count_name(self.examiner.partition),
+            filters=(str(self.subject),),
+            headers_only=True,
+            lives=_LIVES,
+        )
+        return await reader.count(start)
 
 
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
     """Whether every replica that may answer has all messages that were stored before a claim."""
-    lags = [one.get("lag", 0) for one in in_touch(info)]
+    lags = [one.get("lag", 0) for one in replicas_in_touch(info)]
     is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 

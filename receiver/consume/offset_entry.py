@@ -15,7 +15,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
-from nats_logship.wire.message import NEVER
+from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
@@ -109,14 +109,14 @@ async def confirm_entry(
     """
     named = None
     try:
-        await bucket.send_write(connection, name, key, b"", NEVER)
+        await bucket.send_write(connection, name, key, b"", IMPOSSIBLE_SEQUENCE)
     except Rejected as error:
         if not error.is_conflict:
             raise
         named = _LAST.search(error.description)
     last = int(named[1]) if named else -1
     if entry is None and last > 0:
-        found = await bucket.newest(connection, name, key)
+        found = await bucket.read_newest(connection, name, key)
         last = 0 if found.is_deletion and found.revision == last else last
     if last != (entry.revision if entry else 0):
         raise StaleRead(f"a replica lags behind with {name}/{key}, or it is being written")

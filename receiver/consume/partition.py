@@ -6,7 +6,7 @@ A session opens it once, recovers it, and writes one batch after the other throu
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from secrets import token_hex
 
 from nats_logship.wire.endings import OpenLine
@@ -14,16 +14,17 @@ from nats_logship.wire.message import Followed
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.host_claims import ReceivedEnd
-from receiver.storage import tables
+from receiver.storage.commit import find_first_undone, make_settled_batch, recover
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import Names
+from receiver.storage.names import LivePaths
 from receiver.storage.output import Output
+from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine
-from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site, first_undone, recover, settled
-from receiver.storage.store import NOT_CLOSED, UNKNOWN, Store, StoredBatch, path_of
-from receiver.storage.tables import Spans
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.rows import UNKNOWN, StoredBatch
+from receiver.storage.spans import StoredSpanEnds, take_over_files
+from receiver.storage.store import Store, path_of
 
 
 class OpenPartition:
@@ -34,47 +35,47 @@ class OpenPartition:
         self._assignment = assignment
         self._destination = destination
         self._offset = offset
-        self.site = Site(
+        self.partition_folders = PartitionFolders(
             destination.output,
             destination.state,
             assignment.partition,
             destination.path_template,
             destination.partitions,
         )
-        zone = named_zone(destination.time_zone)
+        zone = load_zone(destination.time_zone)
         self.layout = Layout(destination.path_template)
         self.days = Days(zone, offset.stored_at)
         self.calendar = Calendar(destination.rotate_every, zone)
-        self.store = self.site.open(offset.lines) or self._make_store()
+        self.store = self.partition_folders.open_store(offset.lines) or self._make_store()
         self._folders = Folders(destination.output, destination.permissions)
-        self.names = Names(
+        self.names = LivePaths(
             self.store,
             self.layout,
             self.days,
             assignment.partition,
-            partial(self._folders.is_taken, tangled=self.layout.has_file),
-            self.site.is_home_of,
+            self._folders.is_occupied if self.layout.has_file else self._folders.has_file,
+            self.partition_folders.is_home_of,
         )
-        self.spans = Spans(self.store)
+        self.spans = StoredSpanEnds(self.store)
         self._today = ""  # files of earlier days are closed
         self._period_begin = -1  # files whose last line is older than this period are closed
 
     def _make_store(self) -> Store:
-        with closing(Store(self.site.path, make=True)) as store, store.transaction():
+        path, template = self.partition_folders.store_path, self.partition_folders.template
+        with closing(Store.create(path)) as store, store.transaction():
             inode = self._destination.output.stat().st_ino
-            template = self.site.template
-            store.put_batch(settled(0, self._offset, store.inode(), inode, template))
-        return Store(self.site.path)
+            store.put_batch(make_settled_batch(0, self._offset, store.inode, inode, template))
+        return Store(path)
 
     @property
     def last_batch(self) -> StoredBatch:
         """The batch that was stored last."""
-        batch = self.store.batch()
+        batch = self.store.read_batch()
         assert batch is not None, "the store has a batch since it was opened"
         return batch
 
     def describe_batch(self, first: int, until: int) -> StoredBatch:
-        """Return the row of the next batch, `[first, until)`, as step 4 of a batch stores it."""
+        """Return the row of the next batch, `[first, until)`, as step 3 of a batch stores it."""
         last = self.last_batch
         return last._replace(
             number=last.number + 1,
@@ -86,7 +87,7 @@ class OpenPartition:
         )
 
     def _first_undone(self) -> int:
-        return first_undone(self.last_batch, self._offset, self._assignment.partition)
+        return find_first_undone(self.last_batch, self._offset, self._assignment.partition)
 
     @property
     def has_uncommitted(self) -> bool:
@@ -98,12 +99,12 @@ class OpenPartition:
 
     def recover(self) -> list[str]:
         """Undo what is not committed; return notices. Raises OSError, `Damaged`."""
-        since, template = self._first_undone(), self.site.template
+        since, template = self._first_undone(), self.partition_folders.template
         return recover(self.store, self._folders, since, self._offset, template)
 
     def open_line(self, live: str) -> OpenLine | None:
         """Return the unfinished line at the end of a live file, None if there is none."""
-        row = self.store.file(live)
+        row = self.store.find_file(live)
         if row is None or row.unfinished in {None, UNKNOWN}:
             return None
         return OpenLine.parse(row.host, str(row.unfinished))
@@ -111,7 +112,9 @@ class OpenPartition:
     @cached_property
     def quarantine(self) -> Quarantine:
         """Where messages go that cannot be read as lines; not to be used before `recover`."""
-        return Quarantine(self.site.output, self._assignment.partition, self.last_batch.created)
+        return Quarantine(
+            self.partition_folders.output, self._assignment.partition, self.last_batch.created
+        )
 
     def take_over(self, host: str, ends: Iterable[ReceivedEnd]) -> None:
         """Take over a host's files from the stores of its former partitions.
@@ -120,7 +123,7 @@ class OpenPartition:
         again. If a former partition's store is on another machine, it is unknown how far the host's
         source files were received: the host's spans are forgotten. Raises OSError, `Damaged`.
         """
-        since = (self.store.span(host, "") or (0, 0))[0]
+        since = (self.store.find_span(host, "") or (0, 0))[0]
         are_known = [
             (one.reached is not None and self._take_files(host, one.end, one.reached))
             or one.end.sequence <= since
@@ -130,15 +133,15 @@ class OpenPartition:
             self.store.return_files(host)
             if not all(are_known):
                 self.store.forget_spans(host)
-        self.names.forget()
-        self.spans = Spans(self.store)
+        self.names.clear_cache()
+        self.spans = StoredSpanEnds(self.store)
 
     def _take_files(self, host: str, end: Followed, reached: int) -> bool:
         """Take files from a partition's store; return whether it has all up to `reached`."""
         try:
-            with Store(path_of(self.site.state, end.partition)) as former:
-                tables.take_over(self.store, former, host)
-                batch = former.batch()
+            with Store(path_of(self.partition_folders.state, end.partition)) as former:
+                take_over_files(self.store, former, host)
+                batch = former.read_batch()
                 return batch is not None and batch.until >= reached
         except FileNotFoundError:
             return not reached
@@ -163,10 +166,7 @@ class OpenPartition:
 
     def close_files(self, output: Output, before: int) -> None:
         """Close live files whose last line was stored before a moment; raises OSError."""
-        where = "host != '' AND length > 0"
-        if self.layout.has_date:
-            where += f" AND {NOT_CLOSED}"
-        rows = self.store.files(f"{where} AND last_line < ?", before)
+        rows = self.store.list_files_silent_since(before)
         output.close_files(row.path for row in rows)
 
     def open_output(self) -> Output:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from receiver.storage.store import NOT_TAKEN
+from receiver.storage.database import ROW_ERRORS
 
 UNEXPECTED = (
     ArithmeticError,
@@ -19,7 +19,7 @@ UNEXPECTED = (
     RecursionError,
     TypeError,
     ValueError,
-    *NOT_TAKEN,
+    *ROW_ERRORS,
 )
 _LONGEST = 300  # characters of a reason
 

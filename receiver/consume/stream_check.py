@@ -1,9 +1,9 @@
 """Check that the offset of a partition belongs to the stream that the broker has now."""
 
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.wire.offset import Offset
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 
 
 class StreamMismatch(Damaged):
@@ -37,4 +37,4 @@ def find_first_sequence(offset: Offset | None, stream: StreamState, partition: i
 
 async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` unless the offset belongs to the stream that the broker has now."""
-    find_first_sequence(offset, await stream_state(connection, offset.stream), partition)
+    find_first_sequence(offset, await get_stream_state(connection, offset.stream), partition)

@@ -43,8 +43,9 @@ from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchFailed, BatchPlan, blame_messages
 from receiver.consume.stream_check import require_same_stream
-from receiver.storage.folders import make_folder
-from receiver.storage.store import Damaged
+from receiver.storage.commit import WrittenBatch, store_batch
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
 
 _KV_PATIENCE = 10.0  # seconds
 _COMMIT_PATIENCE = 60.0  # seconds; the write of the entry gives up before
@@ -94,8 +95,8 @@ class _Session:
         destination = self._destination
         try:
             self._check_folders()
-            make_folder(destination.output, destination.permissions)
-            make_folder(destination.state)
+            make_synced_folder(destination.output, destination.permissions)
+            make_synced_folder(destination.state)
             lock = destination.state / f"p{self.done.partition}.lock"
             with exclusive_lock(lock, self._assignment.session.lock):
                 return self._run_locked()
@@ -134,7 +135,7 @@ class _Session:
                 background.wait(self._entry.fence(), _COMMIT_PATIENCE)
                 fault("fenced")
             self._add_notices(partition.recover())
-            partition.spans.forget(time.time_ns())
+            partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)
             return self._receive(partition, offset)
@@ -162,8 +163,8 @@ class _Session:
     def _write_batch(
         self, partition: OpenPartition, reader: PartitionReader, wait: float, offset: Offset
     ) -> Done | None:
-        """Do steps 1 to 4 of the next batch; None if nothing has come in `wait` seconds."""
-        pulls = reader.batch(wait)
+        """Do steps 1 to 3 of the next batch; None if nothing has come in `wait` seconds."""
+        pulls = reader.pull_batch(wait)
         if (first := next(pulls, None)) is None:
             return None
         began = time.monotonic()
@@ -182,7 +183,7 @@ class _Session:
             try:
                 done = _write_messages(batch, chain([first], pulls), reader)
             except OSError:  # the next session undoes the batch
-                self._add_notices(output.all_notices())
+                self._add_notices(output.collect_notices())
                 raise
         self.seconds += time.monotonic() - began
         return done
@@ -218,7 +219,7 @@ class _Session:
         self.done = replace(self.done, notices=(*self.done.notices, *notices))
 
     def _commit(self, done: Done) -> None:
-        """Do steps 5 and 6 of a batch, and count it."""
+        """Do steps 4 and 5 of a batch, and count it."""
         began = time.monotonic()
         background.wait(commit(self._entry, self._connection, done), _COMMIT_PATIENCE)
         self.done = self.done.then(done)
@@ -238,11 +239,11 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, before)
             output.sync()
-            with partition.store.transaction():
-                output.put(partition.describe_batch(self.done.until, self.done.until), {})
+            batch = partition.describe_batch(self.done.until, self.done.until)
+            store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
             fault("files_closed")
             self.done = replace(self.done, closed=tuple(output.closed))
-            self._add_notices(output.all_notices())
+            self._add_notices(output.collect_notices())
         return Ending.SILENCE
 
 
@@ -284,7 +285,7 @@ def _explain_error(error: Exception, destination: Destination) -> Blocked:
             name = f"{error.filename}: " if error.filename else ""
             cause, detail = Cause.DISK, f"{name}{error.strerror or error}"
         case Damaged():
-            detail = str(error.at(destination.output, destination.state))
+            detail = str(error.with_folders(destination.output, destination.state))
         case _:
             pass
     return Blocked(cause, detail)

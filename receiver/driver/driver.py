@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from nats_logship.app.exits import ConfigurationError, FencedError, leading
-from nats_logship.app.plural import counted
+from nats_logship.app.exits import ConfigurationError, FencedError, pick_error
+from nats_logship.app.text import format_count
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
@@ -19,7 +19,7 @@ from receiver.driver.from_settings import (
     make_claim,
     make_destination,
     make_limits,
-    make_order,
+    make_segment_policy,
 )
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
@@ -29,8 +29,8 @@ from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor, Shared
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
-from receiver.storage.retention import Retention
-from receiver.storage.store import Damaged, Misplaced, message_for
+from receiver.storage.damage import Damaged, Misplaced, describe_damage
+from receiver.storage.segments import SegmentCleaner
 
 _STOP_WITHIN = 7.0  # seconds for the batches under way: the whole end has ten
 _CHECK_EVERY = 10.0  # seconds between checks of the number of partitions
@@ -70,7 +70,7 @@ class Driver:
             limits=make_limits(self.settings, self.slots, self.slots),
         )
         self._presence = Presence(self.connection, self.meter.report)
-        self._retention = Retention(make_order(self.settings), self.meter.clock)
+        self._cleaner = SegmentCleaner(make_segment_policy(self.settings), self.meter.clock)
 
     async def run(
         self,
@@ -88,7 +88,7 @@ class Driver:
         done, closed = asyncio.Event(), self._shared.closed
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_retention(self._retention, closed, done, stop))
+                group.create_task(run_retention(self._cleaner, closed, done, stop))
                 tasks = [group.create_task(one) for one in background]
                 await run_unless_stopped(stop, self._presence.start())
                 self._supervise(layout, existing, group)
@@ -100,14 +100,14 @@ class Driver:
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as errors:
-            raise leading(errors) from None
+            raise pick_error(errors) from None
         finally:  # nobody waits for a job that still runs
             self._shared.threads.shutdown(wait=False, cancel_futures=True)
 
     def change(self, settings: ReceiverSettings) -> None:
         """Follow other settings, from the next tasks on."""
         self.settings = settings
-        self._retention.order = make_order(settings)
+        self._cleaner.order = make_segment_policy(settings)
         self._shared.limits = make_limits(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
@@ -127,7 +127,7 @@ class Driver:
         if self._layout.partitions not in {0, layout.partitions}:
             logger.warning(
                 "the broker now has %s, it had %d; make sure that each has a receiver",
-                counted(layout.partitions, "partition"),
+                format_count(layout.partitions, "partition"),
                 self._layout.partitions,
             )
         self._layout = layout
@@ -163,7 +163,7 @@ class Driver:
         if running := self._running():
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
-            partitions = counted(len(running), "partition")
+            partitions = format_count(len(running), "partition")
             logger.warning(
                 "%s did not come to the end of a batch; the next start does it again", partitions
             )
@@ -174,7 +174,7 @@ class Driver:
 
     def _raise_troubles(self) -> None:
         if self._damaged:
-            raise ConfigurationError(message_for(self._damaged))
+            raise ConfigurationError(describe_damage(self._damaged))
         if self._lost:
             raise FencedError(self._lost)
 

@@ -12,9 +12,9 @@ from receiver.consume.claim import Claim
 from receiver.driver.supervisor import TaskLimits
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order
-from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.segments import Limits, SegmentPolicy
 
 _IN_MEMORY = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull that is written, and the next one."""
@@ -28,8 +28,10 @@ def make_claim(
     settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
 ) -> Claim:
     """Return the claim of a partition, not yet made and without an owner."""
-    site = Site(settings.output, settings.state, number, settings.path_template, layout.partitions)
-    return Claim(connection, number, "", layout.stream_of(number), site)
+    folders = PartitionFolders(
+        settings.output, settings.state, number, settings.path_template, layout.partitions
+    )
+    return Claim(connection, number, "", layout.stream_of(number), folders)
 
 
 def make_destination(
@@ -73,12 +75,12 @@ def make_limits(settings: ReceiverSettings, partitions: int, slots: int) -> Task
     )
 
 
-def make_order(settings: ReceiverSettings) -> Order:
+def make_segment_policy(settings: ReceiverSettings) -> SegmentPolicy:
     """Return what to do with closed segments."""
     age = settings.keep_age // timedelta(microseconds=1) * 1000
     limits = Limits(settings.keep, age, settings.keep_bytes)
     layout = Layout(settings.path_template)
-    return Order(settings.output, settings.state, settings.compress, limits, layout)
+    return SegmentPolicy(settings.output, settings.state, settings.compress, limits, layout)
 
 
 def make_calendar(settings: ReceiverSettings) -> Calendar:
@@ -89,4 +91,4 @@ def make_calendar(settings: ReceiverSettings) -> Calendar:
     every, day = settings.rotate_every, timedelta(days=1)
     if Layout(settings.path_template).has_date:
         every = min(every or day, day)
-    return Calendar(every, named_zone(settings.time_zone))
+    return Calendar(every, load_zone(settings.time_zone))

@@ -7,7 +7,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.streams import StreamLayout, existing_in
+from nats_logship.wire.streams import StreamLayout, count_partitions
 from receiver.driver.stopping import run_unless_stopped
 
 _ASK_EVERY = 1.0  # seconds
@@ -27,7 +27,7 @@ async def wait_for_partitions(
     clock = asyncio.get_running_loop().time
     logged, began = "", clock()
     if patience is not None:
-        await run_unless_stopped(stop, connection.once(patience))
+        await run_unless_stopped(stop, connection.connect(patience))
     while not stop.is_set():
         reason = _NOT_SET_UP
         try:
@@ -52,10 +52,10 @@ async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | 
     Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
     layout = await read_layout(connection)
-    return (layout, await count_partitions(connection, layout)) if layout else None
+    return (layout, await request_partition_count(connection, layout)) if layout else None
 
 
-async def count_partitions(connection: Connection, layout: StreamLayout) -> int:
+async def request_partition_count(connection: Connection, layout: StreamLayout) -> int:
     """Return the number of partitions, with those that hosts have left.
 
     Without the right to read the streams' configuration it is the layout's number.
@@ -65,4 +65,4 @@ async def count_partitions(connection: Connection, layout: StreamLayout) -> int:
     except Rejected:
         return layout.partitions  # the supervisor of a partition logs what is wrong with its stream
     subjects = [subject for config in configs for subject in config.get("subjects") or ()]
-    return max(layout.partitions, existing_in(subjects))
+    return max(layout.partitions, count_partitions(subjects))

@@ -12,7 +12,7 @@ from nats_logship.wire.streams import StreamLayout
 from receiver.driver.from_settings import make_claim
 from receiver.driver.standby import describe_owners, find_live_owner
 from receiver.settings import ReceiverSettings
-from receiver.storage.store import Damaged, Misplaced, message_for
+from receiver.storage.damage import Damaged, Misplaced, describe_damage
 
 
 async def require_sound(
@@ -37,7 +37,7 @@ async def require_sound(
     errors = [error for error in found if error]
     is_misplaced = any(isinstance(one, Misplaced) for one in errors)
     if errors and (is_misplaced or len(errors) == len(found)):
-        raise ConfigurationError(message_for(errors))
+        raise ConfigurationError(describe_damage(errors))
 
 
 async def require_unused(

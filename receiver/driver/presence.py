@@ -62,7 +62,7 @@ class Presence:
 
     async def _subscribe(self) -> None:
         client = await self.connection.client()
-        self._name = self._name or self.connection.private()
+        self._name = self._name or self.connection.new_token()
         await self.connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
         self._client = client
 

@@ -5,26 +5,26 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from receiver.storage.retention import Retention, be_modest
+from receiver.storage.segments import SegmentCleaner, lower_priority
 
 _EVERY = 60.0  # seconds: age passes though nothing is closed
 
 
 async def run_retention(
-    retention: Retention, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
+    cleaner: SegmentCleaner, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
 ) -> None:
     """Compress and delete closed segments: whenever some were `closed`, and every minute.
 
     Runs once more after `done` is set, and returns. With `stop` set it compresses no more.
     """
-    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", be_modest)
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", lower_priority)
     loop = asyncio.get_running_loop()
     try:
         while True:
             is_last = done.is_set()
             closed.clear()
             await loop.run_in_executor(
-                thread, retention.tidy, lambda: is_over.is_set() or stop.is_set()
+                thread, cleaner.clean, lambda: is_over.is_set() or stop.is_set()
             )
             if is_last:
                 return

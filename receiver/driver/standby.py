@@ -77,7 +77,7 @@ async def _read_owned(claim: Claim) -> tuple[Offset | None, int]:
     """Return the offset of a partition, None if nobody owns it, and the entry's revision."""
     at = claim.connection, OFFSETS_BUCKET, offset_key(claim.partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     with suppress(UnreadableOffset):  # the claim says what a person has to do
         offset = Offset.decode(entry.value) if entry else None
         is_free = offset is None or offset.is_moved or offset.released

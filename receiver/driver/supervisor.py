@@ -35,8 +35,8 @@ from receiver.driver.rotation_timer import RotationTimer
 from receiver.driver.standby import describe_owners, find_live_owner, wait_until_free
 from receiver.driver.stopping import run_unless_stopped
 from receiver.partition_meter import PartitionMeter
+from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import Damaged, Misplaced
 
 _SHORT_PAUSE, _LONG_PAUSE = 2.0, 15.0  # seconds between attempts, at most
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -200,7 +200,7 @@ class PartitionSupervisor:
 
     async def _count_pending(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: the number is only shown
-            self._meter.pending = await self.wake.pending(self._offset.next)
+            self._meter.pending = await self.wake.count(self._offset.next)
 
     async def _wait_for_work(self) -> bool:
         """Return True once there is something to receive; False with `once` if nothing is left."""
@@ -224,7 +224,7 @@ class PartitionSupervisor:
         await self._check_stream()
         if not self._has_more:
             if self._shared.limits.once:
-                return not await self.wake.is_none_left(self._offset.next)
+                return not await self.wake.is_drained(self._offset.next)
             await self._wait_until_woken()
         return True
 
@@ -291,7 +291,7 @@ class PartitionSupervisor:
     async def _wait_for_report(self, rotation: ForcedRotation) -> Report:
         """Run a task in the next free slot, and return its report."""
         shared, limits = self._shared, self._shared.limits
-        subject = f"{_LEAVE}.{shared.connection.private()}"
+        subject = f"{_LEAVE}.{shared.connection.new_token()}"
         assignment = Assignment(
             partition=self._partition,
             first=self._offset.next,

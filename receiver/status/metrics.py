@@ -14,7 +14,7 @@ from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
 from receiver.meter import Meter
 from receiver.partition_meter import PartitionMeter
-from receiver.storage.findings import FindingKind
+from receiver.storage.anomalies import AnomalyKind
 
 _Value = Callable[[PartitionMeter, int], float]
 _COUNTERS: dict[str, tuple[str, _Value]] = {
@@ -57,14 +57,14 @@ def _collect(meter: Meter) -> Iterator[Metric]:
     text = "1 while a partition is blocked, by cause."
     blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
     text, labels = "Gaps, losses, repeats and doubts.", ["partition", "kind"]
-    counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
-    text = "Bytes of source files in findings."
-    sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
+    counts = CounterMetricFamily("logreceiver_anomalies", text, labels=labels)
+    text = "Bytes of source files in anomalies."
+    sizes = CounterMetricFamily("logreceiver_anomaly_bytes", text, labels=labels)
     for one in partitions:
         for cause in Cause:
             is_it = one.blocked is not None and one.blocked.cause is cause
             blocked.add_metric([str(one.partition), cause.value], is_it)
-        for found in FindingKind:
+        for found in AnomalyKind:
             counts.add_metric([str(one.partition), found.value], one.found[found.value])
             sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
     yield from (blocked, counts, sizes)

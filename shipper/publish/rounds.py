@@ -18,7 +18,7 @@ from nats_logship.wire.message import (
     largest_content,
 )
 from shipper.settings import Compression
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 
 LEAST_SIZE = 32 * 1024
 """Bytes of lines in the first round, and on the slowest line, which takes four seconds for them."""

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
-from shipper.tail.scan import Notice, NoticeKind
-from shipper.tail.tailer import Tailer
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.notices import Notice, NoticeKind
 
 if TYPE_CHECKING:
-    from shipper.shipping import Shipping
-    from shipper.spool import Spool
+    from shipper.loop import ShippingLoop
+    from shipper.sources.stdin import Spool
 
 _LONG = 60.0  # seconds
 
@@ -69,7 +69,7 @@ class HostReport(BaseModel):
     @property
     def summary(self) -> str:
         """How many files there are, and how far behind they are."""
-        count = counted(len(self.files), "file")
+        count = format_count(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 
@@ -108,7 +108,7 @@ class AgentMeter:
 class AgentView:
     """Makes the report of one agent; `spool` is None where standard input is not read."""
 
-    def __init__(self, host: str, shipping: "Shipping", clock: Callable[[], int]) -> None:
+    def __init__(self, host: str, shipping: "ShippingLoop", clock: Callable[[], int]) -> None:
         self.meter = shipping.meter
         self.waiting = shipping.sessions.waiting
         self.shipping = shipping
@@ -180,7 +180,7 @@ class AgentView:
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _files(self, read: Mapping[str, int]) -> tuple[FileStatus, ...]:
-        states = self.shipping.follower.states()
+        states = self.shipping.follower.files()
         kept = self.spool.behind if self.spool else 0
         if kept and not states:  # there was no session yet
             file = FileStatus(
@@ -189,7 +189,7 @@ class AgentView:
             return (file,)
         return tuple(self._file(state, read.get(state.file)) for state in states)
 
-    def _file(self, state: Tailer, read: int | None) -> FileStatus:
+    def _file(self, state: FollowedFile, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file)
         size = position + self.spool.behind if self.spool else state.end
         behind = max(0, size - position)

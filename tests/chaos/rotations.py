@@ -1,7 +1,8 @@
-"""Rotation as logrotate and applications do it, in every style, all the time, without ever destroying a line by itself.
+"""Rotates logs as logrotate and applications do, in every style; destroys no line by itself.
 
-No style takes away what a shipper had no chance to read: a file is copied whole before it is truncated, and removed only
-once it is known to be received; then its successor is, too, so that a file that is known is always there.
+No style takes away what a shipper had no chance to read: a file is copied whole before it is
+truncated, and removed only once it is known to be received; then its successor is, too, so that a
+file that is known is always there.
 """
 
 import os
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from shipper.tail.paths import Packing
+from shipper.sources.files.paths import Compression
 from tests.chaos.logfile import LogFile
 from tests.shipper.host import packed
 from tests.support.commands import retried
@@ -32,11 +33,12 @@ class _Rotated:
 
 
 class Rotation:
-    """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure.
+    """Rotates one log; `is_received(end)` says whether its bytes before `end` are received.
 
-    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many rotated files are kept, and
-    whether the newest one is packed later or at once. Rotated files are called `app.log-20260101-000001`, or `app.log.1`,
-    which becomes `app.log.2` at the next rotation.
+    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many
+    rotated files are kept, and whether the newest one is packed later or at once. Rotated files are
+    called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next
+    rotation.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class Rotation:
     ) -> None:
         self._has_dates = chance.random() < 0.5
         self._ways = chance.choices(_WAYS, k=chance.choice((1, 2, 6)))
-        self._packing: Packing | None = chance.choice((None, None, *Packing))
+        self._packing: Compression | None = chance.choice((None, None, *Compression))
         self._is_delayed = chance.random() < 0.5
         self._keep = chance.randrange(4, 12)
         self._every = chance.choice((4.0, 10.0, 25.0))
@@ -58,7 +60,7 @@ class Rotation:
         self._known_from: int | None = None
 
     def tick(self, seconds: float) -> None:
-        """Do what is due; called where the log stands at the end of a line."""
+        """Do what is due; called when the log ends with a whole line."""
         if self._late is not None:
             self._late -= seconds
             if self._late <= 0:
@@ -83,7 +85,10 @@ class Rotation:
         return self._chance.expovariate(1 / self._every)
 
     def _is_known(self) -> bool:
-        """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
+        """Whether a shipper knows the log.
+
+        What was rotated before it came to know a log is not its business.
+        """
         if self._known_from is None:
             self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
@@ -94,12 +99,15 @@ class Rotation:
         self._log.begin()
 
     def rename_late(self) -> None:
-        """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
+        """Rename the file; the application goes on writing to it, and makes a new one later."""
         self._move()
         self._late = self._chance.uniform(*_LATE)
 
     def rename_create_late(self) -> None:
-        """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
+        """Rename the file, and make an empty one.
+
+        The application goes on writing to the old one for a while.
+        """
         self.rename_late()
         retried(self._log.path.touch)
 
@@ -117,7 +125,7 @@ class Rotation:
             self._log.truncate()
 
     def replace(self) -> None:
-        """Delete the file once all of it is received, and make it anew under the same name."""
+        """Delete the file once all of it is received, and make a new one of the same name."""
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
             if time.monotonic() > deadline:
@@ -133,7 +141,7 @@ class Rotation:
         self._note(path)
 
     def _shift(self) -> Path:
-        """Make room, and return the name of the next rotated file."""
+        """Rename older files, and return the name of the next rotated file."""
         path = self._log.path
         if self._has_dates:
             self._count += 1
@@ -156,10 +164,10 @@ class Rotation:
         while len(self._rotated) > self._keep and self._is_received(self._rotated[-2].end):
             retried(self._rotated.pop().path.unlink)
 
-    def _pack(self, rotated: _Rotated, packing: Packing) -> None:
+    def _pack(self, rotated: _Rotated, compression: Compression) -> None:
         plain = rotated.path
-        archive = plain.with_name(plain.name + packing.value)
-        if not self._write_whole(archive, lambda: packed(plain.read_bytes(), packing)):
+        archive = plain.with_name(plain.name + compression.value)
+        if not self._write_whole(archive, lambda: packed(plain.read_bytes(), compression)):
             return
         changed = plain.stat().st_mtime_ns
         retried(lambda: os.utime(archive, ns=(changed, changed)))
@@ -167,7 +175,10 @@ class Rotation:
         rotated.path = archive
 
     def _write_whole(self, path: Path, content: Callable[[], bytes]) -> bool:
-        """Write another file, with a pause somewhere; where the disk refuses, remove what there is and return False."""
+        """Write another file, with a pause somewhere.
+
+        Where the disk refuses, remove what there is and return False.
+        """
         if path.exists():
             raise FileExistsError(path)
         try:
@@ -187,7 +198,7 @@ class Rotation:
 
 
 def _is_packed(path: Path) -> bool:
-    return path.suffix in {packing.value for packing in Packing}
+    return path.suffix in {compression.value for compression in Compression}
 
 
 _WAYS = (

@@ -122,7 +122,7 @@ def test_what_a_host_wrote_there_after_its_claim_is_not_waited_for_beyond_the_sk
 
     async def waits(connection: Connection, number: int, skew: float) -> bool:
         layout, name = StreamLayout(2, 2), f"LOGS_{number}"
-        await Wake(connection, number, name).pending(1)
+        await Wake(connection, number, name).count(1)
         pulled = await pull(connection, f"{name}.{wake_name(number, 0)}", 1)
         delivery, message = pulled.messages[0]
         examiner = MovesExaminer(connection, number, name, layout, Patience(skew, 3600))
@@ -196,7 +196,7 @@ async def test_a_host_that_floods_its_old_partition_holds_nobody_up(
 async def flood(url: str) -> None:
     """Publish to the old partition as fast as the server takes it."""
     connection = Connection([url], "flood")
-    await connection.once()
+    await connection.connect()
     try:
         while True:
             for _ in range(10):

@@ -36,9 +36,9 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
+from receiver.storage.anomalies import gap_report
 from receiver.storage.layout import Permissions
-from receiver.storage.site import Site
-from receiver.storage.tables import gap_report
+from receiver.storage.partition_folders import PartitionFolders
 from tests.support.forks import Fork
 from tests.support.processes import stat_of, wait_until
 from tests.support.received import read_received
@@ -112,8 +112,8 @@ class Partition:
 
     def take_over(self, owner: str = "host:1") -> Offset:
         """Claim as the driver of a receiver does that starts."""
-        site = Site(self.output, self.state, self.number, self.template)
-        offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, site).claim(NOW))
+        folders = PartitionFolders(self.output, self.state, self.number, self.template)
+        offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, folders).claim(NOW))
         assert offset
         return offset
 

@@ -10,12 +10,12 @@ from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import make_page
-from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.pages import samples
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
-GAP = Finding(FindingKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
+GAP = Anomaly(AnomalyKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
 
 
 class Clock:
@@ -49,7 +49,7 @@ def problem(meter: Meter) -> str:
 def a_session(partition: int, batches: int, pending: int = 0) -> Report:
     counts = {"messages": 40, "lines": 4000, "size": 800_000, "quarantined": 2, "pending": pending}
     stored_at = NOW - 90 * SECOND
-    done = Done(partition, 10, 50, **counts, stored_at=stored_at, findings=(GAP,))
+    done = Done(partition, 10, 50, **counts, stored_at=stored_at, anomalies=(GAP,))
     return Report(done, batches, Ending.SILENCE, 0.5)
 
 
@@ -64,7 +64,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
             **{"lines_total": 8000, "bytes_total": 1_600_000, "messages_total": 80},
             **{"batches_total": 5, "quarantined_total": 4, "offset": 50, "epoch": 7},
             **{"lag_messages": 5, "lag_seconds": 90, "last_commit_timestamp_seconds": NOW / SECOND},
-            **{"findings_total|gap": 2, "finding_bytes_total|gap": 500},
+            **{"anomalies_total|gap": 2, "anomaly_bytes_total|gap": 500},
         },
     )
     assert {name: told[f"logreceiver_{name}|0"] for name in wanted} == wanted

@@ -11,7 +11,7 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Cause, Ending, SessionLimits
-from receiver.storage.retention import Order, Retention
+from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked
 from tests.support.processes import wait_until
@@ -75,7 +75,9 @@ def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: 
         wait_until("more is committed", lambda: small.offset().next == 4, 30)
 
         known = small.sql("SELECT path, length FROM files")
-        Retention(Order(small.output, small.state, "zstd"), lambda: 0).tidy(lambda: False)
+        SegmentCleaner(SegmentPolicy(small.output, small.state, "zstd"), lambda: 0).clean(
+            lambda: False
+        )
         small.lines("web01", b"ten")
         wait_until("all is committed", lambda: small.offset().next == 5, 30)
         small.ask(lambda connection: connection.publish("leave.now"))

@@ -13,7 +13,7 @@ import pytest
 from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import WrongFolder, check_folder, hold_locks, mark_folder
-from receiver.storage.disk import can_sync_all
+from receiver.storage.disk import can_sync_file_system
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.processes import wait_until
@@ -76,7 +76,7 @@ def unsafe(disk: FaultyDisk) -> list[str]:
 def is_trusted(folder: Path) -> bool:
     opened = os.open(folder, os.O_RDONLY)
     try:
-        return can_sync_all(opened)
+        return can_sync_file_system(opened)
     finally:
         os.close(opened)
 

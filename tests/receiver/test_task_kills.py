@@ -8,7 +8,7 @@ import pytest
 
 from nats_logship.wire.message import Section
 from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
-from receiver.storage.retention import Order, Retention
+from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.receiver.faulty_disk import mounted
 from tests.receiver.partition import Partition, lines_of, message
 from tests.receiver.points import IN_BATCH, IN_ROTATION
@@ -57,7 +57,9 @@ def partition(partition: Partition) -> Partition:
 
 
 def tidy(partition: Partition) -> None:
-    Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
+    SegmentCleaner(SegmentPolicy(partition.output, partition.state, "zstd"), lambda: 0).clean(
+        lambda: False
+    )
 
 
 def check(partition: Partition, sent: Sent) -> None:

@@ -16,33 +16,33 @@ from typing import Any
 import zstandard
 
 from nats_logship.wire.positions import Cursor, Positions
-from shipper.tail.follower import Follower
-from shipper.tail.paths import Packing, Selection
-from shipper.tail.reader import Block
-from shipper.tail.scan import Notice, NoticeKind
+from shipper.sources.block import Block
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Compression, Selection
+from shipper.sources.notices import Notice, NoticeKind
 from tests.shipper.shipped import origins
 
 SECOND = 1_000_000_000
 
 
-def packed(content: bytes, packing: Packing) -> bytes:
+def packed(content: bytes, compression: Compression) -> bytes:
     """Return the content as the usual program would compress it, in one stream."""
-    match packing:
-        case Packing.GZIP:
+    match compression:
+        case Compression.GZIP:
             return gzip.compress(content, 1)
-        case Packing.ZSTD:
+        case Compression.ZSTD:
             return zstandard.ZstdCompressor(1, write_checksum=True).compress(content)
-        case Packing.XZ:
+        case Compression.XZ:
             return lzma.compress(content, preset=0)
-        case Packing.BZIP2:
+        case Compression.BZIP2:
             return bz2.compress(content, 1)
 
 
-def pack(original: Path, packing: Packing) -> Path:
+def pack(original: Path, compression: Compression) -> Path:
     """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
     written = original.stat().st_mtime_ns
-    path = original.with_name(original.name + packing.value)
-    path.write_bytes(packed(original.read_bytes(), packing))
+    path = original.with_name(original.name + compression.value)
+    path.write_bytes(packed(original.read_bytes(), compression))
     os.utime(path, ns=(written, written))
     original.unlink()
     return path
@@ -109,22 +109,22 @@ class Host:
     def move(self, name: str, to: str) -> None:
         (self.folder / name).rename(self.folder / to)
 
-    def pack(self, name: str, packing: Packing = Packing.GZIP) -> Path:
-        return pack(self.folder / name, packing)
+    def pack(self, name: str, compression: Compression = Compression.GZIP) -> Path:
+        return pack(self.folder / name, compression)
 
-    async def look(self) -> list[Notice]:
-        notices = await self.follower.look()
+    async def scan(self) -> list[Notice]:
+        notices = await self.follower.scan()
         # as the shipping loop does
-        waiting = () if self.follower.is_oriented else self.positions.files.values()
-        starts = self.follower.starts(self.positions.begun())
-        self.positions = self.positions.found([*waiting, *starts])
+        waiting = () if self.follower.has_decided else self.positions.files.values()
+        starts = self.follower.start_cursors(self.positions.started_files())
+        self.positions = self.positions.with_starts([*waiting, *starts])
         self._note_ended()
         self.notices += notices
         return notices
 
     def _note_ended(self) -> None:
-        alive = {state.file for state in self.follower.states()}
-        ended = self.follower.ended
+        alive = {state.file for state in self.follower.files()}
+        ended = self.follower.ended_files
         self.positions = self.positions.with_ended(ended, alive - ended)
 
     async def gather(self, budget: int = 1 << 22) -> bytes:
@@ -137,7 +137,7 @@ class Host:
 
     async def ship(self) -> bytes:
         """Look and gather."""
-        await self.look()
+        await self.scan()
         return await self.gather()
 
     async def ship_out(self) -> None:
@@ -154,10 +154,10 @@ class Host:
 
     async def step(self, longest: float) -> None:
         """Take what there is, or wait for more, as the loop of the program does."""
-        if self.follower.look_due:
-            await self.look()
-        if not await self.gather() and not self.follower.look_due:
-            await self.follower.wait(min(longest, self.follower.patience))
+        if self.follower.is_scan_due:
+            await self.scan()
+        if not await self.gather() and not self.follower.is_scan_due:
+            await self.follower.wait(min(longest, self.follower.poll_in))
 
     @property
     def shipped(self) -> bytes:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shipper.tail.paths import Packing
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
+from shipper.sources.files.paths import Compression
 from tests.shipper.host import SECOND, pack, packed
 from tests.shipper.shipped import contents, shown
 
 CURRENT = "current.log"
 KEPT = 4
-FORMS = tuple(Packing)
+FORMS = tuple(Compression)
 ENDINGS = ("", *(form.value for form in FORMS))
 MODES = (0o600, 0o640, 0o644, 0o660, 0o664)  # with each of which its owner writes on, root or not
 LENGTHS = (0, 3, 40, 230, 600)
@@ -285,7 +285,7 @@ class Model:
 
     # what the agent does
 
-    def may_have_looked(self) -> None:
+    def may_have_scanned(self) -> None:
         """Excuse what the agent, if this was its first look, has passed over for good."""
         for number, sibling in enumerate(self.siblings, 1):
             # on a first start whatever was rotated is older than we are
@@ -299,9 +299,9 @@ class Model:
             for sibling in self.siblings:
                 sibling.excused |= not sibling.found
 
-    def looked(self) -> None:
+    def scanned(self) -> None:
         """Take note that the agent has looked at the folder as it is now, and holds open what it found."""
-        self.may_have_looked()
+        self.may_have_scanned()
         self.family_known |= self._exists()
         self._fresh = False
         for generation in (*self.siblings, self.now):
@@ -469,7 +469,7 @@ def _tells(report: str, offset: int) -> bool:
     return "not read" in report or "left unread" in report
 
 
-def _form(amount: int) -> Packing:
+def _form(amount: int) -> Compression:
     return FORMS[amount % len(FORMS)]
 
 

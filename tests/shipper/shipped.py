@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from nats_logship.wire.message import Identity, Origin, Section, Span
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 
 AGENT = "1-aaaaaaaa"
 IDENTITY = Identity(7, 4, "ab", 0, "")

@@ -25,9 +25,9 @@ from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject
 from shipper.agent import Agent
+from shipper.intervals import Intervals
 from shipper.settings import ShipperSettings
-from shipper.shipping import Intervals
-from shipper.tail.reader import Block
+from shipper.sources.block import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.conftest import Line, Read, open_line, read_stream
 from tests.shipper.host import SECOND
@@ -117,7 +117,7 @@ class Program:
         return time.time_ns() + self.later
 
     async def run(self, steps: list[Step]) -> None:
-        logger, handler = logging.getLogger("shipper.tail.follower"), Reports(self)
+        logger, handler = logging.getLogger("shipper.sources.notices"), Reports(self)
         logger.addHandler(handler)
         try:
             for action, amount in steps:
@@ -127,7 +127,7 @@ class Program:
                 else:
                     await getattr(self, action)(amount)
                 if self.task is not None:
-                    self.model.may_have_looked()
+                    self.model.may_have_scanned()
             for _ in range(3):
                 await self.pass_time()
                 await self.settle()
@@ -171,7 +171,7 @@ class Program:
                 file.write(line)
             async with asyncio.timeout(PATIENCE):
                 await self._shipped(str(probe), probe.stat().st_size)
-        self.model.looked()
+        self.model.scanned()
         self.saved = True  # before the probe was read, the snapshot had all that was found
 
     async def start(self, _: int = 0) -> None:

@@ -85,7 +85,7 @@ async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many
     most = 0
 
     tracemalloc.start()
-    await host.follower.look()
+    await host.follower.scan()
     while blocks := await host.follower.gather(8 * MIB):
         most = max(most, len(blocks))
         positions = positions.advance(origins(blocks), 1)
@@ -112,7 +112,7 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
 
     def position(file: str) -> int:
         # all is stored, and no position is kept of what is gone
-        return sys.maxsize if any(s.file == file for s in host.follower.states()) else 0
+        return sys.maxsize if any(s.file == file for s in host.follower.files()) else 0
 
     host.follower.stored = position
     before, known = held_here(), cursors()
@@ -126,7 +126,7 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
     await host.ship()
 
     assert host.shipped.split() == [b"%d" % number for number in range(400)]
-    assert len(host.follower.states()) <= 4
+    assert len(host.follower.files()) <= 4
     assert cursors() - known < 400
     assert held_here() - before < 20
     await host.follower.close()

@@ -9,7 +9,7 @@ import pytest
 
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
 from receiver.consume.offset_entry import StaleRead, confirm_entry
 from receiver.consume.wake import is_level
 
@@ -76,9 +76,9 @@ async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_to
     trouble: Trouble, is_clustered: bool, is_waited_out: bool
 ) -> None:
     connection: Any = AsyncMock()  # to a server that is always there
-    connection.once.return_value = SimpleNamespace(is_clustered=is_clustered)
+    connection.connect.return_value = SimpleNamespace(is_clustered=is_clustered)
 
-    found = until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
+    found = retry_until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
 
     assert await asyncio.gather(found, return_exceptions=True) == [
         "found" if is_waited_out else trouble

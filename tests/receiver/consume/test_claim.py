@@ -13,15 +13,15 @@ from nats_logship.app.exits import FencedError
 from nats_logship.client import bucket
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
-from nats_logship.wire.descent import Ancestor
 from nats_logship.wire.offset import Offset
+from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, adapt_to_restored
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead
 from receiver.consume.stream_check import StreamMismatch, find_first_sequence
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 from tests.lagging import Lagging
 
 pytestmark = pytest.mark.nats

@@ -18,8 +18,8 @@ from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.retention import run_retention
 from receiver.driver.rotation_timer import RotationTimer
-from receiver.storage.retention import Limits, Order, Retention
 from receiver.storage.rotation import Calendar
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
 
 
@@ -125,13 +125,13 @@ async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unle
         niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return 0
 
-    order = Order(tmp_path, tmp_path / "state", "zstd", Limits(9))
+    order = SegmentPolicy(tmp_path, tmp_path / "state", "zstd", Limits(9))
     done, stop = asyncio.Event(), asyncio.Event()
     done.set()
     if is_stopped:
         stop.set()
 
-    await run_retention(Retention(order, clock), asyncio.Event(), done, stop)
+    await run_retention(SegmentCleaner(order, clock), asyncio.Event(), done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)

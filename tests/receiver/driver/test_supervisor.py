@@ -16,7 +16,7 @@ import pytest
 from broker.topology import Topology
 from nats_logship.app.exits import FencedError, OperatorError
 from nats_logship.app.locks import exclusive_lock
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Report, SessionLimits
@@ -83,7 +83,7 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
         assert partition.read("web01") == b"1\n2\n"
 
         offset = await asyncio.to_thread(partition.offset)
-        stream = await stream_state(loop.connection, STREAM)
+        stream = await get_stream_state(loop.connection, STREAM)
         by_hand = move_offset(offset, stream, 1, "root by hand", "")
         await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
         with pytest.raises(FencedError, match="root by hand"):

@@ -1,0 +1,140 @@
+"""Notices changes of followed files and folders: each write, and each file that comes, goes or is renamed, by inotify.
+
+No promise rests on inotify, which tells nothing of what other machines write: all is scanned every `poll_every` seconds as well.
+"""
+
+import asyncio
+import ctypes
+import errno
+import os
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from watchdog.observers import inotify_c
+from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
+
+from shipper.sources.files.scan import FileEntry, FileKey
+from shipper.sources.notices import Notice, NoticeKind
+
+_PAUSE = 0.1  # seconds from one wake-up to the next, however many write
+_POLL_SHARE = 100  # a poll takes one part in so many of a core at most
+
+_EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
+_EVENTS = 256 * 1024  # bytes of events that are read at a time
+_MASK = Mask(
+    InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_MOVE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_ATTRIB
+    | InotifyConstants.IN_DELETE_SELF
+    | InotifyConstants.IN_MOVE_SELF
+    | InotifyConstants.IN_MODIFY
+)
+_NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
+
+
+class ChangeDetection:
+    """Notices changes of all that is followed, and has `wake_up` called on the loop; one thread may follow and hear."""
+
+    def __init__(self, wake_up: Callable[[], object], poll_every: float, listen: bool) -> None:
+        """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll."""
+        self._wake_up = wake_up
+        self._poll_every = poll_every
+        self._listens = listen
+        self._inotify = -1
+        self._shortage = ""
+        self._watched: dict[WatchDescriptor, list[str]] = {}
+        self._files: dict[str, FileKey] = {}
+        self._next_poll = 0.0
+
+    @property
+    def patience(self) -> float:
+        """After how many seconds to ask again though nothing was heard."""
+        return max(0.0, self._next_poll - time.monotonic())
+
+    def follow(
+        self, folders: Sequence[str], entries: Iterable[FileEntry], took: float
+    ) -> list[Notice]:
+        """Follow these folders and files and no others, which a scan of `took` seconds found; return what there is to say."""
+        before, watched, shortage = set(self._files.values()), set(self._watched), self._shortage
+        self._files = {entry.real: entry.key for entry in entries}
+        self._watch(folders)
+        # a write to a new file, or in a new folder, before this was not heard
+        is_new = not (before.issuperset(self._files.values()) and watched.issuperset(self._watched))
+        every = 0 if is_new else max(self._poll_every, _POLL_SHARE * took)
+        self._next_poll = time.monotonic() + every
+        if shortage or not self._shortage:
+            return []
+        text = f"not all of it can be watched, the rest is polled: {self._shortage}"
+        return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
+
+    def listen(self) -> None:
+        """Have the loop hear of changes, unless it does, or is only to poll."""
+        if self._inotify >= 0 or not self._listens:
+            return
+        self._inotify = inotify_c.inotify_init()
+        if self._inotify < 0:
+            reason = os.strerror(ctypes.get_errno())
+            self._shortage = f"{reason}; raise fs.inotify.max_user_instances"
+            return
+        os.set_blocking(self._inotify, False)
+        os.set_inheritable(self._inotify, False)
+        self._await()
+
+    def hear(self) -> tuple[list[FileKey], bool]:
+        """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
+        events = b""
+        with suppress(OSError):  # nothing has happened, or nothing is watched
+            events = os.read(self._inotify, _EVENTS)
+        paths, is_due = self._parse(events)
+        if time.monotonic() >= self._next_poll:
+            self._next_poll, is_due = time.monotonic() + self._poll_every, True
+        return [self._files[path] for path in paths if path in self._files], is_due
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._listens = False
+        if self._inotify >= 0:
+            asyncio.get_running_loop().remove_reader(self._inotify)
+            os.close(self._inotify)
+        self._inotify = -1
+
+    def _watch(self, folders: Sequence[str]) -> None:
+        before, now = self._watched, dict[WatchDescriptor, list[str]]()
+        for folder in folders:
+            number = inotify_c.inotify_add_watch(self._inotify, os.fsencode(folder), _MASK)
+            if number >= 0:
+                now.setdefault(number, []).append(folder.rstrip("/"))
+            elif (error := ctypes.get_errno()) == errno.ENOSPC:
+                self._shortage = f"{os.strerror(error)}; raise fs.inotify.max_user_watches"
+        self._watched = now
+        for number in before.keys() - now.keys():
+            inotify_c.inotify_rm_watch(self._inotify, number)
+
+    def _await(self) -> None:
+        if self._inotify >= 0:
+            asyncio.get_running_loop().add_reader(self._inotify, self._rest)
+
+    def _rest(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._inotify)
+        loop.call_later(_PAUSE, self._await)
+        self._wake_up()
+
+    def _parse(self, events: bytes) -> tuple[set[str], bool]:
+        """Return the files that were written to, and whether anything else happened."""
+        names: set[tuple[WatchDescriptor, bytes]] = set()
+        has_moved, at = False, 0
+        while at < len(events):
+            number, mask, _, length = _EVENT.unpack_from(events, at)
+            at += _EVENT.size + length
+            if mask & InotifyConstants.IN_MODIFY:
+                names.add((number, events[at - length : at]))
+            has_moved |= not mask & _NO_CHANGE
+        # an event may come before its watch is known here
+        has_moved |= any(number not in self._watched for number, _ in names)
+        found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
+        written = {f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())}
+        return written, has_moved

@@ -1,0 +1,114 @@
+"""Finds NUL bytes that nobody wrote: holes of sparse files, and the end of a file that was made larger beforehand.
+
+Such bytes are no content. NULs that were written stay as they are, unless nothing follows them: then they are the end
+of a file whose lines are yet to be written over them. Blocks, so it runs in a thread.
+"""
+
+import errno
+import os
+from collections import deque
+from typing import NamedTuple
+
+from shipper.sources.files.identity import MOST_IN_UNIT
+
+LEAST_HOLE = 4096
+"""Bytes: a block of most file systems; fewer NULs are never a hole."""
+
+_MOST_READ = 16 * 1024 * 1024
+"""Bytes of written NULs that are searched for their end; behind more of them nobody expects content."""
+
+_STEP = 256 * 1024
+_MOST_EXTENTS = 1000  # the last ones of a file
+_NULS = bytes(LEAST_HOLE)
+
+
+class Nuls(NamedTuple):
+    """NULs in a file up to the position `end`; `is_hole`: some of them were never written."""
+
+    end: int
+    is_hole: bool
+
+
+def find_nuls(buffer: bytearray, start: int, end: int, position: int) -> int:
+    """Return where NULs begin in `buffer[start:end]` that may be no content; `end` if there are none.
+
+    They are as many as a hole has, or reach the end. `position` is that of `buffer[0]` in the file; the two bytes
+    before `start` are in the buffer, if the file has them.
+    """
+    begin = buffer.find(_NULS, start, end)
+    if begin < 0:
+        begin = start + len(bytes(buffer[start:end]).rstrip(b"\0"))
+        if end - begin <= MOST_IN_UNIT:
+            return end
+    # the character before is one of UTF-16, of which half is NUL
+    is_half = (position + begin) % 2 and begin > 1 and buffer[begin - 2] == 0
+    return begin + 1 if is_half else begin
+
+
+def measure_nuls(descriptor: int, position: int, size: int) -> Nuls:
+    """Return the NULs from a position on, in a file of a size; raises OSError."""
+    at, read, is_hole = position, 0, False
+    while at < size and read < _MOST_READ:
+        begin = _next_data(descriptor, at)
+        if begin is None:
+            return Nuls(size, True)
+        is_hole |= begin > at
+        data = os.pread(descriptor, _STEP, begin)
+        if content := data.lstrip(b"\0"):
+            end = begin + len(data) - len(content)
+            # the first character behind is one of UTF-16, of which half is NUL
+            is_half = end % 2 and end > position and content[1:2] == b"\0"
+            return Nuls(end - 1 if is_half else end, is_hole)
+        if not data:
+            break
+        at, read = begin + len(data), read + len(data)
+    return Nuls(size, is_hole)
+
+
+def written_head(descriptor: int, head: bytes, size: int) -> bytes:
+    """Return the first bytes of a file without NULs that nothing follows, as they may be written over; raises OSError."""
+    written = head.rstrip(b"\0")
+    if written == head:
+        return head
+    return written if measure_nuls(descriptor, len(written), size).end >= size else head
+
+
+def end_of_content(descriptor: int, size: int) -> int:
+    """Return where the last byte of a file ends that is no NUL; raises OSError.
+
+    What was allocated beforehand counts as data once somebody has read it. 16 MiB of written NULs are searched.
+    """
+    extents: deque[tuple[int, int]] = deque(maxlen=_MOST_EXTENTS)
+    at, left = 0, _MOST_READ
+    while at < size and (begin := _next_data(descriptor, at)) is not None:
+        at = max(begin + 1, _seek(descriptor, begin, os.SEEK_HOLE, size))
+        extents.append((begin, min(at, size)))
+    for begin, end in reversed(extents):
+        at = end
+        while at > begin and left > 0:
+            start = max(begin, at - _STEP)
+            if content := os.pread(descriptor, at - start, start).rstrip(b"\0"):
+                return start + len(content)
+            at, left = start, left - _STEP
+    return size
+
+
+def _next_data(descriptor: int, at: int) -> int | None:
+    """Return the first position from `at` on that is in no hole; None if only a hole follows."""
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        if error.errno in {errno.EINVAL, errno.EOPNOTSUPP}:  # a file system that knows no holes
+            return at
+        raise
+
+
+def _seek(descriptor: int, at: int, how: int, otherwise: int) -> int:
+    try:
+        return os.lseek(descriptor, at, how)
+    except OSError as error:
+        if error.errno in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENXIO}:
+            return otherwise
+        raise

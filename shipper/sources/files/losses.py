@@ -1,0 +1,63 @@
+"""What a start cannot account for: known files that were not found, and siblings that nobody read.
+
+Pure rules on what the scan showed. Nothing is lost for certain; nobody can say that all was read.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nats_logship.app.units import format_size
+from nats_logship.wire.positions import Cursor
+from shipper.sources.files.scan import Archive, FileEntry
+from shipper.sources.notices import Notice, NoticeKind
+
+
+class Unfound(NamedTuple):
+    """A known file of a group that was not found."""
+
+    cursor: Cursor
+    group: str
+
+
+def unfound_losses(
+    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[Archive]
+) -> Iterator[Notice]:
+    """Yield a notice for each file that was not found, and for each archive that it may be in.
+
+    `left` are siblings that nobody read: what was not found may have been copied to one of them.
+    """
+    beside = defaultdict(list)
+    for entry in sorted(left, key=lambda entry: entry.modified, reverse=True):
+        beside[entry.group].append(f"{entry.path} ({format_size(entry.size)})")
+    for cursor, group in unfound:
+        how = "was deleted, moved or truncated while no shipper ran and is not found again"
+        text = f"{how}; what was written to it behind byte {cursor.offset} is lost, if anything was"
+        if names := ", ".join(beside[group][:_NAMED]):
+            text = f"{text}; these are left unread: {names}"
+        if (more := len(beside[group]) - _NAMED) > 0:
+            text = f"{text} and {more} more"
+        yield Notice(NoticeKind.UNREAD, cursor.path, text)
+    for archive in archives:
+        since = [one.cursor.seen for one in unfound if one.group == archive.group]
+        if since and archive.modified >= min(since) - _SLACK:
+            text = f"is left unread ({format_size(archive.size)}): it cannot be decompressed here"
+            yield Notice(NoticeKind.UNREAD, archive.path, text, archive.size)
+
+
+def sibling_losses(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
+    """Yield a notice for a sibling that is not read because it seems to be older than what was.
+
+    One that was written before all that is known of its group is none of ours.
+    """
+    first = min((cursor.seen for cursor in known), default=None)
+    if first is not None and entry.modified > first:
+        text = (
+            f"is left unread ({format_size(entry.size)}): it seems to be older than what was read"
+        )
+        yield Notice(NoticeKind.UNREAD, entry.path, f"{text} of {entry.group}", entry.size)
+
+
+_NAMED = 5
+_SLACK = 1_000_000_000
+"""Nanoseconds by which an archive may be older than its original: some keep whole seconds."""

@@ -1,0 +1,259 @@
+"""Names of files: globs, the names that rotation gives, forms of compression, and the selection of files to follow.
+
+Knows names only; never looks into a directory.
+"""
+
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from nats_logship.app.exits import ConfigurationError
+
+_MAGIC = re.compile(r"[*?[]")
+_MOST_GLOBS = 1_000  # that one pattern may stand for
+_TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
+
+
+def has_magic(pattern: str) -> bool:
+    """Whether a pattern, or a part of one, can stand for more than one name."""
+    return _MAGIC.search(pattern) is not None
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the globs that a pattern with alternatives stands for, as a shell does: `a{b,c{d,}}`.
+
+    Braces without a comma between them stand for themselves, and so do those within brackets.
+    Raises `ConfigurationError` for more than 1,000 globs.
+    """
+    tokens = _TOKEN.findall(pattern)
+    for start in (number for number, token in enumerate(tokens) if token == "{"):
+        commas, end = _parts_of_brace(tokens, start)
+        if commas and end:
+            ends = [start, *commas, end]
+            before, after = "".join(tokens[:start]), "".join(tokens[end + 1 :])
+            parts = ["".join(tokens[a + 1 : b]) for a, b in itertools.pairwise(ends)]
+            behind = expand_braces(after)
+            inner = [one for part in parts for one in expand_braces(part)]
+            if len(inner) * len(behind) > _MOST_GLOBS:
+                raise ConfigurationError(f"{pattern} stands for more than {_MOST_GLOBS:,} globs")
+            return [f"{before}{one}{rest}" for one in dict.fromkeys(inner) for rest in behind]
+    return [pattern]
+
+
+def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
+    """Return where the commas of a brace are, and its end; an end of 0 where it has none."""
+    depth, commas = 0, []
+    for at in range(start, len(tokens)):
+        depth += (tokens[at] == "{") - (tokens[at] == "}")
+        if depth == 1 and tokens[at] == ",":
+            commas.append(at)
+        if not depth:
+            return commas, at
+    return commas, 0
+
+
+def fixed_part(pattern: str) -> str:
+    """Return the path that everything which an absolute pattern shows is in, or is."""
+    parts = pattern.split("/")
+    fixed = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
+    return "/".join(parts[:fixed]) or "/"
+
+
+@lru_cache(maxsize=1024)
+def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
+    """Return what matches the whole paths, or the whole names, that a glob shows.
+
+    `*` and `?` stay within a name, `**` as a name of its own stands for any number of folders, and a name that begins
+    with a dot is shown only by a pattern that begins with one. A glob that excludes matches hidden names, and all beneath.
+    """
+    found = (_expression(one, excludes) for one in expand_braces(glob))
+    return re.compile("|".join(f"(?:{one})" for one in found), re.DOTALL)
+
+
+def _expression(glob: str, excludes: bool) -> str:
+    visible, beneath = ("", "(?:/.*)?") if excludes else (r"(?!\.)", "")
+    parts = glob.split("/")
+    if parts[-1] == "**":
+        parts.append("*")
+    pieces = [""]
+    for part in parts:
+        if part == "**":
+            pieces.append("")
+        else:
+            pieces[-1] += f"{_name(part, visible)}/"
+    found = _starred(pieces, f"(?:{visible}[^/]+/)")
+    return found.removesuffix("/") + beneath
+
+
+def _name(part: str, visible: str) -> str:
+    pieces = [""]
+    for token in _TOKEN.findall(part):
+        if token == "*":
+            pieces.append("")
+        elif len(token) > 1:
+            one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token)).removesuffix(r"\Z")
+            pieces[-1] += f"(?!/){one_of}"
+        else:
+            pieces[-1] += "[^/]" if token == "?" else re.escape(token)
+    return (visible if has_magic(part[:1]) else "") + _starred(pieces, "[^/]")
+
+
+def _starred(pieces: Sequence[str], one: str) -> str:
+    """Return the pieces with any number of `one` before each but the first.
+
+    A piece is taken where it comes first, except the last one: the time in which a name is matched
+    does not grow with each star.
+    """
+    first, *rest = pieces
+    if not rest:
+        return first
+    return first + "".join(f"(?>{one}*?{piece})" for piece in rest[:-1]) + f"{one}*{rest[-1]}"
+
+
+class Compression(Enum):
+    """A form of compression that can be read; the value is what names of such files end in."""
+
+    GZIP = ".gz"
+    ZSTD = ".zst"
+    XZ = ".xz"
+    BZIP2 = ".bz2"
+
+
+_ENDINGS = {compression.value: compression for compression in Compression}
+COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
+"""What names of compressed files end in, be it a form that can be read or not."""
+_UNREADABLE = tuple(ending for ending in COMPRESSED if ending not in _ENDINGS)
+_SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
+_EXTENSION = r"(\.[A-Za-z][\w-]*)"
+_INFIX = re.compile(
+    rf"(.+?)(?:[._-][0-9][0-9T_.-]{{4,}}[0-9Z]|\.[0-9]{{1,4}}){_EXTENSION}", re.ASCII
+)
+_MULTILOG = re.compile(r"(@[0-9a-f]{24})\.[su]", re.ASCII)
+"""What svlogd and multilog call the file that was `current`, by its time in TAI64N."""
+_NUMBER = re.compile(rf"(.*?)[._-]([0-9]{{1,5}}){_EXTENSION}?", re.ASCII | re.DOTALL)
+_TIME = re.compile(
+    rf"(.*?)[._-]([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
+)
+
+
+def compression_of(name: str) -> Compression | None:
+    """Return the form of compression that a name ends in; None for any other name."""
+    return _ENDINGS.get(name[name.rfind(".") :])
+
+
+def decompressed_name(name: str) -> str:
+    """Return the name before compression; the name itself where it was not compressed."""
+    compression = compression_of(name)
+    return name if compression is None else name.removesuffix(compression.value)
+
+
+def live_names(name: str) -> tuple[str, ...]:
+    """Return the names that a file may have had before it was rotated to `name`; empty for most names.
+
+    `app.log.1`, `app.log-20260101` and `app.log.old` come from `app.log`. So do `app.1.log` and
+    `app-20260101.log` (logrotate's `extension`), but not `app-1.log`: instances of a service are
+    called so. `@4000….s` comes from `current` (svlogd, multilog). A compressed file had its own
+    name without the ending last.
+    """
+    stem = decompressed_name(name)
+    if stem == name and name.endswith(_UNREADABLE):
+        stem = name[: name.rfind(".")]
+    if stem != name:
+        return *live_names(stem), stem
+    if _MULTILOG.fullmatch(name):
+        return ("current",)
+    found = [
+        name[: separator.start()]
+        for separator in re.finditer(r"[._-]", name)
+        if separator.start() > 0 and _SUFFIX.fullmatch(name, separator.start())
+    ]
+    if infix := _INFIX.fullmatch(name):
+        found.append(infix[1] + infix[2])
+    return tuple(found)
+
+
+def place_in_names(path: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return what a name is called without its number or time, and a key that grows with its age.
+
+    Of two names that are called the same, the one with the greater key was rotated away later: a
+    higher number of up to five digits is older, a later time is newer. None where the name has
+    neither.
+    """
+    name = decompressed_name(path.rpartition("/")[2])
+    if found := _MULTILOG.fullmatch(name):
+        return "current", (int(found[1][1:], 16),)
+    if found := _TIME.fullmatch(name):
+        digits = map(int, re.findall("[0-9]+", found[2]))
+        return f"{found[1]}@{found[3] or ''}", tuple(digits)
+    if found := _NUMBER.fullmatch(name):
+        return f"{found[1]}#{found[3] or ''}", (-int(found[2]),)
+    return None
+
+
+def group_of(path: str, lives: Collection[str]) -> str:
+    """Return the live path that `path` was rotated from, if that is one of `lives`, else `path` itself."""
+    folder, _, name = path.rpartition("/")
+    before = (f"{folder}/{live}" for live in live_names(name))
+    return next((live for live in before if live in lives), path)
+
+
+def _absolute(pattern: str) -> list[str]:
+    # `{/var/log,/tmp}/a.log` is absolute, though it does not begin with a slash
+    found = expand_braces(pattern)
+    if pattern.startswith("/") or not any(one.startswith("/") for one in found):
+        found = [pattern]
+    return list(map(os.path.abspath, found))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Patterns of the files to follow and of those to leave out, all absolute.
+
+    `from_end` says that a file which the first scan finds, and which was never seen before, begins at its end.
+    `ignore_older` is how long, in nanoseconds, a file may not have been written and still be taken up; None: any time.
+    """
+
+    patterns: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+    from_end: bool = False
+    ignore_older: int | None = None
+
+    @classmethod
+    def of(
+        cls, patterns: Iterable[str], excluded: Iterable[str] = (), **options: Any
+    ) -> "Selection":
+        """Return the selection of patterns that may be relative to the working directory."""
+        shown, left_out = (
+            tuple(one for name in names for one in _absolute(name))
+            for names in (patterns, excluded)
+        )
+        return cls(shown, left_out, **options)
+
+    def shows(self, path: str) -> bool:
+        """Whether a pattern shows a file of this path, and none leaves it out."""
+        shown = any(glob == path or pattern_of(glob).fullmatch(path) for glob in self.patterns)
+        return shown and not self.excludes_file(path)
+
+    def excludes(self, path: str) -> bool:
+        """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
+        return any(
+            glob == path or pattern_of(glob, excludes=True).fullmatch(path)
+            for glob in self.excluded
+        )
+
+    def excludes_file(self, path: str) -> bool:
+        """Whether a file of this path is left out, or was rotated away from one that is."""
+        if not self.excluded:
+            return False
+        folder, _, name = path.rpartition("/")
+        return any(self.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
+
+    def is_too_old(self, modified: int, now: int) -> bool:
+        """Whether a file that was never seen is passed over, for the time when it was last written."""
+        return self.ignore_older is not None and now - modified > self.ignore_older

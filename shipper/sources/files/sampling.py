@@ -1,0 +1,172 @@
+"""Samples files: what each looks like, and which positions it holds. Blocks, so it runs in a thread; keeps nothing open."""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from nats_logship.wire.positions import Cursor
+from shipper.sources.files.decompress import Decompressor
+from shipper.sources.files.holes import end_of_content, written_head
+from shipper.sources.files.identity import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    Sample,
+    fingerprint,
+    has_head,
+    identify,
+    is_inside_line,
+)
+from shipper.sources.files.scan import FileEntry, FileKey
+from shipper.sources.notices import Notice, NoticeKind
+
+_STEP = 64 * 1024
+_FARTHEST = 16 * 1024 * 1024
+"""How far back a newline is looked for with `--from end`; a file without one is read from its beginning."""
+
+
+def open_file(entry: FileEntry) -> int:
+    """Open a file, also a pipe without waiting; return -1 where another one is at its path by now. Raises OSError."""
+    descriptor = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    status = os.fstat(descriptor)
+    if (status.st_dev, status.st_ino) == entry.key:
+        return descriptor
+    close(descriptor)
+    return -1
+
+
+def close(descriptor: int) -> None:
+    """Close a descriptor; raise nothing: whatever a file system that went away says, it is closed then, too."""
+    with suppress(OSError):
+        os.close(descriptor)
+
+
+def size_at(cursor: Cursor) -> int | None:
+    """Return the size of a file on disk; None where it is not at its path any more, or is not ours to see."""
+    with suppress(OSError):
+        found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
+        return found.st_size if found.st_ino == cursor.identity.inode else None
+    return None
+
+
+def sample(
+    asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
+) -> dict[FileKey, Sample | Notice]:
+    """Return what each file looks like, and which of the cursors it holds; `from_end` asks where its last line ends, too.
+
+    A file that is no longer where the scan saw it is left out, and so is a rotated file whose live file changed meanwhile:
+    whether it is a copy is not known. Live files come first: a copy is whole when its original is seen to be truncated.
+    """
+    found: dict[FileKey, Sample | Notice] = {}
+    lives: dict[str, Sample] = {}
+    for entry in sorted(
+        asked, key=lambda entry: (not entry.is_live, entry.compression is not None)
+    ):
+        live = lives.get(entry.group)
+        seen = _probe(entry, asked[entry], from_end=from_end, live_head=live.head if live else b"")
+        if isinstance(seen, Sample):
+            if entry.is_live:
+                lives[entry.group] = seen
+            elif live and seen.head and live.head.startswith(seen.beginning):
+                seen = _compared(live, seen)
+        if seen is not None:
+            found[entry.key] = seen
+    return found
+
+
+def _compared(live: Sample, rotated: Sample) -> Sample | None:
+    """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
+    if rotated.end is None:
+        return replace(rotated, is_in_live=rotated.is_partial)
+    now = _probe(live.entry, [rotated.end])
+    if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
+        return None
+    return replace(rotated, is_in_live=bool(now.held))
+
+
+def _probe(
+    entry: FileEntry, cursors: Collection[Cursor], *, from_end: bool = False, live_head: bytes = b""
+) -> Sample | Notice | None:
+    descriptor = -1
+    try:
+        if (descriptor := open_file(entry)) < 0:
+            return None
+        if entry.compression is not None:
+            content = Decompressor(descriptor, entry.compression)
+            return _compressed(content, entry, cursors, live_head)
+        return _plain(descriptor, entry, cursors, from_end)
+    except OSError as error:
+        if descriptor < 0 and not isinstance(error, PermissionError):
+            return None
+        text = f"cannot be read: {error.strerror}; check its owner and mode"
+        return Notice(NoticeKind.UNREADABLE, entry.path, text)
+    finally:
+        close(descriptor)
+
+
+def _plain(
+    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
+) -> Sample:
+    def before(position: int, length: int = TAIL_BYTES) -> bytes:
+        start = max(0, position - length)
+        return os.pread(descriptor, position - start, start)
+
+    end = os.fstat(descriptor).st_size
+    tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
+    ending = before(end)
+    last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
+    behind = last, before(last)
+    # head and size come last: a truncation before that shows in them
+    head = os.pread(descriptor, HEAD_BYTES, 0)
+    now = os.fstat(descriptor).st_size
+    held = _held(cursors, now, head, tails)
+    written = written_head(descriptor, head, now)
+    at_end = _end(end, written, ending)
+    return Sample(entry, now, head, held, at_end, last=behind, written=written)
+
+
+def _end(size: int, head: bytes, tail: bytes) -> Cursor:
+    return Cursor("", "", size, identify(0, head[:size], tail), 0)
+
+
+def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
+    for length in (_STEP, _FARTHEST):
+        if behind := before(size, length).rfind(b"\n") + 1:
+            return max(0, size - length) + behind
+    return 0
+
+
+def _held(
+    cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
+) -> dict[str, bool]:
+    held = {}
+    for cursor in cursors:
+        # a compressed file has tails of those cursors only that its head fits
+        known, tail = cursor.identity, tails.get(cursor.file, b"")
+        same_head = fingerprint(head[: known.head_length]) == known.head_hash
+        if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
+            held[cursor.file] = is_inside_line(tail)
+    return held
+
+
+def _compressed(
+    content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
+) -> Sample:
+    head = content.read(0, HEAD_BYTES)
+    # in order, since it can only go forward
+    likely = sorted(
+        (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)
+    )
+    tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
+    end = None
+    if head and live_head.startswith(head):
+        while not content.is_at_end():
+            content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
+        size = content.reached
+        if content.is_complete:
+            end = _end(size, head, content.read(max(0, size - TAIL_BYTES), size))
+    at_end = content.is_at_end()
+    size = content.reached  # where it goes on, the question has decompressed more of it
+    partial = at_end and not content.is_complete and not content.damage
+    held = _held(cursors, size, head, tails)
+    return Sample(entry, size, head, held, end, is_partial=partial, damage=content.damage)

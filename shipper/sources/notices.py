@@ -1,0 +1,45 @@
+"""What a source reports of a path: for the log, the counters of lost bytes and the status."""
+
+import logging
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+
+class NoticeKind(Enum):
+    """What happened to a file."""
+
+    FOUND = "found"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+    ROTATED = "rotated"
+    TRUNCATED = "truncated"
+    GONE = "gone"
+    DAMAGED = "damaged"
+    UNWATCHED = "unwatched"
+    AGED = "aged"
+    UNREAD = "unread"
+    CONTENT = "content"
+
+
+class Notice(NamedTuple):
+    """One sentence: the path is its subject, `text` the rest. `lost` counts bytes never read."""
+
+    kind: NoticeKind
+    path: str
+    text: str
+    lost: int = 0
+
+
+_INFORMATION = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED, NoticeKind.GONE}
+
+
+def log_notices(notices: Iterable[Notice]) -> None:
+    """Log each notice: as information if no bytes are lost and it is of an ordinary kind."""
+    for notice in notices:
+        is_ordinary = notice.kind in _INFORMATION and not notice.lost
+        level = logging.INFO if is_ordinary else logging.WARNING
+        logger.log(level, "%s: %s", notice.path, notice.text)

@@ -1,0 +1,373 @@
+"""Following files: whose turn it is, lines that are unfinished or over-long, rotations, truncations, and what is said."""
+
+import asyncio
+import gzip
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shipper.sources.block import Block
+from shipper.sources.notices import NoticeKind
+from tests.shipper.host import SECOND, Host
+from tests.shipper.shipped import contents
+from tests.shipper.sources.files.conftest import MakeHost
+
+
+async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=1000)
+    host.write("flood.log", b"x" * 99 + b"\n")
+    for _ in range(10):
+        host.write("flood.log", (b"x" * 99 + b"\n") * 1000)
+    host.write("quiet.log", b"quiet\n")
+    await host.scan()
+
+    blocks = await host.follower.gather(10_000)
+
+    assert sum(len(block.lines) for block in blocks) <= 12_000
+    assert b"quiet\n" in [block.lines for block in blocks]
+
+
+async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
+    await host.scan()
+    await host.scan()
+    assert len(host.said(NoticeKind.MISSING)) == 1
+
+    host.write("app.log", b"1\n")
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    await host.scan()
+
+    assert len(host.said(NoticeKind.MISSING)) == 2
+
+
+@pytest.mark.parametrize("budget", [500, 3000, 100_000])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
+    make_host: MakeHost, budget: int, *, restarts: bool
+) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    for name in ("a.log", "b.log", "c.log"):
+        host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
+    await host.scan()
+
+    while blocks := await host.follower.gather(budget):
+        host.blocks += blocks
+        if restarts:
+            await host.restart()
+            await host.scan()
+
+    for name in (b"a", b"b", b"c"):
+        assert name * 4000 + b"\n" in host.shipped
+
+
+async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiting(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    assert await host.ship() == b"short\n"
+
+    host.write("a.log", b"a" * 1000 + b"\n" + b"b" * 1000)
+    host.write("b.log", b"shorter\n")
+    assert b"a" * 2000 + b"\n" in await host.ship()
+    assert b"bb" not in host.shipped
+    assert [state.held for state in host.follower.files() if state.path.endswith("a.log")] == [1000]
+
+    host.move("a.log", "a.log.1")
+    assert await host.ship() == b""
+    host.later += 6 * SECOND
+    assert await host.ship() == b"b" * 1000
+
+
+async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"unread\n")
+    await host.scan()
+    os.truncate(host.folder / "app.log", 0)
+    await host.ship()
+
+    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [7]
+
+
+async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(host: Host) -> None:
+    banner = (b"x" * 99 + b"\n") * 20
+    host.write("app.log", banner + b"1\n" * 40)
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", banner + b"2\n" * 60)
+    await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == banner + b"1\n" * 40 + banner + b"2\n" * 60
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"), [("other.log", False), ("app.log.1.gz", False), ("app.log.1.gz", True)]
+)
+async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
+    tmp_path: Path, make_host: MakeHost, name: str, *, runs: bool
+) -> None:
+    host = make_host("*.log", open_files=0)  # or its inode could not be reused
+    host.write("app.log", b"one line\n" * 9)
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    await host.ship()
+    data = gzip.compress((tmp_path / "app.log.1").read_bytes())
+    (tmp_path / "app.log.1").unlink()
+    (tmp_path / "app.log").write_bytes(data if name.endswith(".gz") else b"other\n")
+    host.move("app.log", name)  # as good as a file that was made when the empty one was gone
+
+    if not runs:
+        await host.restart_with_saved_positions()
+    shipped = await host.ship()
+
+    labels = [block.section.path for block in host.blocks[1:]]
+    expected = [] if name.endswith(".gz") else [str(tmp_path / name)]
+    assert labels == expected
+    assert shipped == b"other\n" * len(expected)
+
+
+async def test_a_copy_of_a_short_file_stays_one_when_the_file_is_rotated(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log.bak", b"1\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n"
+
+
+async def test_of_an_unread_file_that_grew_after_its_copy_and_was_truncated_the_copy_is_read(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.scan()
+    host.write("app.log.1", b"1\n")
+    os.utime(host.folder / "app.log.1", (1, 1))
+    await host.scan()
+    host.write("app.log", b"in no copy\n")
+    await host.scan()
+    os.truncate(host.folder / "app.log", 0)
+    await host.scan()
+    await host.ship()
+
+    assert host.shipped == b"1\n"
+
+
+async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("app.log*")
+    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
+        host.write(name, b"%d\n" % number)
+        os.utime(tmp_path / name, ns=(number * SECOND, number * SECOND))
+    host.write("app.log.3.lz4", b"\x04\x22")
+
+    assert await host.ship() == b"0\n1\n2\n"
+    assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
+        str(tmp_path / "app.log.3.lz4")
+    ]
+
+
+# rules that no random program needs
+
+
+async def test_a_copy_is_none_of_what_another_agent_found_and_did_not_read(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.scan()
+    (found,) = host.follower.start_cursors(())
+    await host.gather()
+    (read,) = host.cursors()
+    await host.follower.close()
+    host.follower = host.start([replace(found, file="of another agent"), read])
+    await host.scan()
+    host.write("app.log.1", b"1\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n"
+
+
+async def test_a_copy_stays_that_of_its_original_when_the_next_file_begins_alike(
+    host: Host,
+) -> None:
+    host.write("app.log", b"banner\n")
+    await host.ship()
+    host.write("app.log.1", b"ban")
+    await host.scan()
+    host.write("app.log", b"in no copy\n")
+    await host.ship()
+    host.write("app.log.1", b"ner\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"banner\n2\n")
+    await host.scan()
+    host.move("app.log.1", "app.log.2")
+    host.write("app.log.1", b"banner\n2\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.scan()
+    await host.ship()
+
+    assert host.shipped == b"banner\nin no copy\nbanner\n2\n3\n"
+
+
+async def test_a_copy_goes_on_with_the_last_of_the_files_that_began_alike(host: Host) -> None:
+    host.write("app.log", b"banner\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    await host.ship()
+    host.write("app.log", b"banner\n1\n")
+    await host.ship()
+    host.write("app.log.1", b"banner\n1\n2\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"banner\nbanner\n1\n2\n3\n"
+
+
+async def test_a_file_rotated_while_the_agent_was_down_is_new_although_none_was_read_before(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.scan()
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"2\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"2\n3\n"
+
+
+async def test_a_clock_that_is_set_back_keeps_no_file_waiting_or_held(make_host: MakeHost) -> None:
+    host = make_host("*.log", hold=10.0)
+    host.follower.stored = lambda _: 0
+    host.later = 3600 * SECOND
+    for name in ("app.log", "deleted.log"):
+        host.write(name, b"unfinished")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    (host.folder / "deleted.log").unlink()
+    await host.ship()
+    host.write("app.log", b"2\n")
+
+    for later in (0, 6, 12):
+        host.later = later * SECOND
+        await host.ship()
+
+    shipped = sorted(contents(host.blocks, []).values())
+    assert shipped == [b"2\n", b"unfinished", b"unfinished"]
+    assert [notice.path for notice in host.said(NoticeKind.GONE)] == [
+        str(host.folder / "deleted.log")
+    ]
+
+
+writes = st.lists(
+    st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from([b"\n", b"\r\n", b"\0\n", b"x" * 16 + b"\n", b"y" * 45, b"\xff\xfe\x85\n"]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(writes, st.integers(1, 50), st.integers(1, 50), st.lists(st.integers(1, 120), min_size=1))
+def test_any_bytes_in_any_chunks_give_the_same_bytes(
+    parts: list[bytes], block_size: int, max_line: int, budgets: list[int]
+) -> None:
+    async def follow(folder: Path) -> list[Block]:
+        host = Host(folder, block_size=block_size, max_line=max_line)
+        host.write("app.log", b"")
+        await host.scan()
+        for number, part in enumerate(parts):
+            host.write("app.log", part)
+            await host.scan()
+            host.blocks += await host.follower.gather(budgets[number % len(budgets)])
+            if number % 5 == 4:
+                await host.restart()
+        host.write("app.log", b"\n")
+        await host.ship()
+        await host.follower.close()
+        return host.blocks
+
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = asyncio.run(follow(Path(folder)))
+    faults: list[str] = []
+    assert list(contents(blocks, faults).values()) == [b"".join(parts) + b"\n"]
+    assert faults == []
+    assert all(block.section.lines == block.lines.count(b"\n") for block in blocks)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", ["one\ntwo\nthree\n", "one\ntwo"])
+async def test_the_rest_of_a_rotated_file_is_shipped_without_a_byte_that_is_not_in_it(
+    host: Host, encoding: str, text: str
+) -> None:
+    for number in range(2):
+        host.write("app.log", text.encode(encoding))
+        await host.ship()
+        if number:
+            host.move("app.log.1", "app.log.2")
+        host.move("app.log", "app.log.1")
+    await host.ship_out()
+
+    assert host.shipped == 2 * text.encode(encoding)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_live_file_that_is_called_like_a_rotated_one_goes_on_in_its_line(
+    make_host: MakeHost, *, restarts: bool
+) -> None:
+    host = make_host("job*")
+    for number in range(3):
+        for name in ("job", "job.1", "job.2"):
+            host.write(name, b"%s: line %d, " % (name.encode(), number))
+        await host.ship_out()
+        if restarts:
+            await host.restart_with_saved_positions()
+        for name in ("job", "job.1", "job.2"):
+            host.write(name, b"end\n")
+        await host.ship()
+
+    faults: list[str] = []
+    assert sorted(contents(host.blocks, faults).values()) == sorted(
+        b"".join(b"%s: line %d, end\n" % (name, number) for number in range(3))
+        for name in (b"job", b"job.1", b"job.2")
+    )
+    assert faults == []
+
+
+async def test_lines_of_a_live_file_called_like_a_rotated_one_are_whole_once_it_has_grown(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("job*")
+    for name in ("job", "job.1"):
+        host.write(name, b"first of %s\n" % name.encode())
+    await host.ship()
+    for number in range(3):
+        host.write("job.1", b"%d is " % number)
+        await host.ship_out()
+        host.write("job", b"another\n")
+        await host.ship_out()
+        host.write("job.1", b"whole\n")
+        await host.ship()
+
+    assert [block.lines for block in host.blocks if b" is" in block.lines] == [
+        b"%d is whole\n" % number for number in range(3)
+    ]

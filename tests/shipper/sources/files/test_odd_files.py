@@ -1,0 +1,261 @@
+"""Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, more than descriptors, or deleted."""
+
+import asyncio
+import os
+import random
+import resource
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shipper.sources.notices import NoticeKind
+from tests.descriptors import held_by
+from tests.shipper.conftest import NOBODY, as_user
+from tests.shipper.host import SECOND, Host
+from tests.shipper.sources.files.conftest import MakeHost
+
+
+@pytest.fixture
+def host(make_host: MakeHost) -> Host:
+    return make_host("current.log", "app-*.log")
+
+
+def switch(host: Host, link: str, target: str) -> None:
+    (host.folder / "new").symlink_to(target)
+    (host.folder / "new").replace(host.folder / link)
+
+
+async def test_a_link_and_its_target_that_are_both_matched_are_followed_once(host: Host) -> None:
+    host.write("app-1.log", b"1\n")
+    switch(host, "current.log", "app-1.log")
+
+    assert await host.ship() == b"1\n"
+    switch(host, "current.log", "app-2.log")
+    host.write("app-1.log", b"2\n")
+    host.write("app-2.log", b"3\n")
+    assert sorted((await host.ship()).split()) == [b"2", b"3"]
+    assert len(host.follower.files()) == 2
+
+
+async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("current.log")
+    for number in range(4):
+        host.write(f"app-{number}", b"%d first\n" % number)
+        switch(host, "current.log", f"app-{number}")
+        await host.ship()
+        host.write(f"app-{number}", b"%d last\n" % number)
+
+    await host.ship()
+
+    assert host.shipped.splitlines() == [
+        line for n in range(4) for line in (b"%d first" % n, b"%d last" % n)
+    ]
+    assert host.said(NoticeKind.TRUNCATED) == []
+
+
+async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host: Host) -> None:
+    host.write("app-1.log", b"1\n")
+    (host.folder / "app-2.log").hardlink_to(host.folder / "app-1.log")
+    await host.ship()
+    (host.folder / "app-1.log").unlink()
+    host.write("app-2.log", b"2\n")
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("app-2.log", b"3\n")
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+@contextmanager
+def closed(file: Path, folder: Path) -> Iterator[None]:
+    """Let nobody read them meanwhile."""
+    file.chmod(0)
+    folder.chmod(0)
+    yield
+    file.chmod(0o600)
+    folder.chmod(0o700)
+
+
+async def test_permissions_may_be_taken_and_given_back() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (tmp := Path(name)).chmod(0o777)
+        host, log, folder = Host(tmp, "app.log", "*/*.log"), tmp / "app.log", tmp / "folder"
+        await host.ship()
+        with as_user(NOBODY):
+            folder.mkdir()
+            host.write("app.log", b"1\n")
+            host.write("folder/a.log", b"a1\n")
+            with closed(log, folder):
+                assert await host.ship() == await host.ship() == b""
+            told = sorted(notice.path for notice in host.said(NoticeKind.UNREADABLE))
+            assert told == [str(log), str(folder)]
+            assert sorted((await host.ship()).split()) == [b"1", b"a1"]
+
+            host.write("app.log", b"2\n")
+            host.write("folder/a.log", b"a2\n")
+            with closed(log, folder):
+                taken = await host.ship()
+            taken += await host.ship()
+            assert sorted(taken.split()) == [b"2", b"a2"]  # each once, whether it was open or not
+            assert len({state.file for state in host.follower.files()}) == 2
+        await host.follower.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern"),
+    [
+        pytest.param("/sys/devices/system/cpu", "online", id="a file"),
+        pytest.param("/proc", "*/status", id="a file of each process"),
+        pytest.param("/proc/self", "**", id="a tree"),
+    ],
+)
+async def test_files_of_the_kernel_are_refused_in_one_sentence(folder: str, pattern: str) -> None:
+    host = Host(Path(folder), pattern)
+    assert await host.ship() == b""
+    assert [one.path for one in host.notices] == [f"{folder}/{pattern}"]
+    assert [one.kind for one in host.notices] == [NoticeKind.REFUSED]
+    await host.follower.close()
+
+
+async def test_a_file_behind_proc_and_one_beside_a_link_to_it_are_followed(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    (tmp_path / "kernel").symlink_to("/proc/self")
+    (tmp_path / "limits.log").symlink_to("/proc/self/limits")
+    host = make_host("**/*", "*/limits", f"/proc/self/root{tmp_path}/app.*")
+    host.write("app.log", b"1\n")
+    host.write("other.log", b"2\n")
+
+    assert sorted((await host.ship()).split()) == [b"1", b"2"]
+
+
+async def test_a_moment_without_descriptors_costs_no_deleted_file(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", open_files=40)
+    names = [f"{number}.log" for number in range(30)]
+    for name in names:
+        host.write(name, b"line\n")
+    await host.ship()
+    assert host.follower.open_files == 30
+    for name in names[:20]:
+        host.write(name, b"rest\n")
+        (tmp_path / name).unlink()
+    await host.scan()
+    for name in ("x.log", "y.log", "z.log"):
+        host.write(name, b"new\n")
+
+    with few_descriptors():
+        await host.scan()
+    await host.ship()
+    for number in range(30, 80):
+        host.write(f"{number}.log", b"later\n")
+    await host.ship()
+
+    counts = [host.shipped.count(word) for word in (b"rest\n", b"new\n", b"later\n")]
+    assert counts == [20, 3, 50]
+    assert host.follower.open_files == 40  # as many as it may
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """Leave this process one free descriptor: enough to list a folder, and not to open two files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# deleted while open: read to the end and let go, in time or told by name; and read again from what is stored
+
+
+def held(path: Path) -> bool:
+    return any(str(path) in one for one in held_by(os.getpid()))
+
+
+async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host()
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    (tmp_path / "app.log").unlink()
+
+    assert await host.ship() == b"2\n"
+    assert held(tmp_path / "app.log")
+    for _ in range(3):  # a word of its last write that is heard late costs another look
+        host.later += 6 * SECOND
+        await host.ship()
+
+    assert not held(tmp_path / "app.log")
+    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+
+
+async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss_is_told(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host(hold=3600.0)
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"22\n" * 1000)
+    (tmp_path / "app.log").unlink()
+    await host.scan()
+
+    host.later += 3590 * SECOND
+    await host.scan()
+    assert held(tmp_path / "app.log")
+    host.later += 20 * SECOND
+    await host.scan()
+
+    (notice,) = host.said(NoticeKind.GONE)
+    assert not held(tmp_path / "app.log")
+    assert (notice.path, notice.lost) == (str(tmp_path / "app.log"), 3000)
+    assert "bytes 2 to 3002 were not read" in notice.text
+    assert await host.gather() == b""
+
+
+async def test_a_file_of_another_agent_cannot_be_gone_back_to(make_host: MakeHost) -> None:
+    host = make_host()
+    host.write("app.log", b"one\n")
+    await host.ship()
+    (cursor,) = host.cursors()
+
+    assert not await host.follower.rewind({"other": replace(cursor, file="other")})
+
+
+async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", block_size=1000)
+    expected = b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000))
+    host.write("app.log", expected)
+    await host.scan()
+    (tmp_path / "app.log").unlink()
+    for _ in range(20):
+        reading = asyncio.create_task(host.follower.gather(1 << 22))
+        await asyncio.sleep(random.uniform(0, 0.01))
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+        assert await host.follower.rewind(host.positions.files)
+
+    assert sum("app.log" in one for one in held_by(os.getpid())) == 1
+    assert await host.ship() == expected

@@ -1,0 +1,432 @@
+"""Rotation is succession at a path, whatever the names; what is not found again is reported."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shipper.sources.files.paths import Compression
+from shipper.sources.notices import NoticeKind
+from tests.shipper.host import SECOND, Host, pack
+from tests.shipper.sources.files.conftest import MakeHost
+
+HOUR = 3600 * SECOND
+
+
+def backdate(path: Path, nanoseconds: int = 2 * HOUR) -> None:
+    then = path.stat().st_mtime_ns - nanoseconds
+    os.utime(path, ns=(then, then))
+
+
+def switch(folder: Path, link: str, target: str) -> None:
+    (folder / "new").symlink_to(target)
+    (folder / "new").replace(folder / link)
+
+
+def lines(word: str) -> bytes:
+    """Return enough lines to recognise a file by."""
+    return b"".join(b"%s %d\n" % (word.encode(), number) for number in range(20))
+
+
+def unread(host: Host) -> list[str]:
+    return [notice.path.rpartition("/")[2] for notice in host.said(NoticeKind.UNREAD)]
+
+
+# the name that the old file gets, and what becomes of the path
+
+NAMES = [
+    *("app.log.1", "app.1.log", "app-20260101.log", "app.log-20260101", "app.log.old"),
+    *("old/app.log", "old/app.log.1", "old/another name", "another name"),
+]
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("pattern", ["app.log", "*.log", "**/*"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_rest_of_a_rotated_file_comes_before_its_successor_whatever_it_is_called(
+    make_host: MakeHost, pattern: str, name: str, *, is_down: bool
+) -> None:
+    host = make_host(pattern)
+    (host.folder / "old").mkdir()
+    host.write("app.log", lines("a"))
+    await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    host.write("app.log", lines("b"))
+    host.move("app.log", name)
+    host.write("app.log", lines("c"))
+
+    await host.ship()
+    host.write(name, lines("late"))
+    await host.ship()
+
+    assert host.shipped == lines("a") + lines("b") + lines("c") + lines("late")
+    assert len({block.section.span.file for block in host.blocks}) == 2
+    assert unread(host) == []
+
+
+@pytest.mark.parametrize("older", [0, 1], ids=["newer", "backdated"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("app.log.2", "app.log.1"),
+        ("app.2.log", "app.1.log"),
+        ("app.log-20260101", "app.log-20260102"),
+        ("app-20260101.log", "app-20260102.log"),
+        ("app.log.2.gz", "app.log.1"),
+        ("app.log.2.gz", "app.log.1.gz"),
+        ("old/app.log.2", "old/app.log.1"),
+        ("old/app.log.2.gz", "old/app.log.1.gz"),
+        ("old/app.log-20260101", "old/app.log-20260102"),
+    ],
+)
+async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read_in_its_place(
+    host: Host, first: str, second: str, older: int
+) -> None:
+    (host.folder / "old").mkdir()
+    host.write("app.log", lines("a"))
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("app.log", lines("b"))
+    for name in (first, second):
+        host.move("app.log", name.removesuffix(".gz"))
+        if name.endswith(".gz"):
+            host.pack(name.removesuffix(".gz"))
+        host.write("app.log", lines("c" if name == first else "d"))
+    backdate(host.folder / second, older * 2 * HOUR)
+
+    await host.ship_out()
+
+    assert host.shipped == b"".join(map(lines, "abcd"))
+    assert unread(host) == []
+
+
+@pytest.mark.parametrize("older", [0, 1], ids=["newer", "backdated"])
+@pytest.mark.parametrize("rotations", [1, 2, 4])
+@pytest.mark.parametrize("is_known", [False, True], ids=["first rotation", "later rotation"])
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_their_place(
+    make_host: MakeHost, rotations: int, older: int, *, is_known: bool, is_down: bool
+) -> None:
+    host = make_host("app.log", "old/*")
+    old = host.folder / "old"
+    old.mkdir()
+
+    def rotate(word: str) -> None:
+        for number in range(len(list(old.iterdir())), 0, -1):
+            host.move(f"old/app.log.{number}", f"old/app.log.{number + 1}")
+        host.move("app.log", "old/app.log.1")
+        host.write("app.log", lines(word))
+
+    host.write("app.log", lines("a"))
+    await host.ship()
+    if is_known:
+        rotate("b")
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    for number in range(rotations):
+        rotate(f"c{number}")
+    backdate(old / "app.log.1", older * 2 * HOUR)
+
+    await host.ship_out()
+
+    rotated = b"".join(lines(f"c{number}") for number in range(rotations))
+    assert host.shipped == lines("a") + lines("b") * is_known + rotated
+    assert unread(host) == []
+
+
+@pytest.mark.parametrize("rotations", [1, 2, 3])
+async def test_what_svlogd_rotated_while_the_agent_was_down_is_read(
+    make_host: MakeHost, rotations: int
+) -> None:
+    host = make_host("current")
+    host.write("current", lines("a"))
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("current", lines("b"))
+    for number in range(rotations):
+        host.move("current", f"@4000000065a1b2c3d4e5f{number:03}.s")
+        host.write("current", lines(str(number)))
+
+    await host.ship()
+
+    expected = lines("a") + lines("b") + b"".join(lines(str(n)) for n in range(rotations))
+    assert host.shipped == expected
+
+
+def make_pod(host: Host) -> None:
+    (host.folder / "pods").mkdir()
+    host.write("pods/0.log", lines("a"))
+    (host.folder / "x.log").symlink_to("pods/0.log")
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize("rotations", [1, 2])
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_the_target_of_a_link_is_followed_through_its_rotation_in_its_own_folder(
+    make_host: MakeHost, rotations: int, *, is_down: bool, is_packed: bool
+) -> None:
+    host = make_host("*.log")
+    make_pod(host)
+    await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    host.write("pods/0.log", lines("b"))
+    for number in range(rotations):
+        rotated = f"pods/0.log.20260109-07110{number}"
+        host.move("pods/0.log", rotated)
+        if is_packed and number == 0:
+            host.pack(rotated)
+        host.write("pods/0.log", lines(str(number)))
+
+    await host.ship_out()
+
+    expected = lines("a") + lines("b") + b"".join(lines(str(n)) for n in range(rotations))
+    assert host.shipped == expected
+    assert unread(host) == []
+
+
+async def test_a_link_whose_target_was_renamed_and_not_made_anew_loses_nothing(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log")
+    make_pod(host)
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("pods/0.log", lines("b"))
+    host.move("pods/0.log", "pods/0.log.20260109-071108")
+
+    await host.ship()
+
+    assert host.shipped == lines("a") + lines("b")
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("link", ["current", "app.log"], ids=["of a folder", "of a file"])
+async def test_what_the_old_target_of_a_link_gets_late_is_read(
+    make_host: MakeHost, link: str, *, is_down: bool
+) -> None:
+    of_folder = link == "current"
+    host = make_host("current/log/app.log" if of_folder else "app.log")
+    for version in ("v1", "v2"):
+        (host.folder / version / "log").mkdir(parents=True)
+    host.write("v1/log/app.log", lines("a"))
+    switch(host.folder, link, "v1" if of_folder else "v1/log/app.log")
+    await host.ship()
+    switch(host.folder, link, "v2" if of_folder else "v2/log/app.log")
+    host.write("v2/log/app.log", lines("new"))
+    await host.ship_out()
+    host.later += 60 * SECOND
+    await host.ship_out()
+    if is_down:
+        await host.restart_with_saved_positions()
+
+    host.write("v1/log/app.log", lines("late"))
+    await host.ship_out()
+
+    # after a start, the target of a switched link is in a folder that nothing names
+    expected = lines("a") + lines("new") + (b"" if is_down and not of_folder else lines("late"))
+    assert host.shipped == expected
+
+
+async def test_a_file_that_was_moved_out_of_sight_is_read_for_as_long_as_deleted_ones_are_held(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    host = make_host("logs/app.log", hold=3600.0)
+    host.write("logs/app.log", lines("a"))
+    await host.ship()
+    host.move("logs/app.log", "elsewhere/a")
+    await host.ship_out()
+    host.later += 3000 * SECOND
+    await host.ship_out()
+
+    host.write("elsewhere/a", lines("late"))
+    await host.ship()
+    assert host.shipped == lines("a") + lines("late")
+
+    host.later += 700 * SECOND
+    await host.ship()
+    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+    assert host.follower.files() == []
+
+
+# what a start cannot account for
+
+
+def delete(host: Host) -> None:
+    (host.folder / "app.log").unlink()
+
+
+def delete_and_write_anew(host: Host) -> None:
+    host.write("other", lines("other"))  # or the new file may get the same inode
+    delete(host)
+    host.write("app.log", lines("new"))
+
+
+def cut(host: Host) -> None:
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", lines("new"))
+
+
+def rotate_and_delete(host: Host) -> None:
+    host.write("app.log", lines("b"))
+    host.move("app.log", "gone")
+    host.write("app.log", lines("new"))
+    (host.folder / "gone").unlink()
+
+
+def compress_otherwise(host: Host) -> None:
+    host.write("app.log", lines("b"))
+    host.write("app.log.1.lz4", b"lz4" * 100)
+    delete(host)
+    host.write("app.log", lines("new"))
+
+
+@pytest.mark.parametrize(
+    ("happen", "told"),
+    [
+        (delete, ["app.log"]),
+        (delete_and_write_anew, ["app.log"]),
+        (cut, ["app.log"]),
+        (rotate_and_delete, ["app.log"]),
+        (compress_otherwise, ["app.log", "app.log.1.lz4"]),
+    ],
+)
+async def test_a_start_reports_once_what_may_have_been_lost_while_it_was_down(
+    host: Host, happen: Callable[[Host], None], told: list[str]
+) -> None:
+    host.write("app.log", lines("a"))
+    await host.ship()
+    await host.restart_with_saved_positions()
+    happen(host)
+
+    await host.ship()
+    await host.ship()
+
+    assert unread(host) == told
+    assert f"behind byte {len(lines('a'))} " in host.said(NoticeKind.UNREAD)[0].text
+    await host.restart_with_saved_positions()
+    await host.ship()
+    assert unread(host) == told
+
+
+async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host) -> None:
+    host.write("app.log", lines("a"))
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    await host.ship_out()
+    host.later += 60 * SECOND
+    host.write("app.log", lines("b"))
+    await host.ship()
+    await host.restart_with_saved_positions()
+    (host.folder / "app.log.1").unlink()
+    host.write("app.log.old", lines("x"))
+    backdate(host.folder / "app.log.old", -30 * SECOND)
+
+    await host.ship()
+
+    (notice,) = host.said(NoticeKind.UNREAD)
+    assert (notice.path, notice.lost) == (str(host.folder / "app.log.old"), len(lines("x")))
+
+
+@pytest.mark.parametrize("compression", [None, Compression.GZIP, Compression.ZSTD])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_nothing_is_reported_where_rotation_goes_its_ordinary_way(
+    host: Host, compression: Compression | None, *, restarts: bool
+) -> None:
+    ending = compression.value if compression else ""
+    host.write("app.log.2", lines("from before"))
+    for number in range(6):
+        host.write("app.log", lines(f"first of {number}"))
+        await host.ship_out()
+        if restarts:
+            await host.restart_with_saved_positions()
+        host.write("app.log", lines(f"last of {number}"))
+        (host.folder / f"app.log.2{ending}").unlink(missing_ok=True)
+        if (last := host.folder / f"app.log.1{ending}").exists():
+            host.move(last.name, f"app.log.2{ending}")
+        host.move("app.log", "app.log.1")
+        if compression:
+            pack(host.folder / "app.log.1", compression)
+        host.write("app.log", lines(f"begin of {number + 1}"))
+        await host.ship_out()
+        if restarts:
+            await host.restart_with_saved_positions()
+
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    await host.ship_out()
+    await host.restart_with_saved_positions()
+    await host.ship_out()
+    assert host.shipped.count(b"of ") == 6 * 3 * 20
+    assert host.said(NoticeKind.UNREAD) == []
+
+
+# an unfinished last line
+
+
+async def test_an_unfinished_line_that_grows_holds_its_successor_back_for_a_bounded_time(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\nwork")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    for _ in range(10):
+        host.write("app.log.1", b".")
+        await host.ship()
+        host.later += 3 * SECOND
+
+    assert host.shipped == b"1\n2\n"
+    host.write("app.log.1", b"done\n")
+    await host.ship()
+    assert host.shipped == b"1\n2\n" + b"work" + b"." * 10 + b"done\n"
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["at once", "long after"])
+async def test_late_lines_of_the_old_target_of_a_link_to_a_file_are_read_after_a_restart(
+    make_host: MakeHost, *, is_read: bool
+) -> None:
+    host = make_host("log/app.log")
+    for name in ("log", "opt/v1", "opt/v2"):
+        (host.folder / name).mkdir(parents=True)
+    host.write("opt/v1/app.log", lines("a"))
+    (host.folder / "log/app.log").symlink_to("../opt/v1/app.log")
+    await host.ship()
+    host.write("opt/v2/app.log", lines("b"))
+    switch(host.folder, "log/app.log", "../opt/v2/app.log")
+    await host.ship_out()
+    await host.restart_with_saved_positions()
+    if is_read:
+        await host.ship_out()
+
+    host.write("opt/v1/app.log", lines("late"))
+    await host.ship_out()
+
+    assert host.shipped == lines("a") + lines("b") + lines("late")
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("new", [1, 2, 4])
+async def test_files_that_are_begun_with_numbers_that_count_up_are_read_in_that_order(
+    make_host: MakeHost, new: int, *, is_down: bool
+) -> None:
+    host = make_host("app.log*")
+    names = ["app.log", *(f"app.log.{number}" for number in range(1, new + 3))]
+    for name in names[:3]:
+        host.write(name, lines(name))
+        await host.ship()
+    if is_down:
+        await host.restart_with_saved_positions()
+    host.write(names[2], lines("rest"))
+    for name in names[3:]:
+        host.write(name, lines(name))
+
+    await host.ship_out()
+
+    before = b"".join(map(lines, names[:3]))
+    assert host.shipped == before + lines("rest") + b"".join(map(lines, names[3:]))

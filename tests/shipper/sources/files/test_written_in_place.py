@@ -1,0 +1,81 @@
+"""Files that are written again in place, as by a job whose output goes to the same file each time."""
+
+import pytest
+
+from shipper.sources.notices import NoticeKind
+from tests.shipper.host import Host
+from tests.shipper.shipped import contents
+from tests.shipper.sources.files.conftest import MakeHost
+
+HEAD, TAIL = b"the same head\n" * 100, b"the same tail\n" * 20
+
+
+async def write_again(host: Host, content: bytes) -> None:
+    """Write a file anew, and have it looked at until it is at rest."""
+    (host.folder / "app.log").write_bytes(content)
+    for _ in range(3):
+        await host.ship()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("size", [20, 500, 90_000, 900_000])
+async def test_every_run_with_another_middle_is_shipped(
+    host: Host, size: int, *, restarts: bool
+) -> None:
+    runs = [HEAD + b"%d" % n * size + b"\n" + TAIL for n in range(5)]
+    for number, run in enumerate(runs):
+        await write_again(host, run)
+        if restarts and number % 2:
+            await host.restart_with_saved_positions()
+            await host.ship()
+
+    assert list(contents(host.blocks, []).values()) == runs
+    assert host.said(NoticeKind.CONTENT) == []
+
+
+@pytest.mark.parametrize("content", [b"x" * 79 + b"\n", HEAD + TAIL, HEAD * 100])
+async def test_a_run_that_writes_the_same_again_is_named_and_not_shipped(
+    host: Host, content: bytes
+) -> None:
+    for _ in range(4):
+        await write_again(host, content)
+
+    assert host.shipped == content
+    assert [one.path for one in host.said(NoticeKind.CONTENT)] == [str(host.folder / "app.log")] * 3
+
+
+async def test_lines_that_are_appended_are_not_taken_for_a_file_written_anew(host: Host) -> None:
+    host.write("app.log", HEAD)
+    for number in range(20):
+        await host.scan()
+        host.write("app.log", b"%d, " % number)
+        await host.gather()
+        host.write("app.log", b"end\n")
+        if number % 3:
+            await host.ship()
+
+    assert host.said(NoticeKind.CONTENT) == host.said(NoticeKind.TRUNCATED) == []
+    assert len(contents(host.blocks, [])) == 1
+
+
+async def test_a_file_that_is_not_open_is_compared_once_it_is(make_host: MakeHost) -> None:
+    host = make_host("*.log", open_files=1)
+    for name in ("a.log", "b.log", "app.log"):
+        host.write(name, HEAD + b"1" + TAIL)
+    await host.ship()
+
+    await write_again(host, HEAD + b"2" + TAIL)
+
+    assert host.shipped.count(b"2the same tail") == 1
+
+
+@pytest.mark.parametrize("less", [0, 10])
+@pytest.mark.parametrize("allocated", [40, 20_000])
+async def test_every_run_is_shipped_though_its_file_was_allocated_beforehand(
+    host: Host, allocated: int, less: int
+) -> None:
+    runs = [HEAD + b"%d" % n * 20 + b"\n" + TAIL for n in range(4)]
+    for number, run in enumerate(runs):
+        await write_again(host, run + bytes(allocated - number * less))
+
+    assert list(contents(host.blocks, []).values()) == runs
