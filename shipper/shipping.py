@@ -23,9 +23,9 @@ from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, ne
 from shipper.publish.session import RoundTooLarge, SessionLost, Sessions
 from shipper.settings import ShipperSettings
 from shipper.sources.block import Block
-from shipper.sources.files.catalogue import find_forgettable
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.follower import Follower
+from shipper.sources.files.forgetting import find_forgettable
 from shipper.sources.files.paths import compression_of
 from shipper.sources.files.sampling import size_at
 from shipper.sources.notices import NoticeKind, log_notices

@@ -101,7 +101,7 @@ def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
 
     log.unlink()
 
-    says(process, f"INFO tail: {log}: is gone, read to its end")
+    says(process, f"INFO sources: {log}: is gone, read to its end")
     log_notices([Notice(NoticeKind.GONE, "a.log", "is gone, bytes 1 to 5 were not read", lost=4)])
     assert caplog.records[-1].levelname == "WARNING"
 
