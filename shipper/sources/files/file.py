@@ -94,7 +94,8 @@ class FollowedFile(NamedTuple):
     @property
     def is_doubtful(self) -> bool:
         """Whether it is not read until a sample shows that it still has what was read of it."""
-        return self.state in {FileState.DOUBTFUL, FileState.REWRITTEN}
+        state = self.state  # compared by identity: asked for each file at each read
+        return state is FileState.DOUBTFUL or state is FileState.REWRITTEN
 
     @property
     def is_rotated(self) -> bool:

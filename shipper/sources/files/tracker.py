@@ -328,8 +328,10 @@ class Tracker:
 
         Behind a doubtful file nothing is read: it may have to be read from its beginning.
         """
-        now = self._clock()
-        for file in (self.files[key] for key in chain if key in self.files):
+        now, files = self._clock(), self.files
+        for key in chain:
+            if (file := files.get(key)) is None:
+                continue
             if file.is_doubtful:
                 return None
             is_due = file.held and file.is_settled(now, self._grace)
