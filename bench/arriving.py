@@ -1,6 +1,7 @@
-"""What it costs the centre to receive lines of many hosts that the broker has stored: what agents would have sent is prepared.
+"""Measure what receiving lines of many hosts costs: the messages are in the stream beforehand.
 
-The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would come at its pace.
+The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would
+come as slowly as it syncs.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ _LOOK = 0.05
 def arrive(
     folder: Path, partitions: int, size: int, messages: Callable[[], Iterator[Sent]]
 ) -> Outcome:
-    """Fill the stream with `size` bytes of lines and have a receiver of all partitions read them, in an empty folder.
+    """Store `size` bytes of lines; have a receiver of all partitions read them, in an empty folder.
 
     Raises TookTooLong and ProgramDied.
     """

@@ -1,7 +1,7 @@
-"""A backlog to drain: lines of 200 bytes like those of a busy web server, each unique, made at disk speed.
+"""Make a backlog to drain: unique lines of 200 bytes like those of a busy web server.
 
-Ten thousand lines are made with care; after that only the digits that count up and the clock are written anew, column
-by column.
+Ten thousand lines are made with care; after that only the digits that count up and the clock are
+written again, column by column.
 """
 
 import os
@@ -33,7 +33,7 @@ def write_backlog(path: Path, lines: int, seed: int = 1) -> None:
 
 
 def write_lines_of_length(path: Path, size: int, length: int, seed: int = 1) -> None:
-    """Write about `size` bytes of lines that are `length` bytes long, with their newlines, and sync them to disk."""
+    """Write about `size` bytes of lines of `length` bytes each, newline included, and sync them."""
     _write(path, lines_of_length(size // length, length, seed))
 
 
@@ -45,7 +45,10 @@ def _write(path: Path, parts: Iterator[bytes]) -> None:
 
 
 def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
-    """Yield `lines` lines, some thousands at a time; raises ValueError when that many cannot be told apart."""
+    """Yield `lines` lines, some thousands at a time.
+
+    Raises ValueError if so many lines cannot all differ.
+    """
     if lines > 10 ** (_HIGH_DIGITS + _LOW_DIGITS):
         raise ValueError(f"at most {10 ** (_HIGH_DIGITS + _LOW_DIGITS)} lines")
     table = bytearray(_table(seed))
@@ -57,18 +60,18 @@ def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
 
 
 def lines_of_length(lines: int, length: int, seed: int = 1) -> Iterator[bytes]:
-    """Yield `lines` lines of `length` bytes, one at a time: a number, and a cut out of what a busy web server writes.
+    """Yield `lines` lines of `length` bytes, one at a time: a number and a cut out of a web log.
 
-    Raises ValueError where there is no room for the number.
+    Raises ValueError if the number does not fit.
     """
-    room = length - _HIGH_DIGITS - _LOW_DIGITS - 2
-    if room < 0:
-        raise ValueError(f"a line of {length} bytes has no room for its number")
+    rest = length - _HIGH_DIGITS - _LOW_DIGITS - 2
+    if rest < 0:
+        raise ValueError(f"a line of {length} bytes is too short for its number")
     text = _table(seed).replace(b"\n", b" ")
-    text *= 1 + room // len(text)
+    text *= 1 + rest // len(text)
     for number in range(lines):
-        at = number * _STRIDE % (len(text) - room)
-        yield b"%0*d %b\n" % (_HIGH_DIGITS + _LOW_DIGITS, number, text[at : at + room])
+        at = number * _STRIDE % (len(text) - rest)
+        yield b"%0*d %b\n" % (_HIGH_DIGITS + _LOW_DIGITS, number, text[at : at + rest])
 
 
 def _write_column(table: bytearray, at: int, digits: str) -> None:

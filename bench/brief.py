@@ -1,4 +1,4 @@
-"""The README's one table of comparison: rate, CPU, latency and what survives. A core: made of the records alone."""
+"""Make the README's table of comparison from records: rate, CPU, latency and what survives."""
 
 from collections.abc import Iterable
 
@@ -50,7 +50,9 @@ def _median(result: Result | None, figure: str) -> str:
 
 def _about(drain: Record, steady: Record) -> str:
     return (
-        f"MB/s and CPU of a backlog of {_BACKLOG} of 200-byte lines ({drain.date[:10]}, commit {drain.commit[:7]}); latency from a "
-        f"line's write to the received file, and CPU in % of a core, at {_STEADY} ({steady.date[:10]}, commit {steady.commit[:7]}); "
+        f"MB/s and CPU of a backlog of {_BACKLOG} of 200-byte lines "
+        f"({drain.date[:10]}, commit {drain.commit[:7]}); latency from a "
+        f"line's write to the received file, and CPU in % of a core, at {_STEADY} "
+        f"({steady.date[:10]}, commit {steady.commit[:7]}); "
         f"{drain.machine}, {drain.machine.processor}. Vector was not measured."
     )

@@ -1,6 +1,6 @@
-"""How fast an agent catches up after it was down, and how late live lines are meanwhile, for every system there is.
+"""Measure how fast an agent catches up after it was down, and how late live lines are meanwhile.
 
-A backlog lies in one file of a host, and the application goes on writing into another.
+A backlog is in one file of a host, and the application goes on writing into another.
 """
 
 import time
@@ -27,14 +27,18 @@ _SLICE = 0.1  # seconds
 _BEHIND = 10  # slices: who is a second behind has caught up
 _PATIENCE = 60.0  # seconds until all has come that was written
 _ABOUT = """\
-From the start of an agent until it has caught up: all of a backlog in one file, and of what was written to another at a steady rate until \
-a second ago, is in the received file; every byte is checked. Live: from a line's write until it can be read there, of lines that were written \
+From the start of an agent until it has caught up: all of a backlog in one file, and of what \
+was written to another at a steady rate until a second ago, is in the received file; every byte \
+is checked. Live: from a line's write until it can be read there, of lines that were written \
 meanwhile. CPU: user and system seconds of all processes per GB (1e9 bytes) of backlog."""
 _QUESTION = Question("catchup", _ABOUT, ("MB/s", "live p99 s"))
 
 
 def catch_up(system: System, folder: Path, backlog: Path, rate: int) -> Outcome:
-    """Catch up once, in an empty folder on the file system of the backlog; raises TookTooLong and ProgramDied."""
+    """Catch up once, in an empty folder on the backlog's file system.
+
+    Raises TookTooLong and ProgramDied.
+    """
     logs, place = folder / "logs", folder / "system"
     for path in (logs, place):
         path.mkdir()
@@ -82,7 +86,10 @@ def _write_until_caught_up(road: Road, size: int, programs: Sequence[Process]) -
 @click.option("--rate", default=1_000, show_default=True, help="Lines a second meanwhile.")
 @field_options
 def main(field: Field, megabytes: tuple[int, ...], rate: int) -> None:
-    """Measure how fast an agent catches up with a backlog; exits with 1 when a line of ours is not as it was written."""
+    """Measure how fast an agent catches up with a backlog.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     with field.folder() as folder:
         field.answer(_QUESTION, _cases(megabytes, rate, folder / "backlog.log"), folder)
 

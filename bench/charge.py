@@ -1,4 +1,4 @@
-"""What programs use from now on: processor time by program, and the most memory that each process ever had."""
+"""Measure what programs use from now on: processor time, and the most memory of each process."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ class Charge:
     """An account of programs by what they are ("agent", "broker"); begins when it is made."""
 
     def __init__(self, programs: Mapping[str, Process], size: int = 0) -> None:
-        """Charge what these use from now on, over `size` bytes of lines, for which memory is touched before."""
+        """Measure these from now on, over `size` bytes of lines; memory is touched beforehand."""
         touch_memory(size)
         self._programs = dict(programs)
         self._before = {name: cpu_seconds(program) for name, program in programs.items()}
@@ -41,5 +41,5 @@ class Charge:
         }
 
     def peak(self) -> int:
-        """Return the resident bytes of all their processes, each when it had most; shared pages count in each."""
+        """Return the sum of each process's peak resident bytes; shared pages count in each."""
         return sum(peak_bytes_of(pid) for program in self.programs for pid in program.tree())

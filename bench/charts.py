@@ -1,4 +1,4 @@
-"""Results as pictures: a panel for each figure by which systems are compared, a dot for each system in each case."""
+"""Draw results: a panel for each figure, and in it a dot for each system in each case."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from bench.resulttext import number
 
 _WIDTH = 0.8  # of a case, where 1 is from one to the next
 _INCHES = (6.0, 3.6)  # of a panel
-_MANY, _UPRIGHT = 6, 2.0  # cases, whose names stand upright and take so many inches more
+_MANY, _UPRIGHT = 6, 2.0  # cases; their names are upright, and take so many inches more
 _FAR_APART = 20  # times
 _SPREAD = 3  # runs; of fewer the least and the most say little
 _NOTHING = "0.6"  # grey
@@ -20,7 +20,10 @@ _BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
 
 
 def draw(record: Record, path: Path) -> None:
-    """Draw a record as PNG: medians, and whiskers from the least to the most of three runs or more; no result is no dot."""
+    """Draw a record as PNG: medians, and whiskers from least to most of three runs or more.
+
+    A system without a result has no dot.
+    """
     panels, (width, height) = len(record.compared), _INCHES
     height += _UPRIGHT if len({result.case for result in record.results}) > _MANY else 0
     figure = Figure(figsize=(width * panels, height), layout="constrained")
@@ -67,7 +70,7 @@ def _panel(record: Record, name: str, axes: Axes) -> None:
 
 
 def _far_apart(record: Record, name: str) -> bool:
-    """Whether the least cannot be made out beside the most on a plain scale; where there are zeros, no other shows them."""
+    """Whether a plain scale would hide the least beside the most; never if there are zeros."""
     spreads = [result.spread(name) for result in record.results if not result.void]
     medians = [spread.median for spread in spreads if spread]
     return bool(medians) and 0 < min(medians) < max(medians) / _FAR_APART

@@ -13,18 +13,18 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    """Fields of /proc/<pid>/stat (proc(5)): ticks used by the children that the process has reaped, and resident pages."""
+    """Fields of /proc/<pid>/stat (proc(5)): ticks of reaped children, and resident pages."""
 
     children: int
     pages: int
 
 
 def cpu_seconds(process: Process) -> float:
-    """Return user plus system time in seconds: of every living process of the tree and of all that they have reaped.
+    """Return user plus system seconds of the tree's living processes and of those they reaped.
 
-    Not seen is a process whose parent died before it, or waits for none of its children, as Spark's daemon of Python workers: none
-    of theirs ends in a run without faults that they outlive. The living are counted to the nanosecond,
-    the reaped in ticks of 10 ms.
+    Not seen is a process whose parent died before it, or waits for none of its children, as Spark's
+    daemon of Python workers: none of theirs ends in a run without faults that they outlive. The
+    living are counted to the nanosecond, the reaped in ticks of 10 ms.
     """
     total = 0.0
     for pid in process.tree():
@@ -35,15 +35,19 @@ def cpu_seconds(process: Process) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Return user plus system time of a single living process, its dead threads too, to the nanosecond.
+    """Return user plus system seconds of a living process and its dead threads, to the nanosecond.
 
-    By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when it has ended.
+    By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when
+    it has ended.
     """
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def quiet_after(program: Process, most: float, every: float) -> float:
-    """Return what a program has used once it uses no more than `most` CPU seconds in `every` seconds; waits a minute."""
+    """Return the CPU seconds of a program once it uses at most `most` of them in `every` seconds.
+
+    Waits a minute at most.
+    """
     used = cpu_seconds(program)
 
     def is_quiet() -> bool:
@@ -57,7 +61,7 @@ def quiet_after(program: Process, most: float, every: float) -> float:
 
 
 def resident_bytes(process: Process) -> int:
-    """Return the resident memory of the whole tree; pages that are shared count once for each process."""
+    """Return the resident bytes of the whole tree; shared pages count once for each process."""
     return sum(stat.pages for stat in _stats(process)) * _PAGE
 
 

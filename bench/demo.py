@@ -1,6 +1,7 @@
-"""The whole path in a minute, for somebody who sees it for the first time: three hosts, two partitions, every program killed once.
+"""Show the whole path in a minute: three hosts, two partitions, every program killed once.
 
-Prints what happens, then a table that says whether every line arrived once, in order, byte for byte.
+Prints what happens, then a table that says whether every line arrived once, in order, byte for
+byte.
 """
 
 import os
@@ -48,13 +49,13 @@ class _Clock:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def say(self, words: str) -> None:
-        print(f"{time.monotonic() - self._began:5.1f} s  {words}", flush=True)
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:5.1f} s  {text}", flush=True)
 
 
 @click.command()
 def main() -> None:
-    """Play the whole path for half a minute: three hosts, two partitions, every program killed once.
+    """Run the whole path for half a minute: three hosts, two partitions, all programs killed once.
 
     Ends with 0 only when every line arrived exactly once, in order, byte for byte.
     """
@@ -91,7 +92,7 @@ def _play(folder: Path, processes: Processes, clock: _Clock) -> tuple[_Scene, di
         lambda: all(_received(scene, host) >= size for host, size in everything.items()),
         100,
     )
-    clock.say("everything is received; the programs are told to stop (SIGTERM)")
+    clock.say("everything is received; the programs get SIGTERM")
     for process in (*scene.shippers, *scene.receivers, scene.broker):
         process.stop()
     clock.say("stopped; every line that was written is compared with the received files")
@@ -118,7 +119,7 @@ def _set_up(folder: Path, processes: Processes, clock: _Clock) -> _Scene:
 
 
 def _real_log(folder: Path) -> tuple[Path, str]:
-    """Copy a log of this machine, so that it holds still for the comparison; say where it comes from."""
+    """Copy a log of this machine, so that it does not change during the comparison; name it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (Path("/var/log") / name for name in _REAL_LOGS):
         if os.access(path, os.R_OK) and path.is_file() and 0 < path.stat().st_size < 20_000_000:

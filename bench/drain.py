@@ -1,7 +1,8 @@
-"""How fast a backlog drains from a file on a host to the received file, and what it costs, for every system there is.
+"""Measure how fast a backlog drains from a host's file to the received file, and what it costs.
 
-The centre runs already and is warm. The clock starts with the agent and stops when all lines are in the received file and
-committed, where there is such a thing. Processor time is that of whole processes, the agent's start included.
+The centre runs already and is warm. The clock starts with the agent and stops when all lines are in
+the received file and committed, where there is such a thing. Processor time is that of whole
+processes, the agent's start included.
 """
 
 from collections.abc import Iterator
@@ -24,17 +25,21 @@ _HOST = "web01"
 _GB = 1e9
 _LOOK = 0.01
 _ABOUT = """\
-From the start of the agent until all lines of a backlog of 200-byte lines are in the received file and committed; every byte is \
-checked. CPU: user and system seconds of all processes per GB (1e9 bytes) of lines. Peak RSS: of all processes, each when it had \
-most. The backlog was just written and is in the page cache; memory that a hypervisor has taken back is brought in before the clock \
-starts."""
+From the start of the agent until all lines of a backlog of 200-byte lines are in the received \
+file and committed; every byte is checked. CPU: user and system seconds of all processes per GB \
+(1e9 bytes) of lines. Peak RSS: of all processes, each when it had most. The backlog was just \
+written and is in the page cache; memory that a hypervisor has taken back is brought in before \
+the clock starts."""
 _QUESTION = Question("drain", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
 def drain(
     system: System, folder: Path, logs: Path, line_bytes: int = LINE_BYTES, way: Way = HOME
 ) -> Outcome:
-    """Drain the one file of `logs`, of lines of that length, in an empty folder; raises TookTooLong and ProgramDied."""
+    """Drain the file in `logs`, of lines of that length, in an empty folder.
+
+    Raises TookTooLong and ProgramDied.
+    """
     (backlog,) = logs.glob("*.log")
     size = backlog.stat().st_size
     with Processes(folder) as processes:
@@ -69,7 +74,10 @@ def drain(
 @click.option("--alone", multiple=True, type=int, help="The same for us alone.")
 @field_options
 def main(field: Field, megabytes: tuple[int, ...], alone: tuple[int, ...]) -> None:
-    """Measure how fast backlogs of some MB (1e6 bytes) drain; exits with 1 when a line of ours is not as it was written."""
+    """Measure how fast backlogs of some MB (1e6 bytes) drain.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     with field.folder() as folder:
         field.answer(_QUESTION, _cases(megabytes, alone, folder / "logs"), folder)
 

@@ -28,7 +28,10 @@ class Expected:
             yield message
 
     def judge(self, output: Path, again: Iterable[Sent]) -> Verdict:
-        """Judge what was received; of the first host whose files hold anything else the lines are taken from messages sent `again`."""
+        """Judge the received files.
+
+        The first host whose files differ is compared with messages that are sent `again`.
+        """
         lines = self.size // LINE_BYTES
         for host in self._wrong(output)[:1]:
             sent = b"".join(message.lines for message in again if message.host == host)

@@ -1,6 +1,7 @@
-"""Fills the stream as fast as the broker stores: prepared messages over a bare socket, many at a time.
+"""Fills the stream as fast as the broker stores: prepared messages over a bare socket.
 
-What agents would have shipped is there in seconds, with their headers; only the lines' way onwards is to be measured.
+What agents would have shipped is there in seconds, with their headers; only the lines' way onwards
+is to be measured.
 """
 
 import socket
@@ -23,7 +24,7 @@ _MOST = 900  # messages at a time
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message to be stored: its host and lines, and how they go on the wire: headers as lines, payload."""
+    """A message to store: its host and lines, and its bytes on the wire: headers, payload."""
 
     host: str
     lines: bytes
@@ -32,7 +33,7 @@ class Sent:
 
 
 def blocks(lines: int, hosts: int, per_block: int, compressed: bool = False) -> Iterator[Sent]:
-    """Yield `lines` lines in blocks, of one file on each of `hosts` hosts in turn, as shippers make them."""
+    """Yield `lines` lines in blocks as shippers make them, a file on each of `hosts` hosts."""
     squeeze = zstandard.ZstdCompressor(level=1).compress if compressed else bytes
     ends = [0] * hosts
     for number, lump in enumerate(_lumps(lines, per_block)):
@@ -62,21 +63,21 @@ def _name(host: int) -> str:
 
 
 def fill(port: int, messages: Iterable[Sent]) -> None:
-    """Store messages of one partition through the broker at a loopback port, made as they go; as `store`."""
+    """Make and store messages of a partition through the broker at a loopback port; as `store`."""
     store(port, on_the_wire(messages))
 
 
 def on_the_wire(messages: Iterable[Sent], partitions: int = 1) -> Iterator[bytes]:
-    """Yield what is sent for messages to a broker of so many partitions, many messages at a time."""
+    """Yield the bytes of messages for a broker of so many partitions, many messages at a time."""
     waiting = iter(messages)
     while some := _take(waiting):
         yield b"".join(_commands(some, partitions))
 
 
 def store(port: int, parts: Iterable[bytes]) -> None:
-    """Send what `on_the_wire` made to the broker at a loopback port, each part when the one before is stored.
+    """Send the parts that `on_the_wire` made, each when the broker has stored the one before.
 
-    Returns when all are. Raises ConnectionError with the broker's words.
+    Returns when all are. Raises ConnectionError with the broker's arguments.
     """
     with socket.create_connection(("127.0.0.1", port)) as line:
         answers = line.makefile("rb")

@@ -1,4 +1,4 @@
-"""What a fleet of live hosts gets: how soon a line is acknowledged and in its file, by hosts, streams and disk."""
+"""Measure a fleet of live hosts: how soon a line is acknowledged and in its file."""
 
 import asyncio
 import json
@@ -35,21 +35,24 @@ _PROCESSES = 2
 _PARTITIONS = 16
 _UNCOUNTED = 5.0  # seconds at first
 _ABOUT = """\
-So many hosts with a connection each write five lines of 200 bytes a second; what has gathered leaves when the round before is acknowledged. Latency: of a round's oldest line, \
-from its write to the broker's acknowledgement, and to the commit of the receiver that covers it (files are synced by then); the first five seconds are not counted. Slow disk: each fsync of the broker \
-takes 2 ms longer. CPU: user and system time of broker and receiver in % of a core. Every host's file is compared. Ours alone."""
+So many hosts with a connection each write five lines of 200 bytes a second; what has gathered \
+leaves when the round before is acknowledged. Latency: of a round's oldest line, from its write \
+to the broker's acknowledgement, and to the commit of the receiver that covers it (files are \
+synced by then); the first five seconds are not counted. Slow disk: each fsync of the broker \
+takes 2 ms longer. CPU: user and system time of broker and receiver in % of a core. Every \
+host's file is compared. Ours alone."""
 _QUESTION = Question("fleet", _ABOUT, ("file p99 ms", "CPU %"))
 Round = tuple[int, int, float, float, float]
 
 
 class _Commits:
-    """When each partition's offset was committed, as core NATS tells."""
+    """When each partition's offset was committed, as core NATS delivers it."""
 
     def __init__(self) -> None:
         self._times: dict[str, list[float]] = {}
         self._next: dict[str, list[int]] = {}
 
-    def heard(self, subject: str, value: bytes) -> None:
+    def receive(self, subject: str, value: bytes) -> None:
         """Take note of an entry of the bucket."""
         key = subject.rpartition(".")[2]
         self._times.setdefault(key, []).append(time.monotonic())
@@ -67,10 +70,10 @@ async def _listening(url: str) -> AsyncIterator[_Commits]:
     commits = _Commits()
     client = await nats.connect(url)
 
-    async def heard(message: Msg) -> None:
-        commits.heard(message.subject, message.data)
+    async def receive(message: Msg) -> None:
+        commits.receive(message.subject, message.data)
 
-    await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=heard)
+    await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=receive)
     try:
         yield commits
     finally:
@@ -143,15 +146,15 @@ async def _with_fleet(
     async with _listening(suite.url) as commits:
         with _fleet(suite.folder, plans) as fleet:
             for one in fleet:
-                await _word(one, "connected", 120)
+                await _expect(one, "connected", 120)
             charge = Charge(centre)
             begin = time.monotonic() + 1
             for one in fleet:
-                _tell(one, f"{begin}\n")
+                _send(one, f"{begin}\n")
             await asyncio.sleep(1 + seconds)
             used, passed = sum(charge.cpu().values()), charge.seconds
             for one in fleet:
-                await _word(one, "done", patience)
+                await _expect(one, "done", patience)
         rounds = _rounds(suite.folder)
         await _committed(commits, rounds, patience)
     counted = [one for one in rounds if one[2] >= begin + _UNCOUNTED]
@@ -184,16 +187,16 @@ async def _committed(commits: _Commits, rounds: Sequence[Round], patience: float
         await asyncio.sleep(0.1)
 
 
-async def _word(one: "subprocess.Popen[str]", word: str, patience: float) -> None:
+async def _expect(one: "subprocess.Popen[str]", expected: str, patience: float) -> None:
     assert one.stdout is not None
-    heard = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
-    if heard.strip() != word:
-        raise TookTooLong(f"hosts: {heard.strip() or 'ended'} instead of {word}")
+    answer = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
+    if answer.strip() != expected:
+        raise TookTooLong(f"hosts: {answer.strip() or 'ended'} instead of {expected}")
 
 
-def _tell(one: "subprocess.Popen[str]", words: str) -> None:
+def _send(one: "subprocess.Popen[str]", text: str) -> None:
     assert one.stdin is not None
-    one.stdin.write(words)
+    one.stdin.write(text)
     one.stdin.flush()
 
 
@@ -213,11 +216,11 @@ def _judged(output: Path, hosts: int, lines: int) -> Verdict:
 
 
 def _slowed(milliseconds: float) -> list[str]:
-    """Return what runs a program with each fsync longer by so much: the thread that syncs is held, others go on."""
+    """Return a command that holds the thread of each fsync for so long; others go on."""
     calls = "fsync,fdatasync"
-    words = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
+    command = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
     longer = f"inject={calls}:delay_exit={milliseconds * 1000:.0f}"
-    return [*words, "-e", f"trace={calls}", "-e", longer]
+    return [*command, "-e", f"trace={calls}", "-e", longer]
 
 
 @click.command()
@@ -249,7 +252,8 @@ def main(
         )
     cases = [
         Case(
-            f"{number:,} hosts, {'slow' if delay else 'plain'} disk, {count} stream{'s'[: count > 1]}",
+            f"{number:,} hosts, {'slow' if delay else 'plain'} disk, "
+            f"{count} stream{'s'[: count > 1]}",
             {"hosts": number, "streams": count, "slow": delay, "rate": rate, "seconds": seconds},
             partial(_measure, hosts=number, streams=count, slow=delay, rate=rate, seconds=seconds),
         )

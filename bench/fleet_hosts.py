@@ -1,7 +1,8 @@
-"""A program that is many hosts at once: each has a connection and a subject of its own, and publishes rounds as a shipper does.
+"""A program that is many hosts at once: each has a connection and publishes rounds as a shipper.
 
-A host writes a line every `1/rate` seconds. What has come since its last round leaves as one message, when the broker has
-acknowledged that one: the broker's speed decides how many lines a round has. Commands come from standard input (`bench.fleet`).
+A host writes a line every `1/rate` seconds. What has come since its last round leaves as one
+message, when the broker has acknowledged that one: the broker's speed decides how many lines a
+round has. Commands come from standard input (`bench.fleet`).
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class _Host(asyncio.Protocol):
         self.connected: asyncio.Future[None] = self._loop.create_future()
         self.done: asyncio.Future[None] = self._loop.create_future()
         self.rounds: list[tuple[int, int, float, float, float]] = []
-        """Partition, sequence, when its oldest line was written, when it was sent and acknowledged: seconds, monotonic."""
+        """Partition, sequence, and the monotonic seconds of the oldest line, sending and ack."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -71,25 +72,25 @@ class _Host(asyncio.Protocol):
         """Take what the server says: INFO, PING, PONG, errors and acknowledgements."""
         self._received += data
         while (end := self._received.find(b"\r\n")) >= 0:
-            words = self._received[:end]
+            line = self._received[:end]
             behind = end + 2
-            if words.startswith(b"MSG "):
-                behind += int(words.rsplit(b" ", 1)[1]) + 2
+            if line.startswith(b"MSG "):
+                behind += int(line.rsplit(b" ", 1)[1]) + 2
                 if len(self._received) < behind:
                     return
                 self._acknowledged(json.loads(self._received[end + 2 : behind - 2]))
             else:
-                self._hear(words)
+                self._take(line)
             self._received = self._received[behind:]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail whoever waits: no connection is to be lost here."""
+        """Fail the waiting tasks: no connection may be lost here."""
         for waiting in (self.connected, self.done):
             if not waiting.done():
                 waiting.set_exception(ConnectionError(f"{self._subject}: {exc}"))
 
     def begin(self, at: float) -> None:
-        """Write the first line at `at` (monotonic), in turn with other hosts."""
+        """Write the first line at `at` (monotonic); hosts begin at different times."""
         self._began = at + (self._number % 97) / 97 / self._plan.rate
         self._loop.call_later(max(0.0, self._began - time.monotonic()), self._send)
 
@@ -97,17 +98,17 @@ class _Host(asyncio.Protocol):
         """End the connection."""
         self._transport.abort()
 
-    def _hear(self, words: bytes) -> None:
-        if words.startswith(b"INFO"):
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b"INFO"):
             options = {"verbose": False, "headers": True, "no_responders": True}
             text = f"CONNECT {json.dumps(options)}\r\nSUB _INBOX.{self._number} 1\r\nPING\r\n"
             self._transport.write(text.encode())
-        elif words == b"PING":
+        elif line == b"PING":
             self._transport.write(b"PONG\r\n")
-        elif words == b"PONG":
+        elif line == b"PONG":
             self.connected.set_result(None)
-        elif words.startswith(b"-ERR"):
-            raise ConnectionError(words.decode())
+        elif line.startswith(b"-ERR"):
+            raise ConnectionError(line.decode())
 
     def _due(self) -> int:
         """Return how many lines are written by now."""

@@ -14,8 +14,10 @@ from bench.trial import Case, Outcome
 
 _BLOCK = 20  # lines, as thousands of hosts with little to say send them
 _ABOUT = """\
-Blocks of 20 lines of 200 bytes, as they are, from so many hosts in turn, from when all are in the stream until all are in the hosts' files and \
-committed; every host's files are checked. Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 bytes) of lines."""
+Blocks of 20 lines of 200 bytes, as they are, from so many hosts, from when all are in \
+the stream until all are in the hosts' files and committed; every host's files are checked. \
+Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and \
+system seconds of broker and receiver per GB (1e9 bytes) of lines."""
 _QUESTION = Question("hosts", _ABOUT, ("MB/s", "CPU s/GB"))
 
 

@@ -1,6 +1,7 @@
-"""What it costs to follow files to which nothing is written, and to start again with all of them known, for every system there is.
+"""Measure what following silent files costs, and a start with all of them known.
 
-A line is written to each file, and all are received, before the cost is looked at. The centre's share is part of it.
+A line is written to each file, and all are received, before the cost is looked at. The centre's
+share is part of it.
 """
 
 import time
@@ -23,14 +24,19 @@ _HOST = "web01"
 _PATIENCE = 120.0  # seconds until all is received
 _QUIET, _EVERY = 0.05, 1.0  # CPU seconds in so many seconds
 _ABOUT = """\
-One line in each file, all received; then nothing is written. CPU: user and system time of all processes in % of a core. RSS: of the \
-agent at the end of that. Start: CPU seconds of an agent that is started again with all files known and a new line in one of them, \
-until that is received and the agent uses no more than it did; of who then repeats lines, or never comes to rest, there is none."""
+One line in each file, all received; then nothing is written. CPU: user and system time of all \
+processes in % of a core. RSS: of the agent at the end of that. Start: CPU seconds of an agent \
+that is started again with all files known and a new line in one of them, until that is \
+received and the agent uses no more than it did; of who then repeats lines, or never comes to \
+rest, there is none."""
 _QUESTION = Question("idle", _ABOUT, ("CPU %", "CPU % agent", "RSS MiB agent"))
 
 
 def idle(system: System, folder: Path, files: int, settle: float, seconds: float) -> Outcome:
-    """Let a system settle, and watch it doing nothing, in an empty folder; raises TookTooLong and ProgramDied."""
+    """Let a system settle, and watch it doing nothing, in an empty folder.
+
+    Raises TookTooLong and ProgramDied.
+    """
     logs, place = folder / "logs", folder / "system"
     for path in (logs, place):
         path.mkdir()
@@ -80,7 +86,7 @@ def _append(path: Path) -> int:
 @click.option("--settle", default=15.0, show_default=True, help="Seconds to wait before that.")
 @field_options
 def main(field: Field, files: tuple[int, ...], seconds: float, settle: float) -> None:
-    """Measure what files cost to which nothing is written; exits with 1 when a line of ours is not as it was written."""
+    """Measure what silent files cost; exits with 1 if a line of ours is not as it was written."""
     cases = [
         Case(
             f"{number:,} file{'s'[: number > 1]}",

@@ -1,4 +1,4 @@
-"""What was received of a backlog of some GB, judged as it is read: its lines would not fit into memory."""
+"""Compare what was received of a backlog of some GB while it is read: it exceeds the memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
@@ -14,8 +14,8 @@ _TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 def judge_large(source: Path, output: Path, host: str, to_be_named: int = _TO_BE_NAMED) -> Verdict:
     """Judge what a receiver wrote for `host` below `output` against the one source file.
 
-    Where one of more than `to_be_named` bytes differs, it is told whether that is a matter of order (`reordered` is 1), and not
-    what became of each line.
+    Where one of more than `to_be_named` bytes differs, it is reported whether that is a matter of order
+    (`reordered` is 1), and not what became of each line.
     """
     segments = segments_of(output, host)
     if (lines := _equal_lines(source, segments)) is not None:
@@ -54,7 +54,7 @@ def _equal_lines(source: Path, segments: Sequence[Path]) -> int | None:
 
 
 def _sum(lines: Iterable[bytes]) -> tuple[int, int]:
-    """Return how many lines there are, and the sum of their hashes, which is the same in any order."""
+    """Return how many lines there are, and the sum of their hashes, which no order changes."""
     count = hashes = 0
     for line in lines:
         count += 1

@@ -1,4 +1,4 @@
-"""What the length of lines does to how fast a backlog drains, and to what that costs, for every system there is."""
+"""Measure how the length of lines changes the rate of a backlog, and its cost."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,8 +12,9 @@ from bench.options import Field, Question, field_options
 from bench.trial import Case
 
 _ABOUT = """\
-As `drain`, with lines of other lengths: from the start of the agent until all of a backlog is in the received file and committed; every \
-byte is checked. CPU: user and system seconds of all processes per GB (1e9 bytes) of lines."""
+As `drain`, with lines of other lengths: from the start of the agent until all of a backlog is \
+in the received file and committed; every byte is checked. CPU: user and system seconds of all \
+processes per GB (1e9 bytes) of lines."""
 _QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
@@ -25,12 +26,15 @@ _QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
     type=click.IntRange(min=20),
     default=(50, 200, 1_000, 10_000, 100_000),
     show_default=True,
-    help="Of a line, with its newline.",
+    help="Bytes of a line, with its newline.",
 )
-@click.option("--megabytes", default=400, show_default=True, help="Of each backlog.")
+@click.option("--megabytes", default=400, show_default=True, help="Size of each backlog.")
 @field_options
 def main(field: Field, lengths: tuple[int, ...], megabytes: int) -> None:
-    """Measure how fast backlogs drain by the length of their lines; exits with 1 when a line of ours is not as it was written."""
+    """Measure how fast backlogs drain by the length of their lines.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     with field.folder() as folder:
         field.answer(_QUESTION, _cases(lengths, megabytes, folder / "logs"), folder)
 

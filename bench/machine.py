@@ -1,4 +1,4 @@
-"""What a machine is, as far as figures depend on it: cores, memory, processor, kernel, file system. Looks at Linux's /proc."""
+"""Describe the machine: cores, memory, processor, kernel, file system (Linux's /proc)."""
 
 import mmap
 import os
@@ -12,7 +12,7 @@ _LEAST, _MOST = 50_000_000, 8_000_000_000  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, `file_system` being what a folder of it is on; what cannot be seen is empty or 0."""
+    """A machine; `file_system` is that of a folder. An unknown value is empty or 0."""
 
     cores: int
     gibibytes: int
@@ -25,7 +25,7 @@ class Machine:
         return f"{self.cores} cores, {self.gibibytes} GiB, {self.architecture}"
 
 
-def look(folder: Path) -> Machine:
+def describe_machine(folder: Path) -> Machine:
     """Look at this machine, with the file system that `folder` is on."""
     memory = re.search(r"MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
     model = re.search(r"model name\s*: (.+)", _text("/proc/cpuinfo"))
@@ -45,10 +45,11 @@ def load() -> float:
 
 
 def touch_memory(size: int) -> None:
-    """Have a hypervisor bring in the memory that a run over `size` bytes will need, before its clock starts.
+    """Touch the memory that a run over `size` bytes needs, so that a hypervisor brings it in.
 
-    A page that is free for some seconds may be taken back by the host, and costs whoever is the next to write to it more
-    than all else that is done with its lines; whom that meets is chance. Nothing is done for less than 50 MB.
+    A page that is free for some seconds may be taken back by the host, and costs the one who is the
+    next to write to it more than all else that is done with its lines; whom that meets is chance.
+    Nothing is done for less than 50 MB.
     """
     if size < _LEAST:
         return
@@ -60,7 +61,8 @@ def touch_memory(size: int) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options> (proc(5)); the last of a point covers it
+    # <id> <parent> <device> <root> <mount point> <options> … - <type> <source> <options>: proc(5);
+    # the last of a point covers it
     mounts = {}
     for line in _text("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""What all commands that compare systems share: their options, and what becomes of their results."""
+"""What all commands that compare systems share: options, and what they do with results."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a command asks: its name, what its figures are, and by which of them systems are compared."""
+    """A command's question: its name, its figures, and those by which systems are compared."""
 
     command: str
     about: str
@@ -36,17 +36,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Who is measured, how often, where there is room for it, and where results are kept."""
+    """Who is measured, how often, on which file system, and where results are kept."""
 
     systems: tuple[System, ...]
     runs: int
-    room: Path | None
+    work_dir: Path | None
     results: Path
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """Make a folder for the length of a measurement."""
-        with tempfile.TemporaryDirectory(prefix="logship-bench-", dir=self.room) as name:
+        with tempfile.TemporaryDirectory(prefix="logship-bench-", dir=self.work_dir) as name:
             yield Path(name)
 
     def ours(self) -> "Field":
@@ -76,11 +76,11 @@ def field_options(command: Callable[..., None]) -> Callable[..., None]:
         names: tuple[str, ...],
         runs: int,
         unpacked: Path,
-        room: Path | None,
+        work_dir: Path | None,
         results: Path,
         **others: object,
     ) -> None:
-        command(Field(_chosen(names, unpacked), runs, room, results), **others)
+        command(Field(_chosen(names, unpacked), runs, work_dir, results), **others)
 
     decorated: Callable[..., None] = with_field
     for option in reversed(_OPTIONS):
@@ -109,7 +109,7 @@ _OPTIONS = (
         help="Where packages are unpacked, those of a peer in a folder of its name.",
     ),
     click.option(
-        "--room",
+        "--work-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         help="Folder to measure in; one for temporary files if not given.",
     ),
@@ -120,7 +120,7 @@ _OPTIONS = (
 
 
 def _begun(question: Question, folder: Path) -> Record:
-    what = provenance.look(_ROOT)
+    what = provenance.describe_code(_ROOT)
     return Record(
         question.command,
         question.about,
@@ -130,9 +130,9 @@ def _begun(question: Question, folder: Path) -> Record:
         what.code,
         what.dirty,
         {**what.versions, "java": find_java(os.environ).version},
-        machine.look(folder),
+        machine.describe_machine(folder),
     )
 
 
-def _say(words: str) -> None:
-    print(words, flush=True)
+def _say(text: str) -> None:
+    print(text, flush=True)

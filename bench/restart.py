@@ -1,6 +1,7 @@
-"""How long it takes from the kill of a program until lines flow again, and what becomes of lines, for every system there is.
+"""Measure the time from a program's kill until lines flow again, and what lines are lost.
 
-Lines are written all the while. One program after the other is killed (-9) and started again at once.
+Lines are written all the while. One program after the other is killed (-9) and started again at
+once.
 """
 
 import time
@@ -27,13 +28,14 @@ _SLICE = 0.1
 _MOST = 60.0  # seconds until lines flow again, and until all has come
 _QUIET = 5.0  # seconds after which nothing more is expected of who has lost lines
 _ABOUT = """\
-Lines of 200 bytes at a steady rate; each program is killed (-9) and started again at once. Seconds: the longest time in which no line \
-came to the received file, from the kill until lines flow. Missing, repeated: lines, of who does not promise to survive a kill."""
+Lines of 200 bytes at a steady rate; each program is killed (-9) and started again at once. \
+Seconds: the longest time in which no line came to the received file, from the kill until lines \
+flow. Missing, repeated: lines, of who does not promise to survive a kill."""
 _QUESTION = Question("restart", _ABOUT, ("pause s, agent killed", "pause s, receiver killed"))
 
 
 def restart(system: System, folder: Path, rate: int) -> Outcome:
-    """Kill each program of a system once, in an empty folder; raises TookTooLong and ProgramDied."""
+    """Kill each program of a system once, in an empty folder; raises TookTooLong, ProgramDied."""
     logs, place = folder / "logs", folder / "system"
     for path in (logs, place):
         path.mkdir()
@@ -65,7 +67,10 @@ def _seconds(road: Road, programs: Mapping[str, Process]) -> dict[str, float]:
 
 
 def _longest(road: Road, name: str, killed: int) -> float:
-    """Write on until lines flow, and return the seconds of the longest pause; what a killed program has started may carry some more."""
+    """Write on until lines flow; return the longest pause in seconds.
+
+    A program that the killed one has started may carry some more lines.
+    """
     last, longest, newest = killed, 0, 0
     while (passed := time.time_ns() - killed) < _MOST * 1e9:
         road.write_for(_SLICE)
@@ -82,7 +87,7 @@ def _run_dry(road: Road, programs: Sequence[Process], quiet: float) -> None:
     changed, began = time.monotonic(), time.monotonic()
     while road.seen < road.written and time.monotonic() - began < _MOST:
         before = road.seen
-        road.look()
+        road.read()
         if road.seen != before:
             changed = time.monotonic()
         elif time.monotonic() - changed > quiet:
@@ -96,7 +101,10 @@ def _run_dry(road: Road, programs: Sequence[Process], quiet: float) -> None:
 @click.option("--rate", default=500, show_default=True, help="Lines a second.")
 @field_options
 def main(field: Field, rate: int) -> None:
-    """Measure how soon lines flow again after a kill; exits with 1 when a line of ours is not as it was written."""
+    """Measure how soon lines flow again after a kill.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     case = Case(
         f"{rate:,} lines/s",
         {"lines_per_second": rate, "line_bytes": LINE_BYTES},

@@ -1,6 +1,7 @@
-"""What a measurement found, as JSON: what was measured, of whom, on what, every run, and whether every line was there.
+"""The record of a measurement, as JSON: systems, machine, every run, and the checker's result.
 
-A result without a line is no result: nothing is shown of a case in which one run did not hold what the system promises.
+A result without a line is no result: nothing is shown of a case in which one run did not hold what
+the system promises.
 """
 
 import json
@@ -44,9 +45,10 @@ def ratio(ones: Sequence[float], others: Sequence[float]) -> Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its figures by name and unit, the machine's load before it, and what the checker said.
+    """One run: its figures by name and unit, the machine's load before it, the checker's result.
 
-    `holds`: every line arrived once, byte for byte, in order where that is promised; `reordered` lines were not in order.
+    `holds`: every line arrived once, byte for byte, in order where that is promised; `reordered`
+    lines were not in order.
     """
 
     figures: Mapping[str, float]
@@ -107,20 +109,20 @@ class Result:
         return {figure: asdict(spread) for figure, spread in spreads.items() if spread}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Result":
+    def from_json(cls, document: Mapping[str, Any]) -> "Result":
         """Read what `as_json` has made; raises KeyError and TypeError where it has not."""
-        own = {name: value for name, value in told.items() if name != "spread"}
-        own["guarantees"] = Guarantees(**told["guarantees"])
-        own["runs"] = tuple(Run(**run) for run in told["runs"])
+        own = {name: value for name, value in document.items() if name != "spread"}
+        own["guarantees"] = Guarantees(**document["guarantees"])
+        own["runs"] = tuple(Run(**run) for run in document["runs"])
         return cls(**own)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One command's results: `about` says what its figures are; `compared` names those that systems are compared by.
+    """One command's results: `about` explains its figures, `compared` names those compared.
 
-    `date` is when it began (RFC 3339, UTC); `commit`, `code` and `dirty` are those of `bench.provenance`. Sizes and rates of cases
-    are in their `parameters`.
+    `date` is when it began (RFC 3339, UTC); `commit`, `code` and `dirty` are those of
+    `bench.provenance`. Sizes and rates of cases are in their `parameters`.
     """
 
     command: str
@@ -140,19 +142,19 @@ class Record:
         return {"format": _FORMAT, **own}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Record":
+    def from_json(cls, document: Mapping[str, Any]) -> "Record":
         """Read what `as_json` has made; raises ValueError where it is of another format."""
-        if told.get("format") != _FORMAT:
-            raise ValueError(f"format {told.get('format')}, not {_FORMAT}")
-        own = {name: value for name, value in told.items() if name != "format"}
-        own["compared"] = tuple(told["compared"])
-        own["machine"] = Machine(**told["machine"])
-        own["results"] = tuple(map(Result.from_json, told["results"]))
+        if document.get("format") != _FORMAT:
+            raise ValueError(f"format {document.get('format')}, not {_FORMAT}")
+        own = {name: value for name, value in document.items() if name != "format"}
+        own["compared"] = tuple(document["compared"])
+        own["machine"] = Machine(**document["machine"])
+        own["results"] = tuple(map(Result.from_json, document["results"]))
         return cls(**own)
 
 
 def compared(ours: Result, theirs: Result, figure: str) -> Ratio | None:
-    """Return how ours compares with theirs, runs of one turn with each other; None where a run has no such figure, or 0."""
+    """Return the ratio of ours to theirs in the same round; None if a run lacks the figure."""
     pairs = zip(ours.runs, theirs.runs, strict=True)
     values = [(one.figures.get(figure), other.figures.get(figure)) for one, other in pairs]
     known = [(one, other) for one, other in values if one is not None and other]
@@ -170,7 +172,10 @@ def write(folder: Path, record: Record) -> Path:
 
 
 def read(folder: Path) -> list[Record]:
-    """Return all records of a folder in the order of their commands; raises ValueError with the name of a file that is none."""
+    """Return all records of a folder by their commands' order.
+
+    Raises ValueError with the name of a file that is none.
+    """
     records = []
     for path in sorted(folder.glob("*.json")):
         try:

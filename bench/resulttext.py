@@ -1,4 +1,4 @@
-"""Results in words and tables, for a terminal and for the README. A core: made of the records alone."""
+"""Results as text and tables, for a terminal and for the README, from the records alone."""
 
 from collections.abc import Sequence
 from math import floor, log10
@@ -19,7 +19,7 @@ def plain(record: Record) -> str:
 
 
 def markdown(record: Record, chart: str) -> str:
-    """Return a record as the README has it; `chart` is the path of its picture, empty where there is none."""
+    """Return a record as Markdown; `chart` is the path of its picture, empty without one."""
     heads, rows = _table(record)
     lines = [heads, ["---"] * len(heads), *rows]
     body = "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
@@ -31,7 +31,7 @@ def markdown(record: Record, chart: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value in three digits, or as many as stand before the point."""
+    """Return a value in three digits, or as many as precede the point."""
     digits = 2 if value == 0 else max(0, 2 - floor(log10(abs(value))))
     return f"{value:,.{digits}f}"
 
@@ -86,10 +86,11 @@ def _machine(record: Record) -> str:
     machine, versions = record.machine, record.versions
     loads = [run.load for one in record.results for run in one.runs]
     load = f"; load before a run {min(loads):g} to {max(loads):g}" if loads else ""
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    software = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"{_runs(record)}{_common(record)} {record.date[:10]}, {machine}, {machine.processor}, "
-        f"{machine.file_system}{load}; commit {record.commit[:7]}{' with changes' if record.dirty else ''}; {told}."
+        f"{machine.file_system}{load}; "
+        f"commit {record.commit[:7]}{' with changes' if record.dirty else ''}; {software}."
     )
 
 
@@ -106,12 +107,12 @@ def _common(record: Record) -> str:
     kept = [set(one.parameters.items()) for one in record.results]
     shared = set.intersection(*kept) if kept else set()
     order = record.results[0].parameters if record.results else {}
-    words = [
+    text = [
         f"{name.replace('_', ' ')}: {value if isinstance(value, str) else format(value, ',g')}"
         for name, value in order.items()
         if (name, value) in shared
     ]
-    return f" {', '.join(words).capitalize()}." if words else ""
+    return f" {', '.join(text).capitalize()}." if text else ""
 
 
 def _escaped(cell: str) -> str:

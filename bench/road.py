@@ -1,6 +1,6 @@
-"""Lines that carry the time of their write: written at a steady rate at one end of the path, seen to arrive at the other.
+"""Lines with the time of their write: written at a steady rate, and seen to arrive.
 
-A reader follows the received file as `tail -F` would, and both go by the clock of this machine.
+A reader follows the received file as `tail -F` would, and both use the clock of this machine.
 """
 
 import os
@@ -30,7 +30,7 @@ class Road:
     """Writes lines at one end of the path and sees them arrive at the other."""
 
     def __init__(self, files: Sequence[Path], rate: int, per_write: int, received: Path) -> None:
-        """Write to `files` in turn, so many lines a second over all of them, and follow `received`, which need not be there."""
+        """Write so many lines a second to `files`, one after the other, and follow `received`."""
         self._files = [path.open("ab", buffering=0) for path in files]
         self._rate, self._per_write = rate / per_write, per_write
         self._texts = _texts()
@@ -48,7 +48,7 @@ class Road:
                 self._files[number % len(self._files)].write(text)
                 self.written += len(text)
                 done += 1
-            self.look()
+            self.read()
             time.sleep(_LOOK)
 
     def _text(self, number: int) -> bytes:
@@ -61,7 +61,7 @@ class Road:
         """Look until as much has come as was written; raises `TookTooLong` and `ProgramDied`."""
 
         def have() -> bool:
-            self.look()
+            self.read()
             return self.seen >= self.written
 
         wait_until("all is received", have, seconds, watched, _LOOK)
@@ -70,7 +70,7 @@ class Road:
         """Wait for so many bytes more, which others have written."""
         self.written += size
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read what has come."""
         if self._opened is None:
             with suppress(FileNotFoundError):
@@ -89,7 +89,7 @@ class Road:
         return [(arrival.came - arrival.written) / 1e6 for arrival in self.arrivals()]
 
     def arrivals(self) -> Iterator[Arrival]:
-        """Yield the lines which came since the last call; those without a time, since they were torn, are left out."""
+        """Yield the lines since the last call, but torn ones, which have no time."""
         left, arrivals = b"", self._arrivals
         self._arrivals = []
         for came, data in arrivals:

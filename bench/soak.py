@@ -20,9 +20,10 @@ _SLICES = 50
 _SHOWN = 5  # slices at either end over which memory is looked at
 _PATIENCE = 60.0  # seconds until all has come that was written
 _ABOUT = """\
-Lines of 200 bytes at a steady rate for a long time, the first tenth of which is not counted; every byte is checked. RSS: of all processes, \
-pages that several share counted in each, over the first and the last tenth of what is counted. Latency: from a line's write until it can \
-be read in the received file."""
+Lines of 200 bytes at a steady rate for a long time, the first tenth of which is not counted; \
+every byte is checked. RSS: of all processes, pages that several share counted in each, over \
+the first and the last tenth of what is counted. Latency: from a line's write until it can be \
+read in the received file."""
 _QUESTION = Question("soak", _ABOUT, ("RSS MiB at last", "CPU %"))
 
 
@@ -66,12 +67,17 @@ def soak(system: System, folder: Path, rate: int, minutes: float) -> Outcome:
 @click.command()
 @click.option("--rate", default=5_000, show_default=True, help="Lines a second.")
 @click.option(
-    "--minutes", multiple=True, type=float, default=(10.0,), show_default=True, help="Of each."
+    "--minutes",
+    multiple=True,
+    type=float,
+    default=(10.0,),
+    show_default=True,
+    help="Length of each run.",
 )
 @click.option("--alone", multiple=True, type=float, help="The same for us alone.")
 @field_options
 def main(field: Field, rate: int, minutes: tuple[float, ...], alone: tuple[float, ...]) -> None:
-    """Measure memory over some minutes; exits with 1 when a line of ours is not as it was written."""
+    """Measure memory over some minutes; exits with 1 if a line of ours is not as it was written."""
     cases = [
         Case(
             f"{long:g} min, {rate:,} lines/s",

@@ -1,6 +1,7 @@
-"""What it costs to carry lines that come at a steady rate, and how soon they can be read, for every system there is.
+"""Measure the cost of lines that come at a steady rate, and how soon they can be read.
 
-Each line carries the time of its write; a reader follows the received file, and both go by the clock of this machine.
+Each line carries the time of its write; a reader follows the received file, and both use the
+clock of this machine.
 """
 
 from functools import partial
@@ -23,14 +24,18 @@ _WRITES = 1_000  # a second, at most
 _WARM_UP = 5.0  # seconds of lines that are not counted
 _PATIENCE = 60.0  # seconds until all has come that was written
 _ABOUT = """\
-Lines of 200 bytes at a steady rate over ten files of one host, in up to 1,000 writes a second, after five seconds that are not \
-counted; every byte is checked. Latency: from a line's write until it can be read in the received file. CPU: user and system time of all \
-processes in % of a core. Peak RSS: of all processes, each when it had most."""
+Lines of 200 bytes at a steady rate over ten files of one host, in up to 1,000 writes a second, \
+after five seconds that are not counted; every byte is checked. Latency: from a line's write \
+until it can be read in the received file. CPU: user and system time of all processes in % of a \
+core. Peak RSS: of all processes, each when it had most."""
 _QUESTION = Question("steady", _ABOUT, ("p99 ms", "CPU %"))
 
 
 def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
-    """Write for so many seconds while a system follows, in an empty folder; raises TookTooLong and ProgramDied."""
+    """Write for so many seconds while a system follows, in an empty folder.
+
+    Raises TookTooLong and ProgramDied.
+    """
     logs, place = folder / "logs", folder / "system"
     for path in (logs, place):
         path.mkdir()
@@ -53,7 +58,7 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
         peak = charge.peak()
     verdict = judge_host(files, staged.output, _HOST)
     if not verdict.is_complete:
-        return Outcome({}, verdict)  # what came cannot be told from what did not
+        return Outcome({}, verdict)  # the lines that came are unknown
     shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
     cuts = quantiles(latencies := road.latencies(), n=100)
     figures = {
@@ -73,7 +78,10 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
 @click.option("--seconds", default=20.0, show_default=True, help="Of lines that are counted.")
 @field_options
 def main(field: Field, rates: tuple[int, ...], seconds: float) -> None:
-    """Measure what some lines a second cost, and how soon they arrive; exits with 1 when a line of ours is not as it was written."""
+    """Measure what some lines a second cost, and how soon they arrive.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     cases = [
         Case(
             f"{rate:,} lines/s",

@@ -1,6 +1,7 @@
-"""One case put to several systems: in turns, so that the machine's moods fall on all of them, each run in an empty folder.
+"""Run one case with several systems alternately, so that the machine's load concerns all.
 
-A run that dies or takes too long is a run without a result, and one that took too long is not tried again.
+A run that dies or takes too long is a run without a result, and one that took too long is not tried
+again.
 """
 
 import os
@@ -33,8 +34,9 @@ class Outcome:
 class Case:
     """What is measured.
 
-    `grows` when files do so meanwhile, `kills` when programs are killed, `far` when host and centre are apart, `alone` of us
-    only. `measure` gets an empty folder; it raises TookTooLong and ProgramDied.
+    `grows` when files do so meanwhile, `kills` when programs are killed, `far` when host and centre
+    are apart, `alone` of us only. `measure` gets an empty folder; it raises TookTooLong and
+    ProgramDied.
     """
 
     name: str
@@ -56,7 +58,7 @@ def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
 def tried(
     case: Case, systems: Sequence[System], runs: int, folder: Path, say: Callable[[str], None]
 ) -> tuple[Result, ...]:
-    """Measure them, `runs` times each, and return a result for each of them, of those that are absent too.
+    """Measure them, `runs` times each, and return a result for each, absent ones included.
 
     Where we are measured alone the others are left out.
     """
@@ -79,7 +81,7 @@ def tried(
         except ProgramDied as error:
             run = _failed(error)
         found[name].append(run)
-        say(f"  {_told(run)}")
+        say(f"  {_summary(run)}")
     return tuple(
         Result(
             case.name,
@@ -136,7 +138,7 @@ def _short(verdict: Verdict) -> str:
     return "; ".join(line.strip() for line in str(verdict).splitlines()[:2])
 
 
-def _told(run: Run) -> str:
+def _summary(run: Run) -> str:
     if not run.holds:
         return f"no result: {run.verdict}"
     return ", ".join(f"{name} {number(value)}" for name, value in run.figures.items())

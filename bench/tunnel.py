@@ -1,7 +1,8 @@
-"""A line between two network namespaces on which every packet takes its time: real TCP over a long way, without one.
+"""A link between two network namespaces that delays every packet: real TCP over a long way.
 
-Where the kernel has netem the bench leaves this to it. This is the substitute: a program that carries packets between
-two TUN devices and holds each for the delay. It loses none and keeps their order; it is no faster than about 50 MB/s.
+Where the kernel has netem the bench leaves this to it. This is the substitute: a program that
+carries packets between two TUN devices and holds each for the delay. It loses none and keeps their
+order; it is no faster than about 50 MB/s.
 """
 
 import errno
@@ -44,7 +45,8 @@ class _Way:
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                # the kernel begins to talk as soon as one end is up; the other one is not yet, and takes nothing
+                # the kernel begins to talk as soon as one end is up; the other one is not yet, and
+                # takes nothing
 
     @property
     def due(self) -> float:

@@ -1,4 +1,4 @@
-"""How fast a host's backlog drains over a long way, for every system there is: the host in a network namespace of its own.
+"""Measure how fast a host's backlog drains over a long way: the host in a network namespace.
 
 The namespaces, and all in them, go with the bench.
 """
@@ -26,15 +26,17 @@ from tests.support.processes import Processes, ProgramDied
 
 _INSIDE = "LOGSHIP_BENCH_NAMESPACE"
 _ABOUT = """\
-As `drain`, with the host far from the centre, so many milliseconds there and back: from the start of the agent until all of a backlog of \
-200-byte lines is in the received file and committed; every byte is checked. CPU: user and system seconds of all programs but the line \
-per GB (1e9 bytes) of lines. RELP and syslog send lines as they are, and compress only within TLS; Fluent Bit is told to in a run of its own. \
-Where the kernel has no netem the line is a program, which carries some 50 MB/s and takes a processor for it."""
+As `drain`, with the host far from the centre, so many milliseconds there and back: from the \
+start of the agent until all of a backlog of 200-byte lines is in the received file and \
+committed; every byte is checked. CPU: user and system seconds of all programs but the line per \
+GB (1e9 bytes) of lines. RELP and syslog send lines as they are, and compress only within TLS; \
+Fluent Bit compresses in a run of its own. Where the kernel has no netem the line is a program, \
+which carries some 50 MB/s and takes a processor for it."""
 _QUESTION = Question("wan", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
 @click.command()
-@click.option("--megabytes", default=100, show_default=True, help="Of the backlog.")
+@click.option("--megabytes", default=100, show_default=True, help="Size of the backlog.")
 @click.option(
     "--milliseconds",
     "round_trips",
@@ -46,7 +48,10 @@ _QUESTION = Question("wan", _ABOUT, ("MB/s", "CPU s/GB"))
 )
 @field_options
 def main(field: Field, megabytes: int, round_trips: tuple[int, ...]) -> None:
-    """Measure how fast a backlog drains from far away; exits with 1 when a line of ours is not as it was written."""
+    """Measure how fast a backlog drains from far away.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     if _INSIDE not in os.environ:
         _go_inside()
     field = replace(field, systems=tuple(_also_compressed(field.systems)))
@@ -96,7 +101,8 @@ def _cases(megabytes: int, round_trips: tuple[int, ...], folder: Path) -> Iterat
 
 def _refusal(error: Exception) -> str:
     said = error.stderr.decode() if isinstance(error, subprocess.CalledProcessError) else str(error)
-    return f"cannot lay a line here, which takes namespaces, and netem or /dev/net/tun: {said.strip().rpartition(chr(10))[2]}"
+    reason = said.strip().rpartition("\n")[2]
+    return f"cannot make a link: it takes namespaces, and netem or /dev/net/tun: {reason}"
 
 
 if __name__ == "__main__":

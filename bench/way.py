@@ -1,7 +1,7 @@
-"""The way from a host to the centre: within a machine, or a line between two network namespaces on which packets take their time.
+"""The way from a host to the centre: within a machine, or a slow link between two namespaces.
 
-A line is a pair of veth with netem where the kernel has it, else `bench/tunnel.py`; either way its two ends are the kernel's own
-TCP, with its slow start and its windows.
+A line is a pair of veth with netem where the kernel has it, else `bench/tunnel.py`; either way its
+two ends are the kernel's own TCP, with its slow start and its windows.
 """
 
 import ctypes
@@ -46,15 +46,19 @@ HOME = _Home()
 
 
 class Line:
-    """The host in a network namespace of its own; the centre's is that of whoever lays the line.
+    """The host in a network namespace of its own; the centre's is that of the caller.
 
-    What runs at the host goes with the `processes` that hold its namespace, the line itself when it is closed.
+    What runs at the host goes with the `processes` that hold its namespace, the line itself when it
+    is closed.
     """
 
     address = _NEAR_ADDRESS
 
     def __init__(self, folder: Path, processes: Processes, delay: float) -> None:
-        """Lay the line; `delay` in seconds, each way. Raises OSError, CalledProcessError, `ProgramDied`."""
+        """Make the link; `delay` in seconds, each way.
+
+        Raises OSError, CalledProcessError, `ProgramDied`.
+        """
         _run("ip", "link", "set", "lo", "up")
         self._own = os.open(_NETWORK, os.O_RDONLY)
         holder = processes.start("namespace", ["unshare", "-n", "sleep", "infinity"])
@@ -106,8 +110,8 @@ class Line:
 
     def _lay_tunnel(self, folder: Path, processes: Processes, delay: float) -> None:
         ready = folder / "tunnel-is-ready"
-        words = [_NEAR, _FAR, str(self._holder), str(delay), str(ready)]
-        tunnel = processes.start("tunnel", [sys.executable, "-m", "bench.tunnel", *words])
+        arguments = [_NEAR, _FAR, str(self._holder), str(delay), str(ready)]
+        tunnel = processes.start("tunnel", [sys.executable, "-m", "bench.tunnel", *arguments])
         wait_until("the tunnel is there", ready.exists, 10, [tunnel])
 
 

@@ -12,11 +12,11 @@ from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import ConfigurationError
 
 _SECTIONS = {
-    "Running": "run:run credentials:credentials credentials:tls",
+    "Running": "run:run credentials:credentials tls:tls",
     "Declaring": "apply:apply apply:partitions apply:export apply:import_",
-    "Looking": "status:status status:hosts status:top status:tail_ status:get status:events "
-    "changing:stream changing:consumer status:check console:console",
-    "Changing": "changing:pause changing:resume changing:purge changing:rm requeue:requeue "
+    "Looking": "status:status status:hosts status:top lines:tail_ lines:get lines:events "
+    "streams:stream streams:consumer status:check console:console",
+    "Changing": "pause:pause pause:resume purge:purge purge:rm requeue:requeue "
     "backup:backup backup:restore",
 }
 """The commands by the section of the help, as module and function."""

@@ -1,13 +1,19 @@
-"""What each logbroker answers in the account of the stream, and on which subjects: its report, and its credentials."""
+"""What each logbroker answers within the streams' account: its report, and its credentials.
 
+Every logbroker of a cluster subscribes to both subjects, and each answers for its own server.
+"""
+
+from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel
 
-SUBJECT = "logship.broker"
-NAMES_QUESTION = b"names"
-"""What is asked at `SUBJECT` for the holders of credentials by their public keys, as JSON."""
+REPORT_SUBJECT = "logship.broker"
+"""Answers with a `NodeReport`."""
+NAMES_REQUEST = b"names"
+"""Payload at `REPORT_SUBJECT` that asks for the holders of credentials by public key, as JSON."""
 CREDENTIALS_SUBJECT = "logship.credentials"
+"""Answers a `CredentialsRequest` with a compressed `CredentialsReport`."""
 
 
 class Certificate(BaseModel):
@@ -17,20 +23,35 @@ class Certificate(BaseModel):
     not_after: AwareDatetime
 
 
-class SpaceReport(BaseModel):
-    """What retention did for a stream, and whether it could not: `state`, `since` when, and who needs the oldest messages."""
+class SpaceState(StrEnum):
+    """Whether a stream has space: all is well, it is being purged, or it is full."""
 
-    state: str
+    OK = "ok"
+    PURGING = "purging"
+    HOSTS_WAIT = "hosts wait"
+    LINES_DROPPED = "oldest lines are dropped"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing can be purged, since a receiver needs the oldest message."""
+        return self in {SpaceState.HOSTS_WAIT, SpaceState.LINES_DROPPED}
+
+
+class SpaceReport(BaseModel):
+    """The space of a stream: its `state`, `since` when, and who needs the oldest messages."""
+
+    state: SpaceState
     since: str | None = None
     needed_by: tuple[str, ...] = ()
     purged_messages: int = 0
 
 
 class NodeReport(BaseModel, extra="allow"):
-    """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials.
+    """A server. Sizes of its disk are in bytes.
 
-    Without credentials (None) it is open. It is to connect to `site_remotes` other sites, and is
-    connected to `site_links` of them, None where that is not known.
+    `credentials` is None if the server lets everybody in. `frozen` is the reason if it stores
+    nothing. It should be connected to `site_remotes` other sites, and is to `site_links` of them;
+    None if that is unknown.
     """
 
     name: str
@@ -49,13 +70,16 @@ class NodeReport(BaseModel, extra="allow"):
 
 
 class CredentialsRequest(BaseModel, extra="forbid"):
-    """What an admin asks: the credentials, and that those be revoked first, each by kind and name."""
+    """A request of an admin for the credentials, after these (kind, name) are revoked."""
 
     revoke: tuple[tuple[Literal["host", "receiver", "admin", "monitor", "site"], str], ...] = ()
 
 
 class CredentialsReport(BaseModel):
-    """The credentials at the server `name`, as `credentials list --json` shows them; `error` says why something was not done."""
+    """The credentials at the server `name`, as `credentials list --json` shows them.
+
+    `error` says why a revocation failed; empty if it did not.
+    """
 
     name: str
     secured: bool = False

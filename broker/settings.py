@@ -193,9 +193,9 @@ class BrokerSettings(AccessSettings):
         """Return what must exist on the broker."""
         return Topology(
             partitions=self.partitions,
-            partitions_told="partitions" in self.model_fields_set,
+            partitions_given="partitions" in self.model_fields_set,
             stream_count=self.streams or 1,
-            streams_told=self.streams is not None,
+            streams_given=self.streams is not None,
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             discard=self.discard,

@@ -7,16 +7,21 @@ from typing import Any, Literal
 
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
-    COPIED_MESSAGE,
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
+    SLOWEST_LINK,
     StreamLayout,
     stream_names,
-    subjects_in,
 )
-from nats_logship.wire.subjects import site_api, site_prefix
+from nats_logship.wire.subjects import partition_filter
 
+MAX_COPIED_MESSAGE = 10 * SLOWEST_LINK
+"""The largest message of a site whose lines others copy, in bytes, headers included.
+
+nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
+what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
+"""
 _UNBOUNDED = -1
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
 # message would be the duplicate of another's
@@ -41,10 +46,10 @@ class Topology:
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
     may_grow: bool = True
-    partitions_told: bool = True
+    partitions_given: bool = True
     existing: int = 0
     stream_count: int = 1
-    streams_told: bool = True
+    streams_given: bool = True
 
     @property
     def all_partitions(self) -> int:
@@ -102,7 +107,7 @@ class Topology:
         """The largest message of a stream; of one that is itself a copy what others have stored."""
         if self.sources is None:
             return None
-        return _UNBOUNDED if self.sources or self.mirror else COPIED_MESSAGE
+        return _UNBOUNDED if self.sources or self.mirror else MAX_COPIED_MESSAGE
 
     def _part(self, limit: int | None) -> int | None:
         """Return what of a limit of all streams is that of each."""
@@ -140,7 +145,7 @@ def _copied(name: str, site: str) -> dict[str, Any]:
     return {"name": name, "external": {"api": site_api(site), "deliver": site_prefix(site)}}
 
 
-def mirrored_site(config: Mapping[str, Any]) -> str | None:
+def find_mirrored_site(config: Mapping[str, Any]) -> str | None:
     """Return the site that a stream's configuration makes it a copy of, if any."""
     external = (config.get("mirror") or {}).get("external") or {}
     found = external.get("deliver", "")
@@ -149,3 +154,25 @@ def mirrored_site(config: Mapping[str, Any]) -> str | None:
 
 def _asked_for(**values: Any) -> dict[str, Any]:
     return {field: value for field, value in values.items() if value is not None}
+
+
+def site_prefix(site: str) -> str:
+    """Return what the subjects begin with by which others copy the streams of a site."""
+    return f"SITE.{site}"
+
+
+def site_api(site: str) -> str:
+    """Return the prefix of the API by which other sites ask a site for copies of its streams."""
+    return f"{site_prefix(site)}.API"
+
+
+def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
+    """Return the subjects of one of the streams: those of its partitions and no others.
+
+    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    """
+    return tuple(
+        partition_filter(number)
+        for number in range(layout.partitions)
+        if layout.stream_of(number) == stream
+    )

@@ -29,19 +29,16 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
-from nats_logship.client.connection import Connection, until_answered
+from nats_logship.client.connection import Connection, retry_until_answered
+from nats_logship.client.find import EARLIEST, LATEST, resolve_moment
 from nats_logship.client.ranges import (
     AWAY,
-    EARLIEST,
-    LATEST,
     LostSequences,
-    Range,
-    kept,
-    look,
-    read,
-    sequence_of,
+    SequenceRange,
+    read_range,
+    require_unread,
 )
-from nats_logship.client.stream_state import StreamState
+from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.streams import STREAM
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
@@ -94,8 +91,10 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in a task, on the connection of this worker; Spark ends a worker that is idle."""
-        if isinstance(partition.value, Range):  # Spark asks for one even where none was planned
-            for run in read(self._connection(), partition.value, fail=self._fail):
+        if isinstance(
+            partition.value, SequenceRange
+        ):  # Spark asks for one even where none was planned
+            for run in read_range(self._connection(), partition.value, fail=self._fail):
                 yield from record_batches(run, self._options)
 
     def _connection(self) -> Connection:
@@ -123,15 +122,18 @@ class _BatchReader(_Reader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(item) for item in self._ask(self._plan)]
 
-    async def _plan(self, connection: Connection) -> list[Range]:
-        options, found = self._options, list[Range]()
+    async def _plan(self, connection: Connection) -> list[SequenceRange]:
+        options, found = self._options, list[SequenceRange]()
         states = await _chosen(connection, options)
         for state in states.values():
             edges = (options.starting or EARLIEST, options.ending or LATEST)
-            first, until = [await sequence_of(connection, edge, state) for edge in edges]
+            first, until = [await resolve_moment(connection, edge, state) for edge in edges]
             _moved(_read_until(until, state), state, fail=self._fail)
-            first = kept(first, min(until, state.until), state, fail=self._fail)
-            found += cut(options, first, min(until, state.until), state, len(states))
+            if self._fail:
+                require_unread(first, until, state)
+            found += cut(
+                options, max(first, state.first), min(until, state.until), state, len(states)
+            )
         return found
 
 
@@ -156,7 +158,7 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         async def begin(connection: Connection) -> Checkpoint:
             states = await _chosen(connection, self._options)
             return {
-                name: _read_until(await sequence_of(connection, starting, state), state)
+                name: _read_until(await resolve_moment(connection, starting, state), state)
                 for name, state in states.items()
             }
 
@@ -200,14 +202,16 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
         options, fail = self._options, self._fail
-        planned = list[Range]()
+        planned = list[SequenceRange]()
         for name, state in self._look(start).items():
             first, until = start[name]["sequence"], end[name]["sequence"]
             if end[name]["created"] != start[name]["created"]:
                 continue  # on to a stream made anew
             if _moved(end[name], state, fail=fail) is not None:
                 continue  # what it is to read again went with the stream
-            planned += cut(options, kept(first, until, state, fail=fail), until, state, len(start))
+            if fail:
+                require_unread(first, until, state)
+            planned += cut(options, max(first, state.first), until, state, len(start))
         return [InputPartition(item) for item in planned]
 
     def _news(self, start: Checkpoint) -> dict[str, StreamState]:
@@ -226,7 +230,7 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
 
 def cut(
     options: SourceOptions, first: int, until: int, state: StreamState, streams: int = 1
-) -> list[Range]:
+) -> list[SequenceRange]:
     """Return the ranges of `[first, until)` of one of so many streams, one for each task.
 
     There are as many as `minPartitions` asks for, where there are as many sequences. Each subject filter has ranges of its
@@ -239,7 +243,7 @@ def cut(
         of_a_piece = _PIECE_BYTES * state.messages // max(1, state.size)  # on an average
         length = min(length, max(1, of_a_piece))
     return [
-        Range(subject, begin, min(begin + length, until), state.name)
+        SequenceRange(subject, begin, min(begin + length, until), state.name)
         for subject in chosen
         for begin in range(first, until, length)
     ]
@@ -270,9 +274,9 @@ async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, 
     """Return what streams hold, by leaders that are sure of it."""
 
     async def look_at_all(connection: Connection) -> dict[str, StreamState]:
-        return {name: await look(connection, name) for name in names}
+        return {name: await require_stream(connection, name) for name in names}
 
-    return await until_answered(connection, look_at_all, AWAY)
+    return await retry_until_answered(connection, look_at_all, AWAY)
 
 
 async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
@@ -280,11 +284,11 @@ async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, S
 
     Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
     """
-    await connection.once()
+    await connection.connect()
     if options.stream is not None:
         return await _states_of(connection, [options.stream])
     try:
-        layout = await until_answered(connection, read_layout, AWAY)
+        layout = await retry_until_answered(connection, read_layout, AWAY)
     except Rejected:
         layout = None  # that's fine: a stream without our buckets
     names = layout.names if layout else (STREAM,)

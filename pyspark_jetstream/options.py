@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import EPOCH
+from nats_logship.app.timestamps import EPOCH, Moment
 from nats_logship.client.access import Access, check_servers
-from nats_logship.client.ranges import EARLIEST, LATEST, Position
+from nats_logship.client.find import EARLIEST, LATEST
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
 KNOWN = (
@@ -41,8 +41,8 @@ class SourceOptions:
     access: Access = field(default_factory=Access)
     stream: str | None = None
     subjects: tuple[str, ...] | None = None
-    starting: Position | None = None
-    ending: Position | None = None
+    starting: Moment | None = None
+    ending: Moment | None = None
     most_offsets: int | None = None
     pieces: int = 1
     fail_on_data_loss: bool = True
@@ -126,7 +126,7 @@ def _access(given: _Given) -> Access:
     )
 
 
-def _position(given: _Given, edge: str) -> Position | None:
+def _position(given: _Given, edge: str) -> Moment | None:
     if time := _text(given, f"{edge}Timestamp"):
         try:
             if time.isdigit():  # as in Spark's Kafka source

@@ -21,13 +21,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from nats_logship.client.ranges import SourceMessage
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     Section,
     decode_origin,
     decode_payload,
-    split,
+    split_sections,
 )
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions
@@ -55,7 +55,7 @@ def columns(options: SourceOptions) -> StructType:
 
 
 def record_batches(
-    messages: Iterable[SourceMessage], options: SourceOptions
+    messages: Iterable[StreamMessage], options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
@@ -84,7 +84,7 @@ class _Row:
     `number` counts the sections of the message; `before` is how many lines of the message come before this row's.
     """
 
-    message: SourceMessage
+    message: StreamMessage
     payload: bytes
     lines: int | None
     section: Section | None = None
@@ -100,11 +100,11 @@ class _Row:
         return beside
 
 
-def _sections(message: SourceMessage) -> list[_Row]:
+def _sections(message: StreamMessage) -> list[_Row]:
     try:
         origin = decode_origin(message.headers)
         payload = decode_payload(message.headers, message.payload)
-        parts = split(origin, payload) if origin else ()
+        parts = split_sections(origin, payload) if origin else ()
     except MalformedMessage:
         return [_Row(message, message.payload, None)]
     if origin is None:
@@ -143,7 +143,7 @@ def _arrow_schema(options: SourceOptions) -> pa.Schema:
 def _column(name: str, rows: list[_Row], schema: pa.Schema) -> pa.Array:
     values, kind = [_VALUES[name](row) for row in rows], schema.field(name).type
     if name == "time":  # the broker writes nanoseconds; Spark counts microseconds
-        return pa.array(values).cast(pa.timestamp("ns", tz="UTC")).cast(kind, safe=False)
+        return pa.array(values, pa.timestamp("ns", tz="UTC")).cast(kind, safe=False)
     return pa.array(values, kind)
 
 
@@ -193,7 +193,7 @@ def _text(value: str) -> str:
 _VALUES: dict[str, Callable[[_Row], Any]] = {
     "partition": lambda row: (found := _subject(row.message.subject)) and found.partition,
     "sequence": lambda row: row.message.sequence,
-    "time": lambda row: row.message.time,
+    "time": lambda row: row.message.stored_at,
     "subject": lambda row: _text(row.message.subject),
     "host": lambda row: (found := _subject(row.message.subject)) and found.host,
     "file": lambda row: row.section and _text(row.section.path),

@@ -13,19 +13,24 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import SectionedGroup, given, settings_options, spread
+from nats_logship.app.command_line import (
+    SectionedGroup,
+    repeat_option,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
-from nats_logship.app.service import Notifier, hold_signals
+from nats_logship.app.service import Notifier, block_signals
 from receiver.settings import (
-    ASKING,
+    BROKER_FIELDS,
     REPLAY_FIELDS,
     VERIFY_FIELDS,
     ReceiverSettings,
     ReplaySettings,
     StreamSettings,
 )
-from receiver.spark.java import find_java, running_jvm
+from receiver.spark.java import find_java, run_jvm
 
 _COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
 
@@ -49,8 +54,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
     if context.invoked_subcommand is not None:
         return
-    hold_signals()
-    settings = given(ReceiverSettings, options)
+    block_signals()
+    settings = settings_from_options(ReceiverSettings, options)
     settings.require_credential("receiver", "admin")
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
@@ -62,13 +67,13 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
     def reread() -> ReceiverSettings:
         try:
-            return given(ReceiverSettings, options)
+            return settings_from_options(ReceiverSettings, options)
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
     if not importlib.util.find_spec("pyspark"):
         raise ConfigurationError("pyspark is not installed; pip install 'nats-logship[receiver]'")
-    with running_jvm(settings.master) as jvm:
+    with run_jvm(settings.master) as jvm:
         from receiver.pipeline import receive  # while the JVM starts: it brings Spark
 
         receive(settings, notifier, reread, jvm)
@@ -77,16 +82,16 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 @logreceiver.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--hosts", is_flag=True, help="Also a line for each host's file.")
-@settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
+@settings_options(ReceiverSettings, BROKER_FIELDS | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
-    settings = given(ReceiverSettings, options)
+    settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
-    from nats_logship.client.connection import ELECTION, ask
+    from nats_logship.client.connection import ELECTION, ask_broker
     from receiver.status.status import Status, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
+    partitions = ask_broker(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
     found = Status.with_stores(partitions, settings.state)
     if as_json:
         click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # with any path in it
@@ -108,7 +113,7 @@ def prepare() -> None:
 @settings_options(ReplaySettings, REPLAY_FIELDS)
 def replay(**options: Any) -> None:
     """Write lines once more, out of the stream: into files, or to standard output (--output -)."""
-    settings = given(ReplaySettings, options)
+    settings = settings_from_options(ReplaySettings, options)
     log_to_stderr(settings)
     from receiver.replay.replay import replay as write_again
 
@@ -122,7 +127,7 @@ def replay(**options: Any) -> None:
 @settings_options(StreamSettings, VERIFY_FIELDS)
 def verify(as_json: bool, **options: Any) -> int:
     """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ, or nothing was compared."""
-    settings = given(StreamSettings, options)
+    settings = settings_from_options(StreamSettings, options)
     log_to_stderr(settings)
     from receiver.verify.verify import verify as compare
 
@@ -136,7 +141,7 @@ def main() -> None:
     # nats-py imports aiohttp where it is installed, for web sockets: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, spread(sys.argv[1:], several, _COMMANDS), _versions)
+    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions)
 
 
 def _versions() -> list[str]:

@@ -13,16 +13,15 @@ from typing import Annotated
 from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from nats_logship.app.pages import Page, health_page
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
-from receiver.storage.findings import Finding, FindingKind
-from receiver.storage.tables import gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
 
-_MOST_LOGGED = 20  # findings of a report
+_MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 _OF_A_RESTART = 15  # refusals of a broker that starts, with half a minute of pauses between them
@@ -69,7 +68,7 @@ REPORTS = TypeAdapter(dict[int, PartitionReport])
 
 
 @dataclass(slots=True)
-class Standing:
+class PartitionMeter:
     """How one partition stands; times are nanoseconds since the epoch, as `clock` gives them, 0 for never.
 
     `next` is the first sequence that no file holds yet; `owner` is who has the partition while this receiver stands by,
@@ -106,14 +105,14 @@ class Standing:
     # when, gaps by host, quarantined
     _of_a_day: deque[tuple[int, Counter[str], int]] = field(default_factory=deque)
 
-    def claimed(self, offset: Offset) -> None:
+    def note_claim(self, offset: Offset) -> None:
         """Take note that the partition is ours, and where it goes on."""
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
         self.blocked, self.blocked_since, self.began_at = None, 0, self.clock()
         self._said = None
         self.stored_at = offset.stored_at or self.stored_at
 
-    def done(self, report: Report) -> None:
+    def count(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
         done, now = report.done, self.clock()
         self._unblock()
@@ -128,16 +127,16 @@ class Standing:
         self.committed_at = now if report.batches else self.committed_at
         seconds = max(1.0, (now - self.began_at) / SECOND)
         self.rate = done.size / seconds, done.lines / seconds
-        for finding in done.findings:
-            self.found[finding.kind.value] += 1
-            self.found_bytes[finding.kind.value] += finding.end - finding.start
-        missing = {FindingKind.GAP, FindingKind.LOSS}
-        gaps = Counter(one.host for one in done.findings if one.kind in missing)
+        for anomaly in done.anomalies:
+            self.found[anomaly.kind.value] += 1
+            self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
+        missing = {AnomalyKind.GAP, AnomalyKind.LOSS}
+        gaps = Counter(one.host for one in done.anomalies if one.kind in missing)
         if gaps or done.quarantined:
             self._of_a_day.append((now, gaps, done.quarantined))
         _log(done)
 
-    def goes_on(self, committed: int) -> None:
+    def note_progress(self, committed: int) -> None:
         """Take note of what a task has committed that has not reported yet."""
         self.next, self.committed_at = committed, self.clock()
         self._unblock()
@@ -148,7 +147,7 @@ class Standing:
         self.blocked, self.blocked_since = None, 0
         self._said, self._refusals = None, 0
 
-    def stuck(self, blocked: Blocked) -> None:
+    def note_blocked(self, blocked: Blocked) -> None:
         """Take note that the partition is blocked, since this was first said.
 
         Each reason is logged once. A broker that restarts blocks all partitions for a moment, and
@@ -164,12 +163,12 @@ class Standing:
         self.blocked = blocked
         self.blocked_since = self.blocked_since or self.clock()
 
-    def released(self, *, owner: str = "", successor: str = "") -> None:
+    def note_released(self, *, owner: str = "", successor: str = "") -> None:
         """Take note that another receiver has the partition: for now, or for good."""
         self.owner, self.successor = owner, successor
         self.pending, self.blocked, self.blocked_since = 0, None, 0
 
-    def awaited_by(self, standby: str) -> None:
+    def add_standby(self, standby: str) -> None:
         """Take note that a standby waits for the partition; of many, those that asked last are known."""
         self.standbys[standby] = self.clock()
         for name in sorted(self.standbys, key=self.standbys.__getitem__)[:-_MOST_STANDBYS]:
@@ -223,16 +222,16 @@ class Meter:
 
     clock: Callable[[], int]
     connection: Connection | None = None
-    partitions: dict[int, Standing] = field(default_factory=dict)
+    partitions: dict[int, PartitionMeter] = field(default_factory=dict)
 
-    def expect(self, partition: int) -> Standing:
+    def expect(self, partition: int) -> PartitionMeter:
         """Return how a partition that is to be received stands."""
-        return self.partitions.setdefault(partition, Standing(partition, self.clock))
+        return self.partitions.setdefault(partition, PartitionMeter(partition, self.clock))
 
     @property
-    def standings(self) -> list[Standing]:
+    def sorted_partitions(self) -> list[PartitionMeter]:
         """All partitions, by number."""
-        return [standing for _, standing in sorted(self.partitions.items())]
+        return [meter for _, meter in sorted(self.partitions.items())]
 
     @property
     def away(self) -> str:
@@ -242,9 +241,9 @@ class Meter:
     @property
     def is_ready(self) -> bool:
         """Whether Spark has started and each partition is ours, waited for or blocked."""
-        standings = self.partitions.values()
-        is_started = bool(standings) and all(
-            one.epoch or one.owner or one.blocked for one in standings
+        sorted_partitions = self.partitions.values()
+        is_started = bool(sorted_partitions) and all(
+            one.epoch or one.owner or one.blocked for one in sorted_partitions
         )
         return is_started or bool(self.away)
 
@@ -253,10 +252,12 @@ class Meter:
 
         Well is also who has lost a partition and receives others: a restart for it would take the partition back.
         """
-        problems = (problem for one in self.standings if (problem := one.problem(self.clock())))
+        problems = (
+            problem for one in self.sorted_partitions if (problem := one.problem(self.clock()))
+        )
         lost = (
             f"partition {one.partition} was taken over by {one.successor}"
-            for one in self.standings
+            for one in self.sorted_partitions
             if one.successor
         )
         return health_page(self._not_receiving() or "; ".join(problems), "; ".join(("ok", *lost)))
@@ -265,11 +266,11 @@ class Meter:
         """Return the answer to `status`: JSON, by partition; a standby that has `asked` is only noted."""
         with suppress(ValidationError):
             question = StandbyQuestion.model_validate_json(asked)
-            if standing := self.partitions.get(question.partition):
-                standing.awaited_by(question.standby)
+            if meter := self.partitions.get(question.partition):
+                meter.add_standby(question.standby)
             return b"{}"
         now = self.clock()
-        return REPORTS.dump_json({one.partition: one.report(now) for one in self.standings})
+        return REPORTS.dump_json({one.partition: one.report(now) for one in self.sorted_partitions})
 
     def status(self) -> str:
         """Return one line on how the receiver does."""
@@ -285,37 +286,37 @@ class Meter:
         return "" if self.is_ready else "starting"
 
     def _work(self) -> Iterator[str]:
-        all_, now = self.standings, self.clock()
+        all_, now = self.sorted_partitions, self.clock()
         if ours := [one for one in all_ if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
             rate = format_size(int(sum(one.rate_at(now)[0] for one in ours)))
-            behind = counted(pending, "message", form=",")
-            yield f"{counted(len(ours), 'partition')}, {behind} behind, {rate}/s"
+            behind = format_count(pending, "message", form=",")
+            yield f"{format_count(len(ours), 'partition')}, {behind} behind, {rate}/s"
         yield from (f"standing by behind {one.owner}: {one.partition}" for one in all_ if one.owner)
         yield from (f"blocked: {one.partition}" for one in all_ if one.blocked)
         yield from (f"taken over by others: {one.partition}" for one in all_ if one.successor)
 
 
 def _log(done: Done) -> None:
-    words = [_describe(finding) for finding in done.findings[:_MOST_LOGGED]]
-    if rest := done.findings[_MOST_LOGGED:]:
+    words = [_describe(anomaly) for anomaly in done.anomalies[:_MOST_LOGGED]]
+    if rest := done.anomalies[_MOST_LOGGED:]:
         words.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
     words += done.notices
     if done.quarantined:
-        aside = counted(done.quarantined, "message", "were")
+        aside = format_count(done.quarantined, "message", "were")
         words.append(f"{aside} set aside in .quarantine: no lines")
     for line in words:
         logger.warning("partition %d: %s", done.partition, line)
 
 
-def _describe(finding: Finding) -> str:
-    if finding.kind is FindingKind.LOSS:
-        since = f"since sequence {finding.after}" if finding.after else "from the first on"
+def _describe(anomaly: Anomaly) -> str:
+    if anomaly.kind is AnomalyKind.LOSS:
+        since = f"since sequence {anomaly.after}" if anomaly.after else "from the first on"
         return (
-            f"loss: messages of host {finding.host} {since} were removed from the stream before they were received, seen "
-            f"at sequence {finding.sequence}"
+            f"loss: messages of host {anomaly.host} {since} were removed from the stream before they were received, seen "
+            f"at sequence {anomaly.sequence}"
         )
     return (
-        f"{finding.kind.value} of {counted(finding.end - finding.start, 'byte')}: host {finding.host}, file {finding.file!r}, "
-        f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
+        f"{anomaly.kind.value} of {format_count(anomaly.end - anomaly.start, 'byte')}: host {anomaly.host}, file {anomaly.file!r}, "
+        f"bytes {anomaly.start} to {anomaly.end}, seen at sequence {anomaly.sequence}"
     )

@@ -10,33 +10,38 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import YES, SectionedGroup, ask, given, settings_options
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    SectionedGroup,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.locks import Locked, exclusive_lock
-from nats_logship.app.plural import counted
 from nats_logship.app.program import log_to_stderr
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_datetime
-from nats_logship.app.units import read_moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
-from nats_logship.client.ranges import LATEST, look, sequence_of
-from nats_logship.client.stream_state import StreamState, stream_state
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
+from nats_logship.client.find import LATEST, resolve_moment
+from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import end_of_files, moved
+from receiver.consume.claim import find_end_of_files, moved
 from receiver.driver.presence import is_gone
-from receiver.settings import ASKING, ReceiverSettings
+from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, gather, waiting
-from receiver.storage.folders import make_folder
-from receiver.storage.site import Site, require_template
-from receiver.storage.site import adopt as take
-from receiver.storage.store import Damaged
+from receiver.storage.adoption import adopt as take
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
+from receiver.storage.partition_folders import PartitionFolders, require_template
 
 _PROGRAM = "logreceiver offsets"
-_FIELDS = ASKING | {"partition"}
+_FIELDS = BROKER_FIELDS | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
 
 
@@ -51,7 +56,7 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    wanted = settings.wanted if settings.partition else range
+    wanted = settings.select_partitions if settings.partition else range
     partitions = ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
     found = Status(partitions=partitions)
     if as_json:
@@ -67,7 +72,7 @@ def show(as_json: bool, **options: Any) -> None:
     metavar="PLACE",
     help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone) or 2h.",
 )
-@YES
+@YES_OPTION
 @click.option("--force", is_flag=True, help="Also where a receiver is running, which this ends.")
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
@@ -78,7 +83,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         layout, now = await require_layout(connection), _now()
         return [
             await propose(connection, layout.stream_of(number), number, to, now)
-            for number in settings.wanted(layout.partitions)
+            for number in settings.select_partitions(layout.partitions)
         ]
 
     async def move_all(connection: Connection) -> None:
@@ -92,12 +97,12 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
-        ask("Do it?")
+        confirm("Do it?")
     ask_broker(settings, _PROGRAM, move_all)
 
 
 @offsets.command()
-@YES
+@YES_OPTION
 @settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
 def adopt(yes: bool, **options: Any) -> None:
     """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
@@ -111,35 +116,41 @@ def adopt(yes: bool, **options: Any) -> None:
     output, state = settings.output.absolute(), settings.state.absolute()
     require_template(state, settings.path_template)
 
-    async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
+    async def look_at_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template
         count = layout.partitions
-        sites = [Site(output, state, one, template, count) for one in settings.wanted(count)]
+        all_folders = [
+            PartitionFolders(output, state, one, template, count)
+            for one in settings.select_partitions(count)
+        ]
         return [
-            (one, await _offset(connection, layout.stream_of(one.partition), one)) for one in sites
+            (one, await _offset(connection, layout.stream_of(one.partition), one))
+            for one in all_folders
         ]
 
-    for site, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
-        at = f"partition {site.partition}:"
+    for folders, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
+        at = f"partition {folders.partition}:"
         offset = found.moved if isinstance(found, Move) else found
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
         )
         if not yes:
-            ask("Do it?")
+            confirm("Do it?")
         if isinstance(found, Move):
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {counted(_adopted(site, offset), 'file')} adopted")
+            click.echo(f"{at} {format_count(_adopted(folders, offset), 'file')} adopted")
 
 
-async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
+async def _offset(
+    connection: Connection, stream: str, folders: PartitionFolders
+) -> "Offset | Move":
     """Return the offset of a partition, or where that is gone a move to where its files end by the store.
 
     Where it was moved there already, as by this command when its answer was lost, it is moved once more.
     """
-    partition, words, offset = site.partition, "it has no offset", None
+    partition, words, offset = folders.partition, "it has no offset", None
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         offset = Offset.decode(entry.value) if entry else None
@@ -148,9 +159,9 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
     batch = None
     if offset is None or offset.moved_in:
         with suppress(Damaged, OSError):
-            batch = site.last_batch(0)
+            batch = folders.read_last_batch(0)
     if batch:
-        end = end_of_files(batch, await stream_state(connection, stream), partition)
+        end = find_end_of_files(batch, await get_stream_state(connection, stream), partition)
         if offset is None or offset.next == end:
             return await propose(connection, stream, partition, str(end), _now())
     if offset:
@@ -162,19 +173,19 @@ async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | 
     )
 
 
-def _adopted(site: Site, offset: Offset) -> int:
+def _adopted(folders: PartitionFolders, offset: Offset) -> int:
     try:
-        make_folder(site.state)
-        with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
-            return take(site, offset)
+        make_synced_folder(folders.state)
+        with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
+            return take(folders, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:
-        raise OperatorError(f"{error.filename or site.output}: {error.strerror}") from None
+        raise OperatorError(f"{error.filename or folders.output}: {error.strerror}") from None
 
 
 def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> ReceiverSettings:
-    settings = given(ReceiverSettings, options)
+    settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
     if needs_partition and not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
@@ -203,11 +214,11 @@ async def propose(
     connection: Connection, name: str, partition: int, to: str, now: datetime
 ) -> Move:
     """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError where `to` is no place in it."""
-    stream = await look(connection, name)
+    stream = await require_stream(connection, name)
     sequence = await _sequence_of(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     offset = None
     with suppress(UnreadableOffset):
         offset = Offset.decode(entry.value) if entry else None
@@ -224,7 +235,7 @@ async def propose(
         partition,
         revision,
         moved(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
-        f"{way}, {counted(left, 'message', 'wait')} from there{skipped}",
+        f"{way}, {format_count(left, 'message', 'wait')} from there{skipped}",
         objection,
     )
 
@@ -232,10 +243,10 @@ async def propose(
 async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
     """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
     try:
-        position = LATEST if to == "latest" else read_moment(to, now)
+        position = LATEST if to == "latest" else parse_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
-    sequence = max(await sequence_of(connection, position, stream), 1)
+    sequence = max(await resolve_moment(connection, position, stream), 1)
     if sequence > stream.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
             f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to {stream.until}, earliest or latest"

@@ -26,21 +26,21 @@ from pyspark import SparkContext
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.pages import page_server
 from nats_logship.app.program import log_to_stderr
-from nats_logship.app.service import Notifier, Service, differences
+from nats_logship.app.service import Notifier, Service, merge_reloaded
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
-from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import Followers, require_sound, require_unused
+from receiver.consume.marked_folders import hold_locks, mark_folder
+from receiver.driver.driver import Driver, require_sound, require_unused
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.presence import unless
+from receiver.driver.presence import run_unless_stopped
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.java import Jvm, is_local
 from receiver.spark.session import spark_context
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.layout import Permissions
-from receiver.storage.site import require_template
+from receiver.storage.partition_folders import require_template
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds
@@ -87,8 +87,8 @@ class _Pipeline:
         self._service = Service(
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
-        self._stop = self._service.asked
-        self._followers: Followers | None = None
+        self._stop = self._service.stop_requested
+        self._followers: Driver | None = None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
         if not await self._service.run(notifier, reread, self._work(), self._pages()):
@@ -110,9 +110,13 @@ class _Pipeline:
         if found is None:
             return
         layout, existing = found
-        wanted = settings.wanted(existing)
-        await unless(self._stop, require_unused(settings, self._connection, layout, wanted))
-        await unless(self._stop, require_sound(settings, self._connection, layout, wanted))
+        wanted = settings.select_partitions(existing)
+        await run_unless_stopped(
+            self._stop, require_unused(settings, self._connection, layout, wanted)
+        )
+        await run_unless_stopped(
+            self._stop, require_sound(settings, self._connection, layout, wanted)
+        )
         slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(
             settings.master,
@@ -124,8 +128,8 @@ class _Pipeline:
         with ExitStack() as stack:
             if (spark := await self._entered(starting, stack)) is None:
                 return
-            stack.enter_context(held(folders))
-            self._followers = Followers(
+            stack.enter_context(hold_locks(folders))
+            self._followers = Driver(
                 settings=self._settings,
                 connection=self._connection,
                 owner=self._owner,
@@ -146,7 +150,7 @@ class _Pipeline:
     ) -> SparkContext | None:
         """Return Spark, whose start takes seconds; None where the end is asked for meanwhile, by which its JVM ends."""
         work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
-        spark = await unless(self._stop, asyncio.shield(work))
+        spark = await run_unless_stopped(self._stop, asyncio.shield(work))
         if spark is None:
             self._jvm.process.kill()
             with suppress(OperatorError, Py4JError):
@@ -154,7 +158,7 @@ class _Pipeline:
         return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        self._settings, changes = differences(self._settings, settings, _AT_ONCE)
+        self._settings, changes = merge_reloaded(self._settings, settings, _AT_ONCE)
         log_to_stderr(self._settings)
         if self._followers is not None:
             self._followers.change(self._settings)
@@ -166,10 +170,10 @@ def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
     wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
     try:
         for folder, permissions in wanted:
-            make_folder(folder, permissions)
+            make_synced_folder(folder, permissions)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return tuple(marked_folder(folder.absolute()) for folder, _ in wanted)
+        return tuple(mark_folder(folder.absolute()) for folder, _ in wanted)
     except OSError as error:
         raise OperatorError(
             f"cannot use {error.filename or settings.output}: {error.strerror}; "

@@ -19,14 +19,14 @@ from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import ACCESS, AccessSettings
 from receiver.storage.layout import DEFAULT, Layout, Permissions
 
-ASKING = ACCESS | {"log_level", "log_format"}
+BROKER_FIELDS = ACCESS | {"log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
-REPLAY_FIELDS = ASKING | {
+REPLAY_FIELDS = BROKER_FIELDS | {
     *("since", "until", "host", "file", "partition", "speed", "output"),
     *("time_zone", "path_template"),
 }
-VERIFY_FIELDS = ASKING | {
+VERIFY_FIELDS = BROKER_FIELDS | {
     *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
 }
 
@@ -273,7 +273,7 @@ class ReceiverSettings(AccessSettings):
             return None
         return frozenset(map(int, self.partition))
 
-    def wanted(self, partitions: int) -> tuple[int, ...]:
+    def select_partitions(self, partitions: int) -> tuple[int, ...]:
         """Return the partitions to receive, of as many as there are; raises ConfigurationError."""
         numbers = self.numbers
         numbers = frozenset(range(partitions)) if numbers is None else numbers

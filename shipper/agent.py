@@ -18,19 +18,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import Any
 
-from nats_logship.app.exits import Exit, FencedError, OperatorError, leading
+from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.files import FOLDER_ID, make_folder
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
 from nats_logship.wire.positions import Positions
-from shipper.publish.session import SessionLost, Sessions
+from shipper.intervals import Intervals
+from shipper.loop import ShippingLoop
+from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
-from shipper.shipping import Intervals, Shipping
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection, has_magic
 from shipper.sources.files.reader import most_open_files
-from shipper.spool import Spool
+from shipper.sources.stdin import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
 
@@ -53,7 +54,7 @@ async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
-        raise leading(errors) from None
+        raise pick_error(errors) from None
 
 
 class Agent:
@@ -71,12 +72,14 @@ class Agent:
         self._host = host
         self._clock = clock
         connection = connection_for(settings, host)
-        self._sessions = Sessions(connection, host, clock, settings.credential_host)
+        self._sessions = Publisher(connection, host, clock, settings.credential_host)
         if settings.once:
             self._sessions.patience = settings.patience.total_seconds()
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
         follower = self._follower(Selection(()), Positions())
-        self._shipping = Shipping(follower, self._sessions, settings, AgentMeter(clock), intervals)
+        self._shipping = ShippingLoop(
+            follower, self._sessions, settings, AgentMeter(clock), intervals
+        )
         self._view = AgentView(host, self._shipping, clock)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)
@@ -135,7 +138,7 @@ class Agent:
                 # before the subject is claimed, which ends another agent
                 if self._view.spool is None:
                     await asyncio.to_thread(_require_files, self._settings.selection)
-                await self._sessions.connection.once(self._settings.patience.total_seconds())
+                await self._sessions.connection.connect(self._settings.patience.total_seconds())
             async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:
@@ -160,7 +163,7 @@ class Agent:
             await require_alone(self._host, sessions.config.partitions.time)
         if self._settings.ack:
             return await sessions.claim(Positions())
-        return await sessions.waiting.until_answered(sessions.snapshots.read)
+        return await sessions.waiting.retry_until_answered(sessions.snapshots.read)
 
     async def _rewind(self) -> None:
         """Have the files read on from the positions; the follower keeps its open files where it knows all of them."""

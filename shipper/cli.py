@@ -15,11 +15,16 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import SectionedGroup, given, settings_options, spread
+from nats_logship.app.command_line import (
+    SectionedGroup,
+    repeat_option,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run
-from nats_logship.app.service import Notifier, hold_signals
-from nats_logship.app.untrusted import printable
+from nats_logship.app.service import Notifier, block_signals
+from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
 from shipper.settings import ShipperSettings
@@ -43,7 +48,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     context.obj = options
     if context.invoked_subcommand is not None:
         return
-    hold_signals()
+    block_signals()
     settings = _settings(options)
     host = _host(settings)
     log_to_stderr(settings)
@@ -76,7 +81,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     from shipper.status.live import ask
     from shipper.status.show import shown, stored
 
-    settings = given(ShipperSettings, _merged(context, options))
+    settings = settings_from_options(ShipperSettings, _merged(context, options))
     hosts, silent = asyncio.run(ask(settings.host))
     for process in silent:
         text = f"the agent with pid {process.pid} does not answer; ask as its user or as root"
@@ -113,7 +118,7 @@ def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 
 def _settings(options: dict[str, Any]) -> ShipperSettings:
     """Return the settings of an agent, which has files to follow, or standard input."""
-    settings = given(ShipperSettings, options)
+    settings = settings_from_options(ShipperSettings, options)
     settings.require_credential("host", "admin")
     if not any(settings.file):
         raise click.UsageError(
@@ -147,5 +152,7 @@ def _host(settings: ShipperSettings) -> str:
 
 def main() -> None:
     """Run the program named `logshipper`."""
-    arguments = spread(sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"})
+    arguments = repeat_option(
+        sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"}
+    )
     run(logshipper, arguments)

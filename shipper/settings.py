@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
-from nats_logship.app.service import differences
+from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import AccessSettings
 from nats_logship.wire.subjects import validate_host
@@ -181,4 +181,4 @@ _AT_ONCE = {
 def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
     """Return the settings that count now that `new` was read again, and a line on what changed."""
     standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
-    return differences(old, new, _AT_ONCE - standard_input)
+    return merge_reloaded(old, new, _AT_ONCE - standard_input)

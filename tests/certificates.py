@@ -1,4 +1,7 @@
-"""Certificates for the tests of TLS, made anew for every session: what is committed would expire one day."""
+"""Certificates for the tests of TLS, made for every session.
+
+What is committed would expire one day.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,10 +12,10 @@ HERE = ("127.0.0.1", "localhost")
 
 
 def make_certificates(folder: Path) -> None:
-    """Write `authority.pem`, `stranger.pem` (another authority), and of four ends a `.pem` and a `.key` each.
+    """Write `authority.pem`, `stranger.pem` (another authority), and for four ends `.pem`, `.key`.
 
-    The authority signed them all: `server` is for this machine, `elsewhere` for another one, `expired` held until 2001,
-    `client` is that of a user.
+    The authority signed them all: `server` is for this machine, `elsewhere` for another one,
+    `expired` held until 2001, `client` is that of a user.
     """
     authority = CA(organization_name="authority")
     authority.cert_pem.write_to_path(folder / "authority.pem")

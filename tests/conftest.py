@@ -1,15 +1,17 @@
-"""What all rings share: one real nats-server, addresses in it that nobody else uses, and real programs.
+"""What all rings share.
+
+One real nats-server, addresses in it that nobody else uses, and real programs.
 
 | fixture | scope | what a test gets |
 |---|---|---|
-| `fresh_url` | test | a server that all tests share, an account of the test's own: empty JetStream, no streams |
+| `fresh_url` | test | a shared server, an account of the test's own: empty JetStream, no streams |
 | `second_url` | test | as `fresh_url`, another account: a second broker |
-| `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
+| `logs_url` | test | as `fresh_url`, with stream and buckets of `Topology(partitions=2)` |
 | `connection` | test | a connection to the server of `logs_url` |
-| `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
+| `own_server` | test | a plain nats-server of the test's own, which it may kill and restart |
 | `own_broker` | test | as `own_server`, with the stream and buckets of `logs_url` |
-| `processes` | test | starts programs, `python -m` ours as forks (tests/support/forks.py), and cleans up after them |
-| `manager` | test | a service manager that hears what a program tells it |
+| `processes` | test | starts programs, ours as forks (tests/support/forks.py), and ends them |
+| `manager` | test | a service manager that receives notifications of programs |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `spark` | session | one Spark: it takes seconds to start, and a process holds one at a time |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
@@ -49,7 +51,8 @@ settings.register_profile(
 )
 settings.load_profile("shared")
 
-# a shell's background job ignores them, and nohup's another one: programs that a test starts would inherit that
+# a shell's background job ignores them, and nohup's another one: programs that a test starts would
+# inherit that
 for number, usual in {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGQUIT: signal.SIG_DFL,
@@ -130,7 +133,10 @@ def apply_topology(url: str, topology: Topology = _LOGS) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Leave to `make test-long` what tests the harness itself: the product is not in it. What is left begins with what is slow."""
+    """Leave to `make test-long` what tests the harness itself: the product is not in it.
+
+    What is left begins with what is slow.
+    """
     harness = [Path(__file__).with_name(folder) for folder in ("bench", "chaos")]
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in harness):
@@ -142,7 +148,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
     """Have each worker begin with its share of the slow tests, so that none of them is begun last.
 
-    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done take from another's end.
+    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done
+    take from another's end.
     """
     slow = [item for item in items if any(map(item.get_closest_marker, _SLOW))]
     rest = [item for item in items if not any(map(item.get_closest_marker, _SLOW))]
@@ -157,9 +164,11 @@ def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Take back what a command that is run inside a test has set: the log's level, the umask, and the signals that it holds.
+    """Take back what a command that is run inside a test has set.
 
-    What is started while they are held never hears that it is to end.
+    The log's level, the umask, and the signals that it holds.
+
+    What is started while they are held never receives the signal to end.
     """
     level, _ = logging.root.level, os.umask(0o022)
     held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -234,7 +243,7 @@ def logs_url(fresh_url: str) -> str:
 @pytest.fixture
 async def connection(logs_url: str) -> AsyncIterator[Connection]:
     connection = Connection([logs_url], "tests")
-    await connection.once()
+    await connection.connect()
     yield connection
     await connection.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def held_by(pid: int) -> list[str]:
-    """Return what each descriptor of a process leads to, but for those that are closed meanwhile; raises OSError."""
+    """Return the target of each descriptor of a process that stays open; raises OSError."""
     found = []
     for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - numbers are enough
         with suppress(FileNotFoundError):
@@ -16,6 +16,9 @@ def held_by(pid: int) -> list[str]:
 
 
 def held_here() -> int:
-    """Return how many descriptors this process needs: those of objects that are only not collected yet are closed first."""
+    """Return how many descriptors this process needs.
+
+    Those of objects that are only not collected yet are closed first.
+    """
     gc.collect()
     return len(held_by(os.getpid()))

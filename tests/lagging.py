@@ -1,4 +1,7 @@
-"""A connection to a replica that lags: what was asked of it directly is answered once more as it was."""
+"""A connection to a replica that lags.
+
+What was asked of it directly is answered once more as it was.
+"""
 
 from typing import Any
 
@@ -8,7 +11,7 @@ _DIRECT = "$JS.API.DIRECT.GET."
 
 
 class Lagging(Connection):
-    """As long as it `lags`, so many direct gets are answered with what the same question was answered at `remember`."""
+    """While it `lags`, so many direct gets repeat the answers given at `remember`."""
 
     lags: int = 0
     _then: dict[str, Message]

@@ -1,4 +1,4 @@
-"""A server of another site, a leaf node, that says exactly what it is told to."""
+"""A server of another site, a leaf node, that sends exactly the given bytes."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ class Leaf:
         return self.say(f"LS+ {subject}\r\n".encode())
 
     def ask(self, subject: str, body: object, reply: str = "$JSC.R.answer") -> Heard:
-        """Return what is heard until an answer comes, or an error."""
+        """Return all messages until an answer or an error."""
         self.subscribe(reply)
         heard = self.publish(subject, json.dumps(body).encode(), reply)
         deadline = time.monotonic() + 10
@@ -60,12 +60,12 @@ class Leaf:
             heard = self.say(b"")
         return heard
 
-    def say(self, words: bytes) -> Heard:
-        """Say it, and hear the server out."""
+    def say(self, data: bytes) -> Heard:
+        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:
-            self._socket.sendall(words + b"PING\r\n")
+            self._socket.sendall(data + b"PING\r\n")
             while (line := self._line()) != b"PONG":
                 verb, _, rest = line.partition(b" ")
                 if verb == b"-ERR":

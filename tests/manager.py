@@ -1,14 +1,17 @@
-"""A service manager as a program sees one: a socket that hears what systemd would."""
+"""A service manager as a program sees one: a socket that receives what systemd would."""
 
 import socket
 from pathlib import Path
 
 
 class Manager:
-    """What a service manager hears, in order."""
+    """The notifications that a service manager receives, in order."""
 
     def __init__(self, folder: Path, prefix: str = "") -> None:
-        """Listen at a path in `folder`; with the prefix `@` at the name of that path in the abstract namespace."""
+        """Listen at a path in `folder`.
+
+        With the prefix `@` at the name of that path in the abstract namespace.
+        """
         self.address = f"{prefix}{folder / 'notify'}"
         self.heard: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -22,8 +25,8 @@ class Manager:
             except BlockingIOError:
                 return self.heard
 
-    def has_heard(self, words: str) -> bool:
-        return any(words in said for said in self.listen())
+    def has_heard(self, text: str) -> bool:
+        return any(text in said for said in self.listen())
 
     def forget(self) -> None:
         self.listen()

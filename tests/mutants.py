@@ -1,6 +1,9 @@
-"""Bugs that the tests must find: each is one wrong expression in the core of a promise. `python -m tests.mutants` plants one after the other.
+"""Bugs that the tests must find: each is one wrong expression in the core of a promise.
 
-The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no test finds is a gap in the tests.
+`python -m tests.mutants` plants one after the other.
+
+The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no
+test finds is a gap in the tests.
 """
 
 import os
@@ -20,7 +23,10 @@ _FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failu
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: in `path` the text `right`, which is there once, becomes `wrong`; tests of `tests` find it."""
+    """A bug: in `path` the text `right`, which is there once, becomes `wrong`.
+
+    Tests of `tests` find it.
+    """
 
     promise: str
     path: str
@@ -81,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that was not committed is cut off",
-        "receiver/storage/site.py",
+        "receiver/storage/commit.py",
         "length = row.length_before if is_undone else row.length",
         "length = row.length",
         "tests/receiver/test_task_kills.py",
@@ -94,15 +100,15 @@ MUTANTS = (
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
-        "what stands behind the committed length is cut",
-        "receiver/storage/site.py",
+        "bytes behind the committed length are cut",
+        "receiver/storage/commit.py",
         "if (surplus := found.st_size - length) > 0:",
         "if (surplus := found.st_size - length) < 0:",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
         "a stored batch counts as committed where KV names it",
-        "receiver/storage/site.py",
+        "receiver/storage/commit.py",
         "offset.next == batch.first):\n        return batch.number\n",
         "offset.next == batch.first):\n        return batch.number + 1\n",
         "tests/receiver/storage tests/receiver/test_task_kills.py",
@@ -123,35 +129,35 @@ MUTANTS = (
     ),
     Mutant(
         "a round names the last sequence of its subject",
-        "shipper/publish/session.py",
+        "shipper/publish/publisher.py",
         "{EXPECTED_SEQUENCE: str(self._last)}",
         "{}",
         "tests/shipper/publish",
     ),
     Mutant(
         "an agent that came later fences an older one",
-        "shipper/publish/session.py",
+        "shipper/publish/publisher.py",
         "sequence > self._first[1]",
         "sequence < self._first[1]",
         "tests/shipper/publish",
     ),
     Mutant(
         "what another durable consumer has not acknowledged stays",
-        "broker/retention.py",
+        "broker/retention/decide.py",
         'int(consumer["ack_floor"]["stream_seq"]) + 1',
         'int(consumer["ack_floor"]["stream_seq"]) + 1000',
         "tests/broker/retention",
     ),
     Mutant(
         "what a receiver has not committed stays",
-        "broker/retention.py",
-        "*wants.values()])",
+        "broker/retention/decide.py",
+        "*needs.values()])",
         "])",
         "tests/broker/retention",
     ),
     Mutant(
         "snapshots are completed before their messages are purged",
-        "broker/retention.py",
+        "broker/retention/purge.py",
         "        await complete_snapshots(connection, one.stream, one.until)",
         "        pass",
         "tests/broker/retention",
@@ -174,7 +180,10 @@ MUTANTS = (
 
 
 def planted(mutant: Mutant, copy: Path) -> None:
-    """Plant a bug in a copy of the checkout; raises ValueError where the code has changed, or SyntaxError."""
+    """Plant a bug in a copy of the checkout.
+
+    Raises ValueError where the code has changed, or SyntaxError.
+    """
     path = copy / mutant.path
     text = path.read_text("utf-8")
     if text.count(mutant.right) != 1:
@@ -187,10 +196,10 @@ def planted(mutant: Mutant, copy: Path) -> None:
 def is_found(mutant: Mutant, copy: Path) -> bool:
     """Whether a test fails with a bug that is planted in a copy; the bug is removed again."""
     planted(mutant, copy)
-    words = ["-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not long"]
+    arguments = ["-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not long"]
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", *words, *mutant.tests.split()],
+            [sys.executable, "-m", "pytest", *arguments, *mutant.tests.split()],
             check=False,
             cwd=copy,
             env={**os.environ, "PYTHONPATH": str(copy)},

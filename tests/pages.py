@@ -26,7 +26,7 @@ def page(program: Process, path: str) -> tuple[int, str]:
 
 
 def samples(metrics: str) -> dict[str, float]:
-    """Return what a page of metrics says, by names and the values of their labels, `|` between them."""
+    """Return the values of a metrics page by name and label values, `|` between them."""
     return {
         sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
         for family in text_string_to_metric_families(metrics)

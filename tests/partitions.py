@@ -1,6 +1,6 @@
 """Lets the stream of a test take lines on more subjects than those of its partitions."""
 
-from broker.provision.apply import carry_out, look_at_partitions
+from broker.provision.apply import carry_out, read_partitions
 from broker.provision.plan import plan_partitions
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
@@ -15,5 +15,5 @@ async def add_subjects(connection: Connection, *subjects: str) -> None:
 
 async def change_partitions(connection: Connection, partitions: int) -> None:
     """Spread hosts over so many partitions, as `logbroker partitions` does."""
-    made = plan_partitions(partitions, await look_at_partitions(connection))
+    made = plan_partitions(partitions, await read_partitions(connection))
     await carry_out(connection, made)

@@ -1,4 +1,4 @@
-"""A client that says to a nats-server exactly what it is told to, and tells all that the server says to that."""
+"""A client that sends exactly the given bytes to a nats-server, and returns all its answers."""
 
 import json
 import socket
@@ -13,7 +13,10 @@ from nats_logship.client.nkey import user_key
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What came before the server's answer to a ping: errors (`-ERR`), and messages as (subject, payload)."""
+    """What came before the server's answer to a ping.
+
+    Errors (`-ERR`), and messages as (subject, payload).
+    """
 
     errors: tuple[str, ...]
     messages: tuple[tuple[str, bytes], ...]
@@ -23,7 +26,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Raw:
-    """A connection; `heard` is what the server said to the CONNECT."""
+    """A connection; `heard` is the answer to the CONNECT."""
 
     port: int
     user: str = ""
@@ -74,46 +77,49 @@ class Raw:
         return self.ask_all((subject, body), inbox=inbox)[0]
 
     def ask_all(self, *asked: tuple[str, Any], inbox: str = "_INBOX.raw") -> list[dict[str, Any]]:
-        """Ask all of it at once, and return the answers in that order; raises AssertionError where one is missing."""
+        """Ask all of it at once, and return the answers in that order.
+
+        Raises AssertionError where one is missing.
+        """
         self._sid += 1
         reply = f"{inbox}.{self._sid}"
-        words = f"SUB {reply}.* {self._sid}\r\nUNSUB {self._sid} {len(asked)}\r\n".encode()
+        data = f"SUB {reply}.* {self._sid}\r\nUNSUB {self._sid} {len(asked)}\r\n".encode()
         for number, (subject, body) in enumerate(asked):
             payload = b"" if body is None else json.dumps(body).encode()
-            words += (
+            data += (
                 f"PUB {subject} {reply}.{number} {len(payload)}\r\n".encode() + payload + b"\r\n"
             )
         answered: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + 10
         while len(answered) < len(asked):
-            heard = self.say(words)
+            heard = self.say(data)
             assert not heard.errors, heard.errors
             assert time.monotonic() < deadline, f"no answer to some of {asked}"
             answered |= {
                 to: json.loads(body) for to, body in heard.messages if to.startswith(reply)
             }
-            words = b""
+            data = b""
         return [answered[f"{reply}.{number}"] for number in range(len(asked))]
 
-    def shout(self, words: bytes) -> None:
-        """Say it, and hear nothing of what the server says to that."""
+    def shout(self, data: bytes) -> None:
+        """Send it, and read no answer."""
         with suppress(OSError):
-            self._socket.sendall(words)
+            self._socket.sendall(data)
 
-    def say(self, words: bytes) -> Heard:
-        """Say it, and hear the server out."""
+    def say(self, data: bytes) -> Heard:
+        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:
-            self._socket.sendall(words + b"PING\r\n")
+            self._socket.sendall(data + b"PING\r\n")
             while (line := self._line()) != b"PONG":
                 if line.startswith(b"-ERR"):
                     errors.append(line[5:].decode().strip("'"))
                 elif line.startswith((b"MSG", b"HMSG")):
-                    words = line.split()
-                    body = self._file.read(int(words[-1]) + 2)[:-2]
-                    head = int(words[-2]) if line.startswith(b"HMSG") else 0
-                    messages.append((words[1].decode(), body[head:]))
+                    data = line.split()
+                    body = self._file.read(int(data[-1]) + 2)[:-2]
+                    head = int(data[-2]) if line.startswith(b"HMSG") else 0
+                    messages.append((data[1].decode(), body[head:]))
         except (ConnectionError, EOFError):
             return Heard(tuple(errors), tuple(messages), is_over=True)
         return Heard(tuple(errors), tuple(messages))

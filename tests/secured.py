@@ -1,4 +1,4 @@
-"""A real nats-server with the accounts and rights that logbroker grants, for whoever is to be let in."""
+"""A real nats-server with the accounts and rights that logbroker grants."""
 
 import asyncio
 import hashlib
@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.auth.permissions import API, accounts_of
-from broker.auth.store import Credential, CredentialKind
+from broker.auth.credentials import Credential, CredentialKind
+from broker.auth.permissions import API, build_accounts
 from broker.server.requests import ConsumerRequests
-from broker.server.resolve import quoted
+from broker.server.resolve import render
 from broker.topology import Topology
 from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
@@ -38,7 +38,7 @@ class Secured(NamedTuple):
     process: Process
     conf: Path
     limited: frozenset[str]
-    """The names of hosts, receivers and monitors, whose credential files would name inbox and API."""
+    """The names of hosts, receivers and monitors, as credential files name inbox and API."""
 
     def url(self, name: str = OWN) -> str:
         return f"nats://{name}:{name}@127.0.0.1:{self.port}"
@@ -54,8 +54,8 @@ class Secured(NamedTuple):
 
     def options(self, name: str) -> list[str]:
         """Return the options by which a program comes as one whose rights are limited."""
-        words = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
-        return [*words, *("--api-prefix", API)]
+        arguments = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
+        return [*arguments, *("--api-prefix", API)]
 
     def said(self) -> str:
         """Return all that it has logged."""
@@ -80,27 +80,27 @@ monitor = partial(_credential, CredentialKind.MONITOR)
 def start_secured(
     processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
 ) -> Secured:
-    """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
+    """Start a server for these credentials, with two partitions, each in its stream if several."""
     port, leaf_port, path = free_port(), free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams, leaf_port=leaf_port)
     limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
     process = start_nats_server(processes, f"secured-{port}", path)
     server = Secured(port, leaf_port, process, path, limited)
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
-    words = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
-    beside = processes.start(f"beside-{port}", words, folder=Path(__file__).parents[1])
+    arguments = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
+    beside = processes.start(f"beside-{port}", arguments, folder=Path(__file__).parents[1])
     wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
     return server
 
 
 def _take(url: str, *lines: str) -> None:
-    """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
+    """Make consumers, as `logbroker run` does, for clients that may not make them themselves."""
 
     async def take() -> None:
         requests = ConsumerRequests(Connection([url], "logbroker"), SITE, lines)
         running = asyncio.ensure_future(requests.run())
         await requests.listens.wait()
-        print("listens", flush=True)  # noqa: T201 - whoever started this waits for it
+        print("listens", flush=True)  # noqa: T201 - its starter waits for it
         await running
 
     asyncio.run(take())
@@ -109,9 +109,12 @@ def _take(url: str, *lines: str) -> None:
 def write_conf(
     path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
 ) -> None:
-    """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    accounts = accounts_of(credentials, key_of(OWN), streams=streams, site=SITE)
-    rendered = quoted(accounts)[1:-1]
+    """Write the configuration of a server that lets in these, and itself.
+
+    A SIGHUP has it read the file again.
+    """
+    accounts = build_accounts(credentials, key_of(OWN), streams=streams, site=SITE)
+    rendered = render(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold

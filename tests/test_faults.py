@@ -1,4 +1,7 @@
-"""The named points at which programs can be killed: each is in the code, and in a line's journey in docs/architecture.md."""
+"""The named points at which programs can be killed.
+
+Each is in the code, and in a line's journey in docs/architecture.md.
+"""
 
 import os
 import re
@@ -41,9 +44,9 @@ def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
 
 
 def reach(folder: Path, point: str) -> int:
-    words = "import sys; from nats_logship.app.faults import fault; fault(sys.argv[1])"
+    arguments = "import sys; from nats_logship.app.faults import fault; fault(sys.argv[1])"
     environment = os.environ | {VARIABLE: str(folder)}
-    return subprocess.run([sys.executable, "-c", words, point], env=environment).returncode
+    return subprocess.run([sys.executable, "-c", arguments, point], env=environment).returncode
 
 
 def test_a_point_kills_once_after_as_many_passes_as_its_file_has_bytes(tmp_path: Path) -> None:

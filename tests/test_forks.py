@@ -10,10 +10,11 @@ from tests.support.forks import Fork
 
 PROGRAM = """
 import os, signal, sys, threading
-found = [number for number in signal.valid_signals() if signal.getsignal(number) is not signal.SIG_DFL]
+found = [n for n in signal.valid_signals() if signal.getsignal(n) is not signal.SIG_DFL]
 print(sys.argv, __name__, os.getcwd(), sys.stdin.read(), sorted(map(int, found)))
 print(sorted(os.environ.items() - {("LC_CTYPE", "C.UTF-8")}))  # Python's own, in a locale of C
-print(os.getsid(0) == os.getpid(), threading.active_count(), [*range(3)] == sorted(map(int, os.listdir("/proc/self/fd")))[:-1])
+descriptors = sorted(map(int, os.listdir("/proc/self/fd")))[:-1]
+print(os.getsid(0) == os.getpid(), threading.active_count(), [*range(3)] == descriptors)
 print("error", file=sys.stderr)
 sys.exit(7)
 """
@@ -21,9 +22,9 @@ sys.exit(7)
 
 def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path) -> None:
     environment = {**os.environ, "OF_THIS": "start"}
-    words = (PROGRAM, "a", "b c")
+    arguments = (PROGRAM, "a", "b c")
     started = subprocess.run(
-        [sys.executable, "-c", *words],
+        [sys.executable, "-c", *arguments],
         env=environment,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
@@ -34,7 +35,7 @@ def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path)
     )
 
     with (tmp_path / "out").open("wb") as out, (tmp_path / "error").open("wb") as error:
-        fork = Fork("shipper", *words, env=environment, cwd=tmp_path, stdout=out, stderr=error)
+        fork = Fork("shipper", *arguments, env=environment, cwd=tmp_path, stdout=out, stderr=error)
     assert fork.wait(60) == started.returncode == 7
     assert (tmp_path / "out").read_text() == started.stdout
     assert (tmp_path / "error").read_text() == started.stderr

@@ -1,4 +1,7 @@
-"""A setting is the same thing as an option, a variable and a key: what one of them takes, all of them take."""
+"""A setting is the same thing as an option, a variable and a key.
+
+What one of them takes, all of them take.
+"""
 
 import json
 from datetime import timedelta
@@ -85,6 +88,6 @@ def test_a_variable_and_a_key_of_the_file_are_read_as_the_option_is(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_setting_is_called_as_an_orchestrators_variable(command: str) -> None:
-    words = [name_of(name).split("_") for name in COMMANDS[command].model_fields]
+    arguments = [name_of(name).split("_") for name in COMMANDS[command].model_fields]
 
-    assert [one for one in words if "port" in one or one[:2] == ["service", "host"]] == []
+    assert [one for one in arguments if "port" in one or one[:2] == ["service", "host"]] == []

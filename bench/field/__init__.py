@@ -1,1 +1,1 @@
-"""Measured against the field: ours, other log shippers and what the machine itself can do, each behind one protocol."""
+"""The systems that are compared: ours, other log shippers, and the machine's own limits."""

@@ -1,7 +1,8 @@
-"""The road's own floor: loops over a bare nats-server with nats-py, the least that carries lines acknowledged and synced.
+"""A floor for this path: loops with nats-py over a bare nats-server, acknowledged and synced.
 
-`publish` follows files by polling and publishes whole lines, so many messages in flight; it remembers nothing, retries nothing
-and tells files apart by nothing. `receive` pulls, appends, syncs, and acknowledges. Whatever goes wrong ends either.
+`publish` follows files by polling and publishes whole lines, so many messages in flight; it
+remembers nothing, retries nothing and identifies no file. `receive` pulls, appends,
+syncs, and acknowledges. Whatever goes wrong ends either.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ def main() -> None:
 @click.argument("subject")
 @click.argument("logs", type=click.Path(path_type=Path))
 def publish(server: str, subject: str, logs: Path) -> None:
-    """Publish what stands in all *.log of a folder, and what comes, until it is killed."""
+    """Publish all present and coming lines of *.log in a folder, until killed."""
     asyncio.run(_publish(server, subject, sorted(logs.glob("*.log"))))
 
 
@@ -46,7 +47,7 @@ def publish(server: str, subject: str, logs: Path) -> None:
 @click.argument("server")
 @click.argument("output", type=click.Path(path_type=Path))
 def receive(server: str, output: Path) -> None:
-    """Append all that is in the stream, and what comes, to a file for each host, until it is killed."""
+    """Append all present and coming messages to a file for each host, until killed."""
     asyncio.run(_receive(server, output))
 
 

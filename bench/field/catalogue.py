@@ -1,4 +1,4 @@
-"""All that is measured, by name: ours, the peers in the settings in which they are fast, and the floors."""
+"""All systems that are measured, by name: ours, the peers in their fast settings, the floors."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _SYNCED = Guarantees(acked=False, fsynced=True, ordered=True, survives_kill=Fals
 
 
 def systems(unpacked: Path) -> dict[str, System]:
-    """Return every system, whether it is here or not; the packages of peers are in folders of `unpacked`."""
+    """Return every system, installed or not; the packages of peers are in folders of `unpacked`."""
     every: tuple[System, ...] = (
         Logship(),
         Pair("rsyslog", RSYSLOG_FAST, _RELP, unpacked),

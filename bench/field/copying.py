@@ -1,4 +1,4 @@
-"""The machine's own floor: `cp` of a host's file to where it would be received, and a sync of the copy."""
+"""The machine's own floor: `cp` of a host's file to its received file, and a sync of the copy."""
 
 import shlex
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Copying:
         return ""
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "_Staged":
-        """Make room; there is nothing to start."""
+        """Make the output folder; there is nothing to start."""
         output = folder / "out"
         output.mkdir()
         return _Staged(processes, output, folder / "synced", {})

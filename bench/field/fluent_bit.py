@@ -1,12 +1,13 @@
-"""Fluent Bit as a peer: in_tail with a database, chunks on disk, the forward protocol with its acknowledgements, out_file.
+"""Fluent Bit as a peer: in_tail with a database, forward with acknowledgements, out_file.
 
-Safe. Client: chunks are files with a checksum, synced; a chunk goes when the server has acknowledged it, and is tried without end.
-in_tail keeps offsets by inode in a database that is synced at each write, and finds renamed files in it.
-Server: in_forward acknowledges a chunk when it is stored in its own folder of chunks, synced; out_file, which knows no fsync, is
-tried without end, too.
-Fast. Chunks in memory at both ends, so many that reading rarely waits for sending, and sent five times a second; still acknowledged.
-Compressed. As fast, with what is sent in gzip.
-Sources: Fluent Bit's manual on buffering and storage, in_tail (db.sync, rotate_wait), forward (require_ack_response), out_file.
+Safe. Client: chunks are files with a checksum, synced; a chunk goes when the server has
+acknowledged it, and is tried without end. in_tail keeps offsets by inode in a database that is
+synced at each write, and finds renamed files in it. Server: in_forward acknowledges a chunk when it
+is stored in its own folder of chunks, synced; out_file, which knows no fsync, is tried without end,
+too. Fast. Chunks in memory at both ends, so many that reading rarely waits for sending, and sent
+five times a second; still acknowledged. Compressed. As fast, with what is sent in gzip. Sources:
+Fluent Bit's manual on buffering and storage, in_tail (db.sync, rotate_wait), forward
+(require_ack_response), out_file.
 """
 
 from dataclasses import dataclass, replace
@@ -79,7 +80,7 @@ _SERVER = """[INPUT]
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """Seconds between flushes, where chunks are, how both inputs keep them, how the offsets are synced, and how lines are sent."""
+    """Settings: seconds between flushes, where chunks are, how offsets are synced, compression."""
 
     flush: float
     chunks: str
@@ -113,7 +114,7 @@ def _peer(setting: _Setting) -> Peer:
         program="fluent-bit",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, _: ["--quiet", "--config", configuration],
+        arguments=lambda configuration, _: ["--quiet", "--config", configuration],
         version="--version",
     )
 

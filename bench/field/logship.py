@@ -1,4 +1,4 @@
-"""Our own programs under measurement: a broker with a partition, a receiver of it that has received, an agent."""
+"""Our own programs under measurement: a broker, a receiver that is warm, an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import Suite
 
 _WARM_UP = "logs.p{0}.warm-up{0}"
-# CPU seconds, in seconds: a task ends after five of silence, and where the first one does Spark loads classes
+# CPU seconds, in seconds: a task ends after five of silence, and where the first one does Spark
+# loads classes
 _QUIET, _TASK = 0.1, 7.0
 _ONE_FILE = ("--rotate-size", "0", "--rotate-every", "0")  # per host, as the peers write
 _KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=True)

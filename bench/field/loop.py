@@ -1,4 +1,4 @@
-"""The bare loop over nats-py as a system: a nats-server without any of our programs, and one process at each end."""
+"""The bare loop over nats-py as a system: a plain nats-server, and one process at each end."""
 
 import shutil
 import sys
@@ -62,12 +62,12 @@ class _Staged:
         return True  # it keeps no record of what was received but the file
 
 
-def _start(processes: Processes, end: str, *words: str | Path) -> Process:
-    return processes.start(end, [sys.executable, "-m", "bench.field.bare", end, *words])
+def _start(processes: Processes, end: str, *arguments: str | Path) -> Process:
+    return processes.start(end, [sys.executable, "-m", "bench.field.bare", end, *arguments])
 
 
 def _start_server(folder: Path, processes: Processes, address: str) -> tuple[Process, str]:
-    """Start a nats-server with our stream, of which every message is synced; return it with its address."""
+    """Start a nats-server with our stream that syncs every message; return it and its address."""
     home, port = folder / "nats-server", free_port()
     home.mkdir()
     conf = home / "server.conf"

@@ -14,7 +14,7 @@ from tests.support.processes import Process, Processes, wait_until
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A peer by a name of its own, since it may come in several settings; packages are in `unpacked`."""
+    """A peer under a name of its own, as it may have several settings; packages: `unpacked`."""
 
     name: str
     peer: Peer
@@ -37,8 +37,8 @@ class Pair:
             path.mkdir()
         listen = Address(address, free_port())
         program = _Program(self.peer, self._installed(), processes, folder)
-        told = self.peer.server(Server(output, state / "central", listen))
-        server = program.start("server", told, state / "central")
+        configuration_text = self.peer.server(Server(output, state / "central", listen))
+        server = program.start("server", configuration_text, state / "central")
         wait_until(f"{self.name} listens", lambda: _listens(listen), 30, [server])
         return _Staged(program, output, {"receiver": server}, listen)
 
@@ -58,11 +58,11 @@ class _Program:
     processes: Processes
     folder: Path
 
-    def start(self, name: str, told: str, state: Path) -> Process:
+    def start(self, name: str, configuration_text: str, state: Path) -> Process:
         configuration = self.folder / f"{name}.conf"
-        configuration.write_text(told, "utf-8")
-        words = self.peer.command(self.installed, configuration, state)
-        return self.processes.start(name, words, self.installed.environment, state)
+        configuration.write_text(configuration_text, "utf-8")
+        arguments = self.peer.command(self.installed, configuration, state)
+        return self.processes.start(name, arguments, self.installed.environment, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class _Staged:
     def start_agent(self, host: str, logs: Path) -> Process:
         state = self.program.folder / "state" / host
         state.mkdir()
-        told = self.program.peer.client(Client(host, logs, state, self.server))
-        return self.program.start(f"client-{host}", told, state)
+        configuration_text = self.program.peer.client(Client(host, logs, state, self.server))
+        return self.program.start(f"client-{host}", configuration_text, state)
 
     def is_committed(self) -> bool:
         return True  # a peer keeps no record of what was received but the file

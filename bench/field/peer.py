@@ -1,9 +1,11 @@
-"""What is known of a peer: how it is configured at both ends, where it is found, and what it cannot carry at all.
+"""What a peer is: how both its ends are configured, where it is found, what it cannot carry.
 
-A peer is a pair of programs: a client on each host, which follows its logs, and a server at the receivers' machine, which
-writes `<host>.log`, the raw lines and nothing else. Each comes in two settings. The safe one, which faults are thrown at, is that
-of who must not lose a line: queues on disk, positions written after the lines were handed on, acknowledgements where there are
-any, tries without end, flow control. The fast one, which is measured, gives up what costs a disk's time per line.
+A peer is a pair of programs: a client on each host, which follows its logs, and a server at the
+receivers' machine, which writes `<host>.log`, the raw lines and nothing else. Each comes in two
+settings. The safe one, which faults are thrown at, is that of who must not lose a line: queues on
+disk, positions written after the lines were handed on, acknowledgements where there are any, tries
+without end, flow control. The fast one, which is measured, gives up what costs a disk's time per
+line.
 """
 
 import os
@@ -21,7 +23,7 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Where the client of a host finds its `*.log` files in `logs`, keeps what it must not forget, and sends lines to."""
+    """The client's files: `*.log` in `logs`, its state, and the address it sends lines to."""
 
     host: str
     logs: Path
@@ -40,7 +42,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A peer as it is on this machine: from PATH, or from a folder into which packages were unpacked."""
+    """A peer as it is on this machine: from PATH, or from a folder of unpacked packages."""
 
     program: Path
     modules: Path | None = None
@@ -49,17 +51,18 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One peer. `words` makes a command line from a configuration file and a state folder.
+    """One peer. `arguments` makes a command line from a configuration file and a state folder.
 
-    `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with `*` for what differs
-    between machines, and `module_option` tells the program where. `version` is how it is asked for its version.
+    `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with
+    `*` for what differs between machines, and `module_option` is the option for their folder. `version` is
+    how it is asked for its version.
     """
 
     name: str
     program: str
     client: Callable[[Client], str]
     server: Callable[[Server], str]
-    words: Callable[[Path, Path], list[str | Path]]
+    arguments: Callable[[Path, Path], list[str | Path]]
     version: str
     packages: tuple[str, ...] = ()
     modules: str = ""
@@ -82,7 +85,7 @@ class Peer:
         return f"{self.program} is not on PATH, and no packages{packages} are unpacked"
 
     def find(self, unpacked: Path) -> Installed | None:
-        """Return where it is, None where it is missing; packages are unpacked in a folder of its name in `unpacked`."""
+        """Return its path, None if it is missing; packages are in a folder of its name."""
         root = unpacked / self.name
         for path in (root / "usr/sbin" / self.program, root / "usr/bin" / self.program):
             if path.is_file():
@@ -93,10 +96,10 @@ class Peer:
     def command(self, installed: Installed, configuration: Path, state: Path) -> list[str | Path]:
         """Return the command line that runs it in the foreground."""
         modules = [f"{self.module_option}{installed.modules}"] if installed.modules else []
-        return [installed.program, *modules, *self.words(configuration, state)]
+        return [installed.program, *modules, *self.arguments(configuration, state)]
 
     def version_of(self, installed: Installed) -> str:
-        """Return what it says of its version; raises OSError or ValueError where that cannot be made out."""
+        """Return its version; raises OSError or ValueError if that cannot be found out."""
         asked = subprocess.run(
             [installed.program, self.version],
             check=False,

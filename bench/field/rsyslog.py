@@ -1,18 +1,19 @@
 """rsyslog as a peer: imfile, RELP with its acknowledgements, a file for each host.
 
-Safe. Client: every line goes into a queue that is on disk only, with a checkpoint and an fsync for each of them, and is tried
-without end. imfile writes its state file after what it read was handed to that queue, at once. RELP keeps what is not
-acknowledged in memory, so that its window is what a killed client forgets: it is small here.
-Server: imrelp acknowledges a line when it was handed on; with a direct queue that is when omfile has written it, with fsync.
-What else was tried with version 8.2302 and did worse: a client without a queue, whose lines the rotation overtakes; a server with
-a queue on disk, which loses more where the disk is full or cannot be written, as omfile gives up what it cannot write in spite
-of resumeRetryCount -1; `*.log*`, so that what was rotated while nobody looked is found, repeats thousands of lines without any
-fault.
-Fast. Queues in memory at both ends, batches of 1,024 lines and a RELP window of 5,000: with one that a batch fills, the client
-waits for an acknowledgement that the server's kernel delays, 40 ms each time. omfile writes a batch at once and syncs
-it (of its 4 KiB by default each would be synced). A line is acknowledged when it is in the server's queue.
-Sources: rsyslog's documentation of imfile (persistStateAfterSubmission), queues ("ultra-reliable": checkpointInterval 1,
-syncQueueFiles), omrelp (windowSize) and omfile (sync).
+Safe. Client: every line goes into a queue that is on disk only, with a checkpoint and an fsync for
+each of them, and is tried without end. imfile writes its state file after what it read was handed
+to that queue, at once. RELP keeps what is not acknowledged in memory, so that its window is what a
+killed client forgets: it is small here. Server: imrelp acknowledges a line when it was handed on;
+with a direct queue that is when omfile has written it, with fsync. What else was tried with version
+8.2302 and did worse: a client without a queue, whose lines the rotation overtakes; a server with a
+queue on disk, which loses more where the disk is full or cannot be written, as omfile gives up what
+it cannot write in spite of resumeRetryCount -1; `*.log*`, so that what was rotated while nobody
+looked is found, repeats thousands of lines without any fault. Fast. Queues in memory at both ends,
+batches of 1,024 lines and a RELP window of 5,000: with one that a batch fills, the client waits for
+an acknowledgement that the server's kernel delays, 40 ms each time. omfile writes a batch at once
+and syncs it (of its 4 KiB by default each would be synced). A line is acknowledged when it is in
+the server's queue. Sources: rsyslog's documentation of imfile (persistStateAfterSubmission), queues
+("ultra-reliable": checkpointInterval 1, syncQueueFiles), omrelp (windowSize) and omfile (sync).
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ module(load="omrelp")
 input(
   type="imfile" file="{logs}/*.log" tag="-" ruleset="out"
   persistStateInterval="0" persistStateAfterSubmission="on"
-  addMetadata="off" addCeeTag="off" escapeLF="off" readMode="0" reopenOnTruncate="on" needParse="off"
+  addMetadata="off" addCeeTag="off" escapeLF="off" readMode="0" reopenOnTruncate="on"
+  needParse="off"
 )
 template(name="carried" type="list") {{
   constant(value="<134>1 ")
@@ -79,7 +81,7 @@ _IN_MEMORY = 'queue.type="LinkedList" queue.size="100000"'
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """The queues of both ends, how many lines go together from a queue, how many unacknowledged over the line, and bytes of a write."""
+    """Both ends' queues, lines taken from a queue at a time, unacknowledged lines, write size."""
 
     client_queue: str
     server_queue: str
@@ -88,8 +90,8 @@ class _Setting:
     buffer: str
 
     def client(self, client: Client) -> str:
-        words = _GLOBAL.format(state=client.state, host=client.host)
-        return words + _CLIENT.format(
+        text = _GLOBAL.format(state=client.state, host=client.host)
+        return text + _CLIENT.format(
             logs=client.logs,
             host=client.host,
             server=client.server,
@@ -99,8 +101,8 @@ class _Setting:
         )
 
     def server(self, server: Server) -> str:
-        words = _GLOBAL.format(state=server.state, host="central")
-        return words + _SERVER.format(
+        text = _GLOBAL.format(state=server.state, host="central")
+        return text + _SERVER.format(
             output=server.output,
             listen=server.listen,
             queue=self.server_queue,
@@ -115,7 +117,7 @@ def _peer(setting: _Setting) -> Peer:
         program="rsyslogd",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, _: ["-n", "-iNONE", "-f", configuration],
+        arguments=lambda configuration, _: ["-n", "-iNONE", "-f", configuration],
         version="-v",
         packages=("rsyslog", "rsyslog-relp"),
         modules="usr/lib/*/rsyslog",

@@ -1,14 +1,17 @@
 """syslog-ng as a peer: wildcard-file, a reliable disk buffer, a file for each host.
 
-Safe. Client: the buffer keeps a line on disk until it was sent, positions in the persist file move when it has taken the line, and
-flow control stops the reading where it is full. Folders are polled, since with inotify version 3.38 loses the end of a file
-that is rotated, without any fault, or ends with a failed assertion (`log_pipe_queue`). Lines travel in frames with their length (RFC 6587) over TCP: the open source
-edition has no acknowledgement of the receiver's (ALTP is of the premium edition).
-Server: each line is written at once, with fsync; flow control stops the reading from clients where it cannot be.
-`*.log*`, so that what was rotated while nobody looked is found, repeats files whole without any fault.
-Fast. Thousands of lines are read, on their way, and written and synced at a time; with the disk buffer as above, or without. What may be
-on its way of a file, or of a connection, is a share of the window, divided by max-files and max-connections, which are therefore few.
-Sources: syslog-ng's administration guide on wildcard-file, disk-buffer(reliable(yes)), flags(flow-control) and file(fsync).
+Safe. Client: the buffer keeps a line on disk until it was sent, positions in the persist file move
+when it has taken the line, and flow control stops the reading where it is full. Folders are polled,
+since with inotify version 3.38 loses the end of a file that is rotated, without any fault, or ends
+with a failed assertion (`log_pipe_queue`). Lines travel in frames with their length (RFC 6587) over
+TCP: the open source edition has no acknowledgement of the receiver's (ALTP is of the premium
+edition). Server: each line is written at once, with fsync; flow control stops the reading from
+clients where it cannot be. `*.log*`, so that what was rotated while nobody looked is found, repeats
+files whole without any fault. Fast. Thousands of lines are read, on their way, and written and
+synced at a time; with the disk buffer as above, or without. What may be on its way of a file, or of
+a connection, is a share of the window, divided by max-files and max-connections, which are
+therefore few. Sources: syslog-ng's administration guide on wildcard-file,
+disk-buffer(reliable(yes)), flags(flow-control) and file(fsync).
 """
 
 from dataclasses import dataclass
@@ -18,13 +21,15 @@ from bench.field.peer import Client, Peer, Server
 _OPTIONS = """@version: 3.38
 options {{
   keep-hostname(yes); chain-hostnames(no); use-dns(no); use-fqdn(no); normalize-hostnames(no);
-  log-msg-size(4194304); stats-freq(0); mark-freq(0); time-reopen(1); flush-lines({lines}); create-dirs(no);
+  log-msg-size(4194304); stats-freq(0); mark-freq(0); time-reopen(1); flush-lines({lines});
+  create-dirs(no);
 }};
 """
 
 _CLIENT = """source logs {{
   wildcard-file(
-    base-dir("{logs}") filename-pattern("*.log") recursive(no) max-files({sharers}) monitor-method("poll")
+    base-dir("{logs}") filename-pattern("*.log") recursive(no) max-files({sharers})
+    monitor-method("poll")
     follow-freq(0.2) log-iw-size({window}) log-fetch-limit({fetched})
     flags(no-parse, empty-lines) host-override("{host}")
   );
@@ -46,7 +51,8 @@ _SERVER = """source hosts {{
   );
 }};
 destination files {{
-  file("{output}/${{HOST}}.log" template("${{MESSAGE}}\\n") fsync(yes) flush-lines({lines}) time-reap(0));
+  file("{output}/${{HOST}}.log" template("${{MESSAGE}}\\n") fsync(yes) flush-lines({lines})
+    time-reap(0));
 }};
 log {{ source(hosts); destination(files); flags(flow-control); }};
 """
@@ -61,7 +67,7 @@ _LEAST_WINDOW = 100  # lines of a file; syslog-ng takes no less
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """The client's buffer, how many lines are read, and written and synced, at a time, and on their way, of so many files and connections."""
+    """The client's buffer; lines read, written and synced at a time, and under way; files."""
 
     buffer: str
     fetched: int
@@ -97,7 +103,7 @@ def _peer(setting: _Setting) -> Peer:
         program="syslog-ng",
         client=setting.client,
         server=setting.server,
-        words=lambda configuration, state: [
+        arguments=lambda configuration, state: [
             "--foreground",
             "--no-caps",
             f"--cfgfile={configuration}",

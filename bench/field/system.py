@@ -1,6 +1,7 @@
-"""What is measured: a system that carries lines from files on a host to one file per host at the centre.
+"""What is measured: a system that carries lines of a host's files to one file per host.
 
-Knows no system in particular. A system is started in an empty folder: its centre first, and when that is ready, an agent.
+Knows no system in particular. A system is started in an empty folder: its centre first, and when
+that is ready, an agent.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,10 @@ LOOPBACK = "127.0.0.1"
 class Guarantees:
     """What a system promises in the setting that is measured.
 
-    `acked`: an agent forgets a line only when the far side says that it has it. `fsynced`: what is received is synced to disk,
-    before it is acknowledged where it is. `ordered`: a file's lines stay in order. `survives_kill`: no line is lost or repeated
-    when a program at either end is killed.
+    `acked`: an agent forgets a line only when the far side says that it has it. `fsynced`: what is
+    received is synced to disk, before it is acknowledged where it is. `ordered`: a file's lines
+    stay in order. `survives_kill`: no line is lost or repeated when a program at either end is
+    killed.
     """
 
     acked: bool
@@ -28,13 +30,13 @@ class Guarantees:
     survives_kill: bool
 
     def __str__(self) -> str:
-        words = {
+        promises = {
             "acked": self.acked,
             "fsynced": self.fsynced,
             "ordered": self.ordered,
             "survives kill -9": self.survives_kill,
         }
-        return ", ".join(word for word, holds in words.items() if holds) or "nothing"
+        return ", ".join(word for word, holds in promises.items() if holds) or "nothing"
 
 
 class Staged(Protocol):
@@ -52,7 +54,7 @@ class Staged(Protocol):
         """Start what follows all `*.log` in a folder; does not wait."""
 
     def is_committed(self) -> bool:
-        """Whether what stands in the output is all that was sent, and was told to be received."""
+        """Whether the output has all lines that were sent, and they are committed."""
 
 
 class System(Protocol):
@@ -77,4 +79,4 @@ class System(Protocol):
         """Return its version; only where nothing is missing."""
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> Staged:
-        """Start its centre in an empty folder, to listen at that address, and return when it is ready and warm."""
+        """Start its centre in an empty folder, at that address; return when it is warm."""

@@ -18,7 +18,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.report import Certificate
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
+from nats_logship.app.files import (
+    make_folder,
+    open_folder,
+    read_file,
+    report_errors,
+    write_for_owner,
+)
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
@@ -85,7 +91,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(_PEM, form, protection)
 
 
-def names_in(certificate: bytes) -> tuple[str, ...]:
+def parse_names(certificate: bytes) -> tuple[str, ...]:
     """Return the DNS names and addresses that a PEM certificate is for, in its order; raises ValueError."""
     parsed = x509.load_pem_x509_certificate(certificate)
     try:
@@ -95,7 +101,7 @@ def names_in(certificate: bytes) -> tuple[str, ...]:
     return tuple(str(name.value) for name in san if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
-def ends_of(files: Iterable[Path]) -> tuple[Certificate, ...]:
+def read_expiries(files: Iterable[Path]) -> tuple[Certificate, ...]:
     """Return when the certificates end that are first in each file, the soonest first; passes over what holds none."""
     found = []
     for path in files:
@@ -120,7 +126,7 @@ class Pki:
         self.broker = self.folder / "broker.pem"
         """Certificate and key that the server shows."""
 
-    def found(self, name: str, now: datetime) -> Authority:
+    def create_authority(self, name: str, now: datetime) -> Authority:
         """Make an authority where there is none, and return it; raises `OperatorError`."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = Authority(_certificate([name], key, now, None), key)
@@ -139,10 +145,10 @@ class Pki:
             ) from None
         self._write(self.broker, issued.public_bytes(_PEM) + _pem_of(key), _SECRET)
 
-    def names(self) -> tuple[str, ...]:
+    def read_names(self) -> tuple[str, ...]:
         """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
         try:
-            return names_in(self.read(self.broker))
+            return parse_names(self.read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
 
@@ -167,7 +173,7 @@ class Pki:
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
         with (
-            reporting(self.folder),
+            report_errors(self.folder),
             make_folder(self.folder.parent) as store,
             store.make(self.folder.name) as folder,
         ):

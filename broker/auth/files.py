@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker.auth.credentials import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.auth.permissions import API
-from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import make_folder, open_folder, reporting, write_for_owner
+from nats_logship.app.files import make_folder, open_folder, report_errors, write_for_owner
 from nats_logship.app.locks import lock
 from nats_logship.app.secret_files import head_of
 from nats_logship.wire.subjects import inbox_of
@@ -47,7 +47,7 @@ def change_credentials(
 
     Raises `OperatorError`, and what `change` raises. Where root writes it, the owner of the directory gets it.
     """
-    with reporting(folder, "open"):
+    with report_errors(folder, "open"):
         opened = make_folder(folder)
     with opened:
         lock(opened.descriptor)  # the folder itself, until it is closed

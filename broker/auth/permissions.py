@@ -32,8 +32,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker.auth.store import Credential, CredentialKind
-from broker.report import SUBJECT as REPORT
+from broker.auth.credentials import Credential, CredentialKind
+from broker.report import REPORT_SUBJECT
+from broker.topology import site_api, site_prefix
 from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -55,8 +56,6 @@ from nats_logship.wire.subjects import (
     partition_filter,
     reader_names,
     registry_consumer,
-    site_api,
-    site_prefix,
     wake_names,
 )
 
@@ -91,7 +90,7 @@ _RECEIVER_CALLS = (
 )
 """Calls about a stream by which a receiver of all partitions reads it by any means."""
 
-HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
+SERVER_EVENTS = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 """Events of the server, which admins and monitors may hear."""
 
 SERVER_QUESTIONS = tuple(
@@ -128,7 +127,7 @@ class SubjectRights:
     responds: bool = False
 
 
-def permissions_of(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
+def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
     """Return the rights of a credential; None for an admin, who has all that there are.
 
     The broker has so many streams of lines; `site` is its own site, empty where it has none.
@@ -224,8 +223,8 @@ def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
     ]
     calls = _api(*_MONITOR_READS, "DIRECT.GET.*", *consumers)
     return SubjectRights(
-        (*calls, REPORT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
-        (f"{inbox}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
+        (*calls, REPORT_SUBJECT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
+        (f"{inbox}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),
     )
 
 
@@ -284,7 +283,7 @@ class _Crossing(NamedTuple):
     kind: str = "service"
 
 
-def accounts_of(
+def build_accounts(
     credentials: Sequence[Credential],
     own: str,
     limits: Mapping[str, Section] = MappingProxyType({}),
@@ -355,7 +354,7 @@ def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
 
 def _user(credential: Credential, streams: int, site: str) -> Section:
     """Return the user of a credential; whoever has rights of its own is no other site."""
-    rights = permissions_of(credential, streams, site)
+    rights = grant_rights(credential, streams, site)
     is_site = credential.kind is CredentialKind.SITE
     permissions = rights and {
         "publish": {"allow": rights.publish},
@@ -377,7 +376,7 @@ def _crossings(streams: int) -> Iterator[_Crossing]:
         yield from filter(None, (_asked(account, subject) for subject in rights.publish))
         yield from filter(None, (_heard(account, subject) for subject in rights.subscribe))
     yield from filter(None, (_asked(LOGS, subject) for subject in (RECEIVERS, *SERVER_QUESTIONS)))
-    yield from filter(None, (_heard(LOGS, subject) for subject in HEARD))
+    yield from filter(None, (_heard(LOGS, subject) for subject in SERVER_EVENTS))
 
 
 def _site_crossings(others: Sequence[str], own: str, lines: Sequence[str]) -> Iterator[_Crossing]:
@@ -407,7 +406,7 @@ def _asked(into: str, subject: str) -> _Crossing | None:
         return _called(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
         return _Crossing(SYS, into, subject, subject, has_several=True)
-    if subject == REPORT:
+    if subject == REPORT_SUBJECT:
         return _Crossing(LOGS, into, subject, subject, has_several=True)
     if subject == RECEIVERS and into != RECEIVE:
         return _Crossing(RECEIVE, into, subject, subject)
@@ -428,4 +427,6 @@ def _heard(into: str, subject: str) -> _Crossing | None:
     """Return how what is heard in an account gets there; None for what is published there."""
     if subject.startswith(("_INBOX", "logship.")):
         return None
-    return _Crossing(SYS if subject in HEARD else LOGS, into, subject, subject, kind="stream")
+    return _Crossing(
+        SYS if subject in SERVER_EVENTS else LOGS, into, subject, subject, kind="stream"
+    )

@@ -25,14 +25,14 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.inspect.reader import find_message
-from broker.provision.apply import described
+from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import (
     Folder,
     make_folder,
     open_folder,
     read_file,
-    reporting,
+    report_errors,
     write_atomic,
 )
 from nats_logship.app.locks import lock
@@ -41,7 +41,7 @@ from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
@@ -51,7 +51,7 @@ CHUNK, WINDOW = 128 * 1024, 2 * 1024 * 1024
 PATIENCE = 30.0
 """Seconds without a word from a server that is alive."""
 
-NAME = "backup.json"
+MANIFEST = "backup.json"
 """The name of the manifest."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 _SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on the same disk
@@ -59,7 +59,7 @@ _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 _AT_ONCE = 100  # entries that are read
 
 
-class Archive(BaseModel, frozen=True, extra="forbid", strict=True):
+class StreamArchive(BaseModel, frozen=True, extra="forbid", strict=True):
     """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
 
     `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
@@ -88,29 +88,29 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
     version: Literal[1] = 1
     began: str
     server: str
-    archives: tuple[Archive, ...]
+    archives: tuple[StreamArchive, ...]
 
 
-async def lines_in(connection: Connection) -> tuple[str, ...]:
+async def list_line_streams(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
-    names = await connection.pages("STREAM.NAMES", "streams")
+    names = await connection.list_all("STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
 async def back_up(connection: Connection, folder: Path, began: datetime) -> Backup:
     """Write the archives of all streams into an empty folder, and the manifest after them, all of it on disk."""
-    await connection.once()
+    await connection.connect()
     offsets, positions, config = BUCKETS
-    names = (offsets, positions, *await lines_in(connection), config)
+    names = (offsets, positions, *await list_line_streams(connection), config)
     archives = [await _archive(connection, name, folder) for name in names]
     at = format_datetime(began, "milliseconds")
     backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
-    write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
+    write_atomic(folder / MANIFEST, backup.model_dump_json(indent=2), 0o600)
     return backup
 
 
-async def _archive(connection: Connection, stream: str, folder: Path) -> Archive:
-    info = await described(connection, stream)
+async def _archive(connection: Connection, stream: str, folder: Path) -> StreamArchive:
+    info = await find_stream_info(connection, stream)
     if info is None or is_being_restored(info["config"]):
         raise OperatorError(
             f"there is no whole stream {stream} at {connection.servers}; run `logbroker apply`, or the same `logbroker restore` again"
@@ -129,7 +129,7 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
     if (await connection.api(f"STREAM.INFO.{stream}"))["created"] != info["created"]:
         raise OperatorError(f"stream {stream} was made anew meanwhile; take the backup again")
     state, is_bucket = answer["state"], stream in BUCKETS
-    return Archive(
+    return StreamArchive(
         stream=stream,
         file=path.name,
         size=path.stat().st_size,
@@ -174,10 +174,10 @@ async def _take(
     connection: Connection, stream: str, file: BinaryIO, advance: Advance
 ) -> tuple[Mapping[str, Any], str]:
     """Write the archive of a stream as it is now, at the slower end's pace; return the answer with its `config` and `state`, and the digest."""
-    await connection.once()
+    await connection.connect()
     digest = hashlib.sha256()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with connection.hearing(arrived.put_nowait) as inbox:
+    async with connection.open_inbox(arrived.put_nowait) as inbox:
         # receivers make their consumers themselves; one in an archive would be in the way of one that they make meanwhile
         body = {"no_consumers": True, "deliver_subject": inbox}
         body |= {"chunk_size": CHUNK, "window_size": WINDOW}
@@ -199,7 +199,7 @@ async def _take(
 def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
     """Yield a folder that loses its suffix `.part` in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
     part = directory / f"{now:%Y-%m-%dT%H%M%SZ}.part"
-    with reporting(directory), make_folder(directory, 0o700) as folder:
+    with report_errors(directory), make_folder(directory, 0o700) as folder:
         _take_over(folder)
         part.mkdir(0o700)
         try:
@@ -230,18 +230,18 @@ def _take_over(folder: Folder) -> None:
 
 def prune(directory: Path, keep: int) -> list[Path]:
     """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
-    with reporting(directory, "remove old backups of"):
+    with report_errors(directory, "remove old backups of"):
         surplus = _backups(directory)[:-keep]
         for path in surplus:
-            (path / NAME).unlink()  # first: what is removed by half is no backup
+            (path / MANIFEST).unlink()  # first: what is removed by half is no backup
             shutil.rmtree(path)
     return surplus
 
 
-def find(folder: Path) -> Path:
+def find_backup(folder: Path) -> Path:
     """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
-    with reporting(folder, "read"):
-        found = [folder] if (folder / NAME).is_file() else _backups(folder)
+    with report_errors(folder, "read"):
+        found = [folder] if (folder / MANIFEST).is_file() else _backups(folder)
     if not found:
         raise OperatorError(f"there is no whole backup in {folder}")
     return found[-1]
@@ -250,23 +250,23 @@ def find(folder: Path) -> Path:
 def _backups(directory: Path) -> list[Path]:
     """Return the whole backups on a directory, oldest first."""
     found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
-    return sorted(path for path in found if (path / NAME).is_file())
+    return sorted(path for path in found if (path / MANIFEST).is_file())
 
 
-def load(folder: Path) -> Backup:
+def load_backup(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
-    path = folder / NAME
+    path = folder / MANIFEST
     try:
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             return Backup.model_validate_json(read_file(path))
     except ValidationError:
         raise OperatorError(f"{path} is damaged, or of another version") from None
 
 
-def check(folder: Path, archive: Archive) -> None:
+def check_archive(folder: Path, archive: StreamArchive) -> None:
     """Compare an archive with its digest in the manifest; raises `OperatorError` where it is not as it was written."""
     path = folder / archive.file
-    with reporting(path, "read"), path.open("rb") as file:
+    with report_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != archive.sha256:
         raise OperatorError(f"{path} is damaged: its SHA-256 is another; take another backup")

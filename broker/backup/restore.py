@@ -20,24 +20,18 @@ from typing import Any
 
 import aiofiles
 
-from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
-from broker.provision.apply import described
+from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, StreamArchive
+from broker.backup.closing import close_config, is_closed, mark_config, open_config
+from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.table import progress
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.client.answer import ConnectionLost, Rejected, answer_of
+from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.descent import (
-    Ancestor,
-    is_being_restored,
-    is_closed,
-    marked,
-    opened,
-    restoring,
-)
 from nats_logship.wire.message import EXPECTED_SEQUENCE
+from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
 _OF_BROKER = ("num_replicas", "storage", "max_age")
@@ -48,7 +42,9 @@ _AGAIN = "run the same `logbroker restore` again; nobody can write to what is th
 logger = logging.getLogger(__name__)
 
 
-def adapted(archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datetime) -> Archive:
+def adapt(
+    archive: StreamArchive, there: Mapping[str, Mapping[str, Any]], now: datetime
+) -> StreamArchive:
     """Return an archive with the configuration that its stream gets; `there` is STREAM.INFO by name.
 
     Replicas, storage and age are those of the stream that is there, which the broker declared: a restore is the way to another storage. An age
@@ -71,7 +67,9 @@ def adapted(archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datet
     return archive.model_copy(update={"config": config})
 
 
-def preview(archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def preview(
+    archives: Sequence[StreamArchive], there: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
     """Return what a restore deletes, by stream; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
     # the declaration of an empty broker is nothing that anybody would miss
     is_empty = not any(_holds(info) for name, info in there.items() if name != _CONFIG)
@@ -79,7 +77,7 @@ def preview(archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]])
     for archive in archives:
         name, info, state = archive.stream, there.get(archive.stream), archive.state
         if info and _holds(info) and not (is_empty and name == _CONFIG):
-            deletes[name] = content_of(info["state"])
+            deletes[name] = format_content(info["state"])
         size, limit = int(state.get("bytes", 0)), _limit_of(info)
         if 0 <= limit < size:
             raise OperatorError(
@@ -93,12 +91,12 @@ def _holds(info: Mapping[str, Any]) -> bool:
     return int(info["state"]["last_seq"]) > 0 and not is_closed(info["config"])
 
 
-def content_of(state: Mapping[str, Any]) -> str:
+def format_content(state: Mapping[str, Any]) -> str:
     """Return for a person what a stream holds; `state` is the server's."""
     size = format_size(int(state["bytes"]))
     times = f", {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z" if state["messages"] else ""
     sequences = f"{state['first_seq']} to {state['last_seq']}"
-    return f"{counted(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
+    return f"{format_count(state['messages'], 'message')} ({size}), sequences {sequences}{times}"
 
 
 def _limit_of(there: Mapping[str, Any] | None) -> int:
@@ -108,23 +106,27 @@ def _limit_of(there: Mapping[str, Any] | None) -> int:
     return int(there["config"].get("max_bytes", -1))
 
 
-async def present(connection: Connection, streams: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+async def find_streams(
+    connection: Connection, streams: Iterable[str]
+) -> dict[str, Mapping[str, Any]]:
     """Return the descriptions of those streams that exist; raises `Rejected`, `ConnectionLost`."""
-    infos = {name: await described(connection, name) for name in streams}
+    infos = {name: await find_stream_info(connection, name) for name in streams}
     return {name: info for name, info in infos.items() if info is not None}
 
 
-async def restore(connection: Connection, folder: Path, archives: Sequence[Archive]) -> None:
+async def restore(connection: Connection, folder: Path, archives: Sequence[StreamArchive]) -> None:
     """Put the archives of a checked backup in the place of the streams that exist; raises `OperatorError`."""
     # lines first, so that they are opened last
     ordered = sorted(archives, key=lambda one: (one.stream == _CONFIG, one.stream in BUCKETS))
-    there = await present(connection, [archive.stream for archive in ordered])
+    there = await find_streams(connection, [archive.stream for archive in ordered])
     now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-    ordered = [adapted(one, there, now) for one in ordered]
+    ordered = [adapt(one, there, now) for one in ordered]
     try:
         # a broker that is started meanwhile makes no stream, which shippers would fill, in the place of one that is to come
-        if settings := await described(connection, _CONFIG):
-            await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked(settings["config"]), _UPDATE)
+        if settings := await find_stream_info(connection, _CONFIG):
+            await connection.api(
+                f"STREAM.UPDATE.{_CONFIG}", mark_config(settings["config"]), _UPDATE
+            )
         for archive in ordered:
             await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:
@@ -142,7 +144,7 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Archi
         raise
 
 
-async def _complete(connection: Connection, archive: Archive) -> None:
+async def _complete(connection: Connection, archive: StreamArchive) -> None:
     """Write those entries of a bucket that its archive has lost."""
     for subject, data in archive.replaced.items():
         try:
@@ -152,13 +154,13 @@ async def _complete(connection: Connection, archive: Archive) -> None:
                 raise
 
 
-async def _replace(connection: Connection, folder: Path, archive: Archive) -> None:
+async def _replace(connection: Connection, folder: Path, archive: StreamArchive) -> None:
     """Put an archive in the place of its stream, closed.
 
     There is no limit in bytes, for which a server would set store aside: after a crash that would be in its own way.
     """
     config = {**archive.config, "max_bytes": -1}
-    closed = restoring(config, Ancestor(archive.created, archive.until))
+    closed = close_config(config, Ancestor(archive.created, archive.until))
     try:
         await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
     except Rejected as error:
@@ -172,16 +174,16 @@ async def _replace(connection: Connection, folder: Path, archive: Archive) -> No
 
 
 async def _read_in(
-    connection: Connection, config: Mapping[str, Any], archive: Archive, path: Path
+    connection: Connection, config: Mapping[str, Any], archive: StreamArchive, path: Path
 ) -> Mapping[str, Any]:
     """Make a stream of an archive, and return its description; raises `Rejected`, `ConnectionLost`: the server keeps a part then."""
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
-    client = await connection.once()
+    client = await connection.connect()
     body = {"config": config, "state": archive.state}
     begun = await connection.api(f"STREAM.RESTORE.{archive.stream}", body, patience=PATIENCE)
     chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
     under_way = 0
-    async with connection.hearing(answers.put_nowait) as inbox:
+    async with connection.open_inbox(answers.put_nowait) as inbox:
         with progress(f"restoring {archive.stream}", archive.size) as advance:
             async with aiofiles.open(path, "rb") as file:
                 while (data := await file.read(chunk)) or under_way:
@@ -193,13 +195,13 @@ async def _read_in(
                         _acknowledged(await connection.guard(answers.get(), PATIENCE, subject))
                         under_way -= 1
         await connection.publish(subject, b"", reply=inbox)
-        return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
+        return parse_answer((await connection.guard(answers.get(), _ACTIVATION)).data)
 
 
 def _acknowledged(answer: RawMessage) -> None:
     """Return where a chunk was taken; raises `Rejected` for what the server says instead, and `ConnectionLost`."""
     if answer.data:
-        answer_of(answer.data)
+        parse_answer(answer.data)
         raise ConnectionLost("the server took the archive for finished before its end")
     if (answer.headers or {}).get("Status") == "503":
         raise ConnectionLost("the server has given the restore up")
@@ -214,8 +216,8 @@ async def _open(
     """Open a stream that was closed or marked; again where servers of a cluster have not heard of it yet."""
     for pause in (*_SETTLING, None):
         try:
-            if info := await described(connection, stream):
-                config = {**opened(info["config"], archived or info["config"]), **changes}
+            if info := await find_stream_info(connection, stream):
+                config = {**open_config(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config, _UPDATE)
         except Rejected:
             if pause is None:

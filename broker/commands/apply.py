@@ -11,24 +11,24 @@ from typing import Annotated, Any
 import click
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
-from broker.provision.apply import carry_out, look, look_at_partitions
+from broker.commands.shared import JSON, Mode, print_json, run_on_broker, with_mode, with_settings
+from broker.provision.apply import carry_out, read_actual, read_partitions
 from broker.provision.plan import (
     Step,
     compare,
     describe,
     plan,
-    plan_document,
     plan_partitions,
-    refuse_half,
+    refuse_half_restored,
+    serialize_plan,
 )
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import make_folder, read_file, reporting, write_atomic
-from nats_logship.app.plural import counted
-from nats_logship.client.connection import ELECTION, Connection, until_answered
-from nats_logship.wire.streams import MAX_PARTITIONS, existing_in
+from nats_logship.app.files import make_folder, read_file, report_errors, write_atomic
+from nats_logship.app.text import format_count
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.wire.streams import MAX_PARTITIONS, count_partitions
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
 
@@ -42,7 +42,7 @@ class _Stream(BaseModel, extra="allow"):
 
 
 @click.command(cls=SectionedCommand)
-@asks_first
+@with_mode
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, mode: Mode) -> None:
     """Set up streams and buckets on a running broker; a second time changes nothing."""
@@ -50,10 +50,12 @@ def apply(settings: BrokerSettings, mode: Mode) -> None:
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         # a cluster whose streams get more replicas may elect leaders just now
-        found = await until_answered(connection, partial(look, desired=desired), ELECTION)
+        found = await retry_until_answered(
+            connection, partial(read_actual, desired=desired), ELECTION
+        )
         await _propose(connection, plan(desired, found), mode)
 
-    asking(settings, "apply", work)
+    run_on_broker(settings, "apply", work)
 
 
 async def _propose(
@@ -61,37 +63,37 @@ async def _propose(
 ) -> bool:
     """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
     if mode.as_json:
-        print_json(plan_document(made))
+        print_json(serialize_plan(made))
     else:
         click.echo(describe(made) or "nothing to do")
     if not question and any(one.deletes for one in made):
         question = "This deletes what is marked with an exclamation mark. Do it?"
-    if is_agreed := bool(made) and mode.agrees(question):
+    if is_agreed := bool(made) and mode.confirm(question):
         await carry_out(connection, made)
     return is_agreed
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
-@asks_first
+@with_mode
 @with_settings()
 def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
 
     async def work(connection: Connection) -> None:
-        actual = await until_answered(connection, look_at_partitions, ELECTION)
-        now = counted(actual.number, "partition") if actual.number else "unknown partitions"
-        mode.say(f"hosts are spread over {now} now")
-        made, wanted = plan_partitions(number, actual), counted(number, "partition")
+        actual = await retry_until_answered(connection, read_partitions, ELECTION)
+        now = format_count(actual.number, "partition") if actual.number else "unknown partitions"
+        mode.echo(f"hosts are spread over {now} now")
+        made, wanted = plan_partitions(number, actual), format_count(number, "partition")
         question = f"Spread hosts over {wanted}?"
         if await _propose(connection, made, mode, question):
-            mode.say(
+            mode.echo(
                 f"hosts are spread over {wanted} now: shippers go over within 10 seconds of their next lines\n"
                 f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
                 "keep those of old ones until `logbroker status` shows nothing behind there"
             )
 
-    asking(settings, "partitions", work)
+    run_on_broker(settings, "partitions", work)
 
 
 @click.command(cls=SectionedCommand)
@@ -100,8 +102,8 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
 @with_settings()
 def export(settings: BrokerSettings, folder: Path, as_json: bool) -> None:
     """Write the configuration of all streams and buckets to FOLDER, a file each, as `nats stream add --config` takes it."""
-    files = asking(settings, "export", exported)
-    with reporting(folder):
+    files = run_on_broker(settings, "export", exported)
+    with report_errors(folder):
         make_folder(folder, 0o755).close()
     for name, text in files.items():
         write_atomic(folder / name, text)
@@ -119,7 +121,7 @@ async def exported(connection: Connection) -> dict[str, str]:
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    infos = await connection.pages("STREAM.LIST", "streams")
+    infos = await connection.list_all("STREAM.LIST", "streams")
     return {info["config"]["name"]: info for info in infos}
 
 
@@ -134,7 +136,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @click.command(name="import", cls=SectionedCommand)
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
-@asks_first
+@with_mode
 @with_settings(APPLY_FIELDS)
 def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> None:
     """Give the broker the streams in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
@@ -146,13 +148,13 @@ def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> No
     async def work(connection: Connection) -> None:
         await _propose(connection, await plan_import(connection, wanted), mode)
 
-    asking(settings, "import", work)
+    run_on_broker(settings, "import", work)
 
 
 def read_stream(path: Path) -> Step:
     """Return the stream that a file describes; raises `OperatorError`."""
     try:
-        with reporting(path, "read"):
+        with report_errors(path, "read"):
             config = _Stream.model_validate_json(read_file(path)).model_dump()
     except ValidationError:
         raise ConfigurationError(f"{path.name} is not the JSON of a stream, with a name") from None
@@ -162,7 +164,7 @@ def read_stream(path: Path) -> Step:
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
     """Return what makes streams as wanted; all others stay."""
     there = await _streams(connection)
-    refuse_half(there)
+    refuse_half_restored(there)
     steps = [
         compare(_with_partitions(one, there.get(one.name)), there.get(one.name)) for one in wanted
     ]
@@ -174,5 +176,5 @@ def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:
     asked, there = wanted.config.get("subjects"), info and info["config"].get("subjects")
     if not asked or not there:
         return wanted
-    kept = [one for one in there if existing_in([one]) and one not in asked]
+    kept = [one for one in there if count_partitions([one]) and one not in asked]
     return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})

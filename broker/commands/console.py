@@ -11,7 +11,7 @@ from broker.settings import BrokerSettings
 from nats_logship.app.address import parse_address
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.program import warn_of_readable
+from nats_logship.app.program import warn_of_readable_secrets
 from nats_logship.client.connection import Connection
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -44,14 +44,14 @@ def console(
     Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
     """
     from broker.console.server import Console, Listener
-    from broker.server.resolve import secret_in
+    from broker.server.resolve import read_secret
 
     try:
         address = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
-    warn_of_readable(filter(None, (token_file, listen_cert, listen_key)))
-    token = secret_in(token_file, "--token-file") if token_file else ""
+    warn_of_readable_secrets(filter(None, (token_file, listen_cert, listen_key)))
+    token = read_secret(token_file, "--token-file") if token_file else ""
     listener = Listener(address, token, _tls(listen_cert, listen_key, listen_ca))
 
     async def serve() -> None:

@@ -17,16 +17,17 @@ from pathlib import Path
 import click
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from broker.commands.shared import JSON, asking, show, with_settings
-from broker.inspect.reader import MessageReader, at_sequence, find_message
+from broker.commands.shared import JSON, run_on_broker, show, with_settings
+from broker.inspect.message import json_object
+from broker.inspect.reader import MessageReader, find_message
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.files import open_folder, read_file, reporting, write_atomic
-from nats_logship.app.plural import counted
-from nats_logship.app.untrusted import json_object, printable
+from nats_logship.app.files import open_folder, read_file, report_errors, write_atomic
+from nats_logship.app.text import format_count, printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
@@ -80,15 +81,13 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
             click.echo(printable(words), err=True)
     if not messages:
         raise OperatorError(f"no message of {file} can be read; nothing was put back")
-    asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
-    with reporting(file), open_folder(file.parent) as folder:
+    run_on_broker(settings, "requeue", lambda connection: _put_back(connection, file, messages))
+    with report_errors(file), open_folder(file.parent) as folder:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")
         folder.sync()
-    held, are = counted(lines, "line"), "is" if len(messages) == 1 else "are"
-    text = (
-        f"{counted(len(messages), 'message')} with {held} {are} back; the file is {file}.requeued"
-    )
+    held, are = format_count(lines, "line"), "is" if len(messages) == 1 else "are"
+    text = f"{format_count(len(messages), 'message')} with {held} {are} back; the file is {file}.requeued"
     document = {"messages": len(messages), "lines": lines, "file": f"{file}.requeued"}
     show(document, text, as_json=as_json)
 

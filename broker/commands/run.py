@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
-from broker.commands.shared import store_of
-from broker.retention import retain
+from broker.commands.shared import find_store
+from broker.retention.worker import run_retention
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
-from broker.server.leaders import spread_leaders
-from broker.server.store import check_membership, locked_store, remove_state
+from broker.server.store import check_membership, lock_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
-from nats_logship.app.command_line import SectionedCommand, given, settings_options
+from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.files import reporting
+from nats_logship.app.files import report_errors
 from nats_logship.app.program import log_to_stderr
-from nats_logship.app.service import Notifier, Service, hold_signals
+from nats_logship.app.service import Notifier, Service, block_signals
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +31,17 @@ def run(**options: Any) -> None:
 
     What tunes nats-server itself stands in a table [nats] of the --config file, by nats-server's names.
     """
-    hold_signals()
-    settings = given(BrokerSettings, options)
+    block_signals()
+    settings = settings_from_options(BrokerSettings, options)
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
-        settings = given(BrokerSettings, options)
-    folder = store_of(settings)
+        settings = settings_from_options(BrokerSettings, options)
+    folder = find_store(settings)
     _log_as_set(settings)
 
     def reread() -> BrokerSettings:
         try:
-            return given(BrokerSettings, options)
+            return settings_from_options(BrokerSettings, options)
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
@@ -53,14 +52,14 @@ async def _serve(
     settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
 ) -> None:
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    with reporting(folder, "use the store"), locked_store(folder) as lock:
+    with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
-        background = watch_health, retain, spread_leaders, _serve_metrics
+        background = watch_health, run_retention, _serve_metrics
         context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 
         async def change(changed: BrokerSettings) -> None:
-            await context.change(changed)
+            await context.change_settings(changed)
             _log_as_set(context.settings)
 
         service = Service(context, change, _end)

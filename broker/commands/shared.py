@@ -1,8 +1,11 @@
-"""What the commands share: settings from options, options that several commands have, and one connection to a broker."""
+"""What the commands share: settings from options, common options, and one connection to a broker."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
@@ -14,18 +17,22 @@ import click
 from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from nats_logship.app import program
-from nats_logship.app.command_line import YES, ask, given, settings_options
-from nats_logship.app.units import ACCEPTED, parse_duration, read_moment
-from nats_logship.app.untrusted import printable
-from nats_logship.client.connection import ELECTION, Connection
-from nats_logship.client.connection import ask as ask_broker
+from nats_logship.app.command_line import (
+    YES_OPTION,
+    confirm,
+    settings_from_options,
+    settings_options,
+)
+from nats_logship.app.text import printable
+from nats_logship.app.units import ACCEPTED, parse_duration, parse_moment
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.wire.streams import MAX_PARTITIONS
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 def option(name: str, metavar: str, help_text: str, **more: Any) -> Callable[..., Any]:
-    """Return the option of a value; `several` names the parameter of one that may be given several times."""
+    """Return an option with a value; `several` names the parameter of a repeatable option."""
     if several := more.pop("several", None):
         return click.option(name, several, metavar=metavar, help=help_text, multiple=True, **more)
     return click.option(name, metavar=metavar, help=help_text, **more)
@@ -36,55 +43,53 @@ def now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
 
 
-def read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
-    """Return a type of options whose values are read by a function that raises ValueError."""
+def make_type(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return a type of options from a function that raises ValueError."""
 
-    def convert(text: str) -> Found:
+    def convert(text: str) -> Value:
         try:
-            return read(text)
+            return parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
     return convert
 
 
-LENGTH = read_by(parse_duration)
+DURATION = make_type(parse_duration)
 """A length of time, such as `12h`."""
-PATTERN = read_by(lambda text: asyncio.run(check_pattern(text)))
+REGEX = make_type(lambda text: asyncio.run(check_pattern(text)))
 """A regular expression of Python."""
 
 
-def moment(name: str, help_text: str) -> Callable[..., Any]:
-    """Return the option of a time or a sequence."""
-    read = read_by(lambda text: read_moment(text, now()))
-    return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=read)
+def moment_option(name: str, help_text: str) -> Callable[..., Any]:
+    """Return an option that takes a time or a sequence."""
+    parse = make_type(lambda text: parse_moment(text, now()))
+    return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=parse)
 
 
-def partition_list(
+def parse_partitions(
     _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...] | None:
-    """Return numbers of partitions, written as `3`, `0,3,5`, or `all`, which is an empty tuple; None where none was given."""
+    """Return the partitions in `3`, `0,3,5` or `all` (an empty tuple); None without a value."""
     words = [word.strip() for text in texts for word in text.split(",")]
     if not words or words == ["all"]:
         return () if words else None
     for word in words:
         if not (word.isascii() and word.isdigit() and int(word) < MAX_PARTITIONS):
-            raise click.BadParameter(f"{word!r} is not the number of a partition, nor all")
+            raise click.BadParameter(f"{word!r} is neither the number of a partition nor all")
     return tuple(sorted(set(map(int, words))))
 
 
-JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-STREAM = option("--stream", "NAME", "The stream, where lines are in several.")
-HOSTS = option(
-    "--host", "GLOB", "Only hosts that match; may be given several times.", several="hosts"
-)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+STREAM = option("--stream", "NAME", "The stream, if the broker has several.")
+HOSTS = option("--host", "GLOB", "Only hosts that match; repeatable.", several="hosts")
 PARTITIONS = option(
     "--partition",
     "N",
-    "Only these partitions; also as 0,3,5.",
+    "Only these partitions, such as 3 or 0,3,5; repeatable.",
     several="only",
-    callback=lambda *given: partition_list(*given) or (),
+    callback=lambda *given: parse_partitions(*given) or (),
 )
 
 
@@ -96,25 +101,29 @@ class Mode:
     as_json: bool
     yes: bool
 
-    def say(self, text: str) -> None:
-        """Tell people something; beside the JSON that programs read."""
+    def echo(self, text: str) -> None:
+        """Print text for people: to stderr if stdout is JSON."""
         click.echo(text, err=self.as_json)
 
-    def agrees(self, question: str) -> bool:
-        """Whether to do what was shown: not in a dry run; asks a person first, unless --yes is given or there is no question."""
+    def confirm(self, question: str) -> bool:
+        """Return whether to make the change: never in a dry run.
+
+        Ask a person first, unless --yes is given or the question is empty.
+        """
         if question and not (self.dry_run or self.yes):
-            ask(question)
+            confirm(question)
         return not self.dry_run
 
 
-def asks_first(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --dry-run, --json and --yes, all of them as its argument `mode`."""
+def with_mode(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --dry-run, --json and --yes, as its argument `mode`."""
 
     @wraps(command)
     def called(dry_run: bool, as_json: bool, yes: bool, **values: Any) -> Any:
-        return command(mode=Mode(dry_run, as_json, yes), **values)
+        mode = Mode(dry_run=dry_run, as_json=as_json, yes=yes)
+        return command(mode=mode, **values)
 
-    return _DRY_RUN(JSON(YES(called)))
+    return _DRY_RUN(JSON(YES_OPTION(called)))
 
 
 def with_settings(
@@ -122,14 +131,14 @@ def with_settings(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that gives a command the options of these settings.
 
-    The command gets the settings as its first argument; from then on messages are logged to stderr.
+    The command gets the settings as its first argument, after logging to stderr is set up.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def called(**values: Any) -> Any:
             own = {name: values.pop(name) for name in {*fields, "config"} & values.keys()}
-            settings = given(BrokerSettings, own)
+            settings = settings_from_options(BrokerSettings, own)
             program.log_to_stderr(settings)
             return command(settings, **values)
 
@@ -138,18 +147,52 @@ def with_settings(
     return decorate
 
 
-def asking(
-    settings: BrokerSettings, command: str, work: Callable[[Connection], Awaitable[Found]]
-) -> Found:
-    """Connect, return what `work` returns, and disconnect; raises `OperatorError` for a broker that is away or refuses."""
+def run_on_broker(
+    settings: BrokerSettings, command: str, work: Callable[[Connection], Awaitable[Value]]
+) -> Value:
+    """Connect, return what `work` returns, and disconnect.
+
+    Raises `OperatorError` if the broker is away or refuses.
+    """
     return ask_broker(settings, f"logbroker {command}", work)
 
 
-def looking(
-    settings: BrokerSettings, command: str, look: Callable[[Connection], Awaitable[Found]]
-) -> Found:
-    """Do the same with what changes nothing: it is asked again while a cluster has no leader."""
-    return ask_broker(settings, f"logbroker {command}", look, ELECTION)
+def read_from_broker(
+    settings: BrokerSettings, command: str, read: Callable[[Connection], Awaitable[Value]]
+) -> Value:
+    """Do the same with `read`, which changes nothing: repeat it while a cluster has no leader."""
+    return ask_broker(settings, f"logbroker {command}", read, ELECTION)
+
+
+def show_each(
+    settings: BrokerSettings,
+    command: str,
+    items: Callable[[Connection], AsyncGenerator[Value, None]],
+    show: Callable[[Value], Awaitable[None]],
+    count: int | None = None,
+) -> None:
+    """Show the items that a generator yields, as they come; at most `count` of them."""
+
+    async def run(connection: Connection) -> None:
+        left = count or sys.maxsize
+        async with aclosing(items(connection)) as found:
+            async for one in found:
+                await show(one)
+                if not (left := left - 1):
+                    return
+
+    run_on_broker(settings, command, run)
+
+
+async def write_to_stdout(data: bytes) -> None:
+    """Write in a thread, so that a slow reader of stdout does not block the connection."""
+
+    def write() -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+    await asyncio.to_thread(write)
 
 
 def print_json(document: object) -> None:
@@ -165,8 +208,8 @@ def show(document: object, *lines: str, as_json: bool) -> None:
         click.echo(printable(line))
 
 
-def store_of(settings: BrokerSettings) -> Path:
-    """Return the broker's directory, absolute; raises click.UsageError where the settings name none."""
+def find_store(settings: BrokerSettings) -> Path:
+    """Return the broker's directory, absolute; raises click.UsageError if the settings have none."""
     if settings.store_dir is None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"

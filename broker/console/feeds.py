@@ -14,10 +14,11 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
-from broker.inspect.reader import last_of_host
-from broker.inspect.status import HostStatus
+from broker.inspect.collect import observe
+from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
+from broker.inspect.reader import get_last_message
+from broker.inspect.streams import list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -26,7 +27,7 @@ from nats_logship.app.timestamps import format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, PositionsUnreadable
+from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
@@ -85,7 +86,7 @@ class Feeds:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._connection.once(_FIRST)
+                await self._connection.connect(_FIRST)
                 async with aclosing(watch(self._connection, _INTERVAL)) as views:
                     async for view in views:
                         self._show(view)
@@ -118,11 +119,11 @@ class Feeds:
             await asyncio.sleep(_CHECKS_EVERY)
 
     async def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `ask_hosts` raises."""
+        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `collect_hosts` raises."""
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._hosts_at >= _HOSTS_EVERY:
-                self._hosts = await ask_hosts(self._connection, self._saved)
+                self._hosts = await collect_hosts(self._connection, self._saved)
                 self._hosts_at = now
         none = asdict(Rates())
         return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
@@ -132,11 +133,13 @@ class Feeds:
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
+        except UnreadablePositions as error:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired
-            last = await last_of_host(self._connection, await streams_of(self._connection), host)
+            last = await get_last_message(
+                self._connection, await list_streams(self._connection), host
+            )
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
                 told = receivers.get(number, {}).get("gaps_of")

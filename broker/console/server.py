@@ -21,7 +21,7 @@ from broker.console.feeds import Feeds, encode, line_options
 from broker.inspect.matching import check_pattern
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.units import read_moment
+from nats_logship.app.units import parse_moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 
@@ -180,7 +180,7 @@ class Console:
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         text = request.query.get("since", "")
-        since = read_moment(text, now) if text else None
+        since = parse_moment(text, now) if text else None
         wanted = line_options(lambda name: request.query.get(name, ""), since)
         async with _one_of(self._tails):
             await check_pattern(wanted.match)  # while the answer can still be that it is wrong

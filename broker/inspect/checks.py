@@ -21,12 +21,11 @@ from broker.inspect.status import (
     PartitionStatus,
     SiteStatus,
     StreamStatus,
-    links,
-    short_duration,
+    format_rounded,
 )
-from nats_logship.app.plural import counted
-from nats_logship.app.units import few, format_size
-from nats_logship.app.untrusted import printable
+from broker.inspect.status_table import describe_links
+from nats_logship.app.text import format_count, format_names, printable
+from nats_logship.app.units import format_size
 
 CHECKS = ("connection", "stream", "space", "receivers", "certificates", "sites")
 """What is checked; all of it, unless some are named."""
@@ -89,11 +88,11 @@ def _stream(status: BrokerStatus) -> Graded:
     if not status.current_partitions:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     if without := [f"p{one.partition}" for one in status.partitions if one.behind is None]:
-        yield Grade.CRITICAL, f"no consumer answers for {few(without, _NAMED)}"
+        yield Grade.CRITICAL, f"no consumer answers for {format_names(without, _NAMED)}"
     for stream in status.streams:
         if lost := stream.lost_messages:
             done = "was damaged and is lost" if lost == 1 else "were damaged and are lost"
-            yield Grade.CRITICAL, f"{counted(lost, 'message')} of {stream.name} {done}"
+            yield Grade.CRITICAL, f"{format_count(lost, 'message')} of {stream.name} {done}"
         yield from _replicas(stream)
 
 
@@ -103,12 +102,14 @@ def _replicas(stream: StreamStatus) -> Graded:
         yield Grade.CRITICAL, f"stream {stream.name} has no leader: nothing is stored"
     for one in stream.followers:
         if one.offline or not one.current:
-            state = "is offline" if one.offline else f"is {counted(one.lag, 'operation')} behind"
-            yield Grade.WARNING, f"{one.name} {state}, {one.seen}"
+            state = (
+                "is offline" if one.offline else f"is {format_count(one.lag, 'operation')} behind"
+            )
+            yield Grade.WARNING, f"{one.name} {state}, {one.last_contact}"
     missing = Grade.CRITICAL if 2 * good <= wanted else Grade.WARNING
     yield (
         missing if good < wanted else Grade.OK,
-        f"{good} of {counted(wanted, 'server', 'hold')} {stream.name}",
+        f"{good} of {format_count(wanted, 'server', 'hold')} {stream.name}",
     )
 
 
@@ -143,14 +144,14 @@ def _receivers(status: BrokerStatus) -> Graded:
     bad = [found for one in used if (found := _partition(one))[0]]
     yield from bad[:_NAMED]
     if rest := bad[_NAMED:]:
-        yield max(grade for grade, _ in rest), f"and {counted(len(rest), 'more partition')}"
+        yield max(grade for grade, _ in rest), f"and {format_count(len(rest), 'more partition')}"
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
     yield Grade.OK, _waiting(status.behind, oldest)
 
 
 def _waiting(messages: int, oldest: float) -> str:
-    age = f", the oldest for {short_duration(oldest)}" if messages else ""
-    return f"{counted(messages, 'message', 'wait')}{age}"
+    age = f", the oldest for {format_rounded(oldest)}" if messages else ""
+    return f"{format_count(messages, 'message', 'wait')}{age}"
 
 
 def _partition(one: PartitionStatus) -> tuple[Grade, str]:
@@ -169,7 +170,7 @@ def _missing(one: PartitionStatus) -> str:
     """Return since when a partition has no receiver, and why."""
     if one.owner is None:
         return "it never had a receiver"
-    since = f"no receiver for {short_duration(one.missing_seconds)}"
+    since = f"no receiver for {format_rounded(one.missing_seconds)}"
     if one.moved:
         return f"{since}, since its offset was moved by hand"
     return f"{since}: {one.owner} {'has ended' if one.released else 'does not answer'}"
@@ -180,7 +181,7 @@ def _certificates(status: BrokerStatus) -> Graded:
     ends = [(node.name, one) for node in status.nodes for one in node.certificates]
     for name, one in ends:
         left = (one.not_after - now).total_seconds()
-        when = f"ends in {short_duration(left)}" if left > 0 else f"ended on {one.not_after:%F}"
+        when = f"ends in {format_rounded(left)}" if left > 0 else f"ended on {one.not_after:%F}"
         yield _grade(-left, _CERTIFICATE), f"certificate {one.path} on {name} {when}"
     if not ends:
         yield Grade.OK, "no broker has a certificate"
@@ -192,13 +193,13 @@ def _sites(status: BrokerStatus) -> Graded:
         of_site = [(one, stream) for one, stream in copies if one.name == name]
         away = [(one, stream) for one, stream in of_site if one.behind is None]
         if away:
-            streams = few([stream for _, stream in away], _NAMED)
+            streams = format_names([stream for _, stream in away], _NAMED)
             yield Grade.WARNING, f"the copy of {streams} from site {name} is {_worst(away, status)}"
         else:
             yield Grade.OK, f"site {name}: {sum(one.lag for one, _ in of_site)} behind"
     for node in status.nodes:
         if node.site_remotes and node.site_links != node.site_remotes:
-            yield Grade.WARNING, f"{node.name} is {links(node)} (--site-remote)"
+            yield Grade.WARNING, f"{node.name} is {describe_links(node)} (--site-remote)"
     if not copies:
         yield Grade.OK, "no lines of other sites are copied here"
 
@@ -214,14 +215,14 @@ _JUDGES = dict(
 )
 
 
-def overall(findings: Iterable[CheckResult]) -> Grade:
+def find_worst(findings: Iterable[CheckResult]) -> Grade:
     """Return the worst grade; what is unknown hides nothing that is known to be wrong."""
     return max((one.grade for one in findings), key=_BADNESS.index, default=Grade.OK)
 
 
-def to_nagios(findings: Sequence[CheckResult]) -> str:
+def format_nagios(findings: Sequence[CheckResult]) -> str:
     """Return one line, as a plugin of Nagios writes it: what is wrong, the worst first, or that all is well."""
-    worst = overall(findings)
+    worst = find_worst(findings)
     shown = [one for one in findings if worst is Grade.OK or one.grade is not Grade.OK]
     shown.sort(key=lambda one: -_BADNESS.index(one.grade))
     text = "; ".join(f"{one.grade.name}:{one.check}: {one.text}" for one in shown)

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from broker.inspect.ask import names_of_keys
-from nats_logship.app.untrusted import json_object, printable
+from broker.inspect.message import json_object
+from broker.inspect.servers import collect_holders
+from nats_logship.app.text import printable
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
@@ -89,7 +90,7 @@ async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
         with suppress(ConnectionLost):
             for subject in _SUBJECTS:
                 await connection.tap(subject, take)
-            names = await names_of_keys(connection)
+            names = await collect_holders(connection)
             while True:
                 message = await connection.guard(waiting.get(), _FOREVER)
                 now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock

@@ -8,8 +8,8 @@ from functools import partial
 
 from broker.inspect import matcher
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.python import isolated
+from nats_logship.app.python import isolated_command
+from nats_logship.app.text import format_count
 
 _LONGEST = 500  # characters of a pattern
 
@@ -39,7 +39,9 @@ async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
         words = f"the expression is longer than {_LONGEST} characters, or has a zero byte"
         raise OperatorError(words)
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*isolated(matcher), stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *isolated_command(matcher), stdin=pipe, stdout=pipe
+    )
     try:
         try:
             trouble = await _ask(process, pattern.encode("utf-8", "surrogateescape"))
@@ -60,7 +62,7 @@ async def _matching(process: Process, lines: bytes) -> bytes:
         return await _ask(process, lines)
     except EOFError:
         raise OperatorError(
-            _costs_too_much(f"for {counted(len(lines), 'byte', form=',')} of lines")
+            _costs_too_much(f"for {format_count(len(lines), 'byte', form=',')} of lines")
         ) from None
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import zstandard
 
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import format_time
-from nats_logship.app.untrusted import printable
 from nats_logship.wire.message import (
     MalformedMessage,
     Origin,
     Section,
     decode_origin,
     decode_payload,
-    split,
+    split_sections,
 )
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
@@ -30,7 +30,7 @@ _ACTIVE = re.compile(
 
 
 @lru_cache(100_000)
-def subject_of(name: str) -> Subject | None:
+def parse_subject(name: str) -> Subject | None:
     """Return a subject that a host's lines are published to; None for any other."""
     try:
         return Subject.parse(name)
@@ -55,7 +55,7 @@ class StoredMessage:
     @property
     def subject(self) -> Subject | None:
         """The subject; None where `name` is none of a host."""
-        return subject_of(self.name)
+        return parse_subject(self.name)
 
     @property
     def host(self) -> str:
@@ -100,7 +100,7 @@ class StoredMessage:
         """
         found = decode_payload(self.headers, self.payload, decompressor)
         if self.origin is not None:
-            return [*split(self.origin, found)]
+            return [*split_sections(self.origin, found)]
         return [(None, found if not found or found.endswith(b"\n") else found + b"\n")]
 
 
@@ -146,3 +146,13 @@ def safe(lines: bytes) -> bytes:
     r"""Return lines with everything that a terminal might act on as an escape such as `\x1b`; tabs and newlines stay."""
     text = lines.decode("utf-8", "backslashreplace")
     return _ACTIVE.sub(lambda found: ascii(found[0])[1:-1], text).encode()
+
+
+def json_object(data: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for anything else, also for numbers and depths that cannot be written again."""
+    try:
+        found = json.loads(data)
+        json.dumps(found, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

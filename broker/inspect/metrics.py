@@ -12,13 +12,14 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from broker.inspect.ask import ask_hosts, attempt, observe
-from broker.inspect.checks import CHECKS, judge, overall
-from broker.inspect.status import BrokerStatus, HostStatus
+from broker.inspect.checks import CHECKS, find_worst, judge
+from broker.inspect.collect import attempt, observe
+from broker.inspect.hosts import HostStatus, collect_hosts
+from broker.inspect.status import BrokerStatus
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.pages import Page, health_page, metrics_page, page_server
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
 
 _STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds
@@ -57,7 +58,7 @@ class _Metrics:
         try:
             self._status, self._trouble = await observe(connection)
             if self._status is not None and is_due:
-                hosts, _ = await attempt(connection, ask_hosts(connection), _HOSTS_EVERY)
+                hosts, _ = await attempt(connection, collect_hosts(connection), _HOSTS_EVERY)
                 if hosts is not None:
                     self._hosts, self._hosts_at = hosts, now
         except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
@@ -72,7 +73,7 @@ class _Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-        found = [([one], overall(judge([one], self._status, self._trouble))) for one in CHECKS]
+        found = [([one], find_worst(judge([one], self._status, self._trouble))) for one in CHECKS]
         yield _gauge("check_status", text, ["check"], found)
         if self._status is not None:
             yield from _of_status(self._status)

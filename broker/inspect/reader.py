@@ -1,53 +1,37 @@
-"""Reads a stream forward, in its order and without a hole, through a consumer of its own; and single messages. Changes nothing.
+"""Reads streams for people: forward, through a temporary consumer, or single messages. Changes nothing.
 
-No message comes twice: after a lost connection, a restarted broker or a consumer that was removed, the reader goes on
-behind the last message that it returned. A stream that is made anew meanwhile takes another reader.
+After a lost connection, a restarted broker or a deleted consumer a reader continues behind the last
+message that it returned: no message is returned twice. A stream that is created again needs a new
+reader.
 """
 
 import asyncio
-import base64
 import logging
 import random
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import SECOND, format_datetime, parse_time
-from nats_logship.app.units import Moment
+from nats_logship.app.timestamps import Moment
+from nats_logship.client import find
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
-from nats_logship.client.connection import ELECTION, Connection, until_answered
-from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import pull
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.find import find_sequence
+from nats_logship.client.stream_reader import NameInUse, Start, StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import host_filter, reader_names
 
-Start = Mapping[str, Any]
-"""Where a reader begins, as the configuration of a consumer says it."""
-LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject", "filter_subjects": [">"]}
-"""Begin with the last message of every subject, in stream order, and go on with what comes."""
-
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
-_EXPIRES = 4  # seconds
-_INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
+_EXPIRES = 4  # seconds that a pull waits for messages
+_INACTIVE = 60  # seconds without a pull after which the server deletes the consumer
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
-_NAME_IN_USE = {
-    ErrorCode.CONSUMER_NAME_EXIST,
-    ErrorCode.CONSUMER_EXISTING_ACTIVE,
-    ErrorCode.CONSUMER_ALREADY_EXISTS,
-}
 logger = logging.getLogger(__name__)
-
-
-def at_sequence(sequence: int) -> Start:
-    """Begin with the first message at `sequence` or behind it."""
-    return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, sequence)}
 
 
 class MessageReader:
@@ -62,23 +46,23 @@ class MessageReader:
         *,
         headers_only: bool = False,
     ) -> None:
-        """Read messages whose subject matches one of `filters`, none meaning all. Ask nothing yet."""
+        """Read messages whose subject matches one of `filters`, all without one. Ask nothing yet."""
         self._connection = connection
         self._stream = stream
-        self._config = {"headers_only": headers_only, "filter_subjects": list(filters)}
+        self._filters = filters or (">",)
+        self._headers_only = headers_only
         self._start = start
         self._next = 0  # sequence; 0 before the first message
-        self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
-        self._consumer = ""
-        self._number = 0  # of the delivery that is due
+        self._client: BrokerClient | None = None  # on which the consumer was created
+        self._reader: StreamReader | None = None  # None when a consumer is to be created
 
     async def follow(self) -> list[StoredMessage]:
-        """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
+        """Return new messages, at least one, through restarts of the broker; raises `Rejected`."""
         while True:
             try:
                 if await self._connection.client() is not self._client:
-                    await self._open()
-                if found := await self._pull(waits=True):
+                    self._reader = None
+                if found := await self._pull(_EXPIRES):
                     return found
                 continue
             except ConnectionLost as error:
@@ -89,25 +73,25 @@ class MessageReader:
             await asyncio.sleep(_PAUSE)
 
     async def read_all(self, last: int | None = None) -> AsyncGenerator[StoredMessage, None]:
-        """Yield what is there up to the sequence `last`, by default the stream's end, through elections.
+        """Yield the messages up to the sequence `last`, by default the stream's end, through elections.
 
-        What is purged, or expires, meanwhile is not waited for. Raises `ConnectionLost`, `Rejected`, `OperatorError`.
+        Messages that are purged or expire meanwhile are left out. Raises `ConnectionLost`,
+        `Rejected`, `OperatorError`.
         """
         end = last or 0
 
-        async def more(connection: Connection) -> list[StoredMessage]:
+        async def pull_more(connection: Connection) -> list[StoredMessage]:
             nonlocal end
-            if self._client is None:
-                await self._open()
+            await self._open()
             if last is None and not self._next:
-                # behind the beginning: a host that sends meanwhile has a last message that no earlier end includes
-                end = int(
-                    (await connection.api(f"STREAM.INFO.{self._stream}"))["state"]["last_seq"]
-                )
-            return [] if self._next > end else await self._pull(waits=False)
+                # asked behind the start of reading: otherwise a host that sends meanwhile would be
+                # left out, since its last message is behind the end
+                info = await connection.api(f"STREAM.INFO.{self._stream}")
+                end = int(info["state"]["last_seq"])
+            return [] if self._next > end else await self._pull(wait=0)
 
         try:
-            while found := await until_answered(self._connection, more, ELECTION):
+            while found := await retry_until_answered(self._connection, pull_more, ELECTION):
                 for one in found:
                     if one.sequence <= end:
                         yield one
@@ -115,88 +99,89 @@ class MessageReader:
             await self.close()
 
     async def count(self) -> int:
-        """Return how many messages there are from the start on; raises `ConnectionLost`, `Rejected`, `OperatorError`."""
+        """Return how many messages there are from the start on.
+
+        Raises `ConnectionLost`, `Rejected`, `OperatorError`.
+        """
         try:
-            return await self._open()
+            return await self._create()
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """Remove the consumer; a broker that is away removes it by itself."""
-        with suppress(ConnectionLost, Rejected, TimeoutError):
-            async with asyncio.timeout(1):
-                if self._client is not None:
-                    name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
-                    await self._connection.api(name, patience=1)
-        self._client = None
+        """Delete the consumer; without a broker it ends by itself later."""
+        if self._reader is not None:
+            await self._reader.delete()
+        self._reader = None
 
-    async def _pull(self, *, waits: bool) -> list[StoredMessage]:
-        """Pull what is there; where that is nothing, one that `waits` returns what comes within four seconds.
+    async def _pull(self, wait: float) -> list[StoredMessage]:
+        """Pull the messages that there are; if there are none, those that come within `wait` seconds.
 
-        What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
+        After a loss the next pull is from a new consumer.
         """
+        reader = await self._open()
         largest = self._client.max_payload if self._client else 0
-        most_bytes, wait = max(_PULL_BYTES, 2 * largest), _EXPIRES if waits else 0
-        consumer = f"{self._stream}.{self._consumer}"
         try:
-            pulled = await pull(self._connection, consumer, _BATCH, most_bytes, wait)
-            found = [self._read(delivery, message) for delivery, message in pulled.messages]
+            pulled = await reader.pull(_BATCH, max(_PULL_BYTES, 2 * largest), wait)
+            reader.verify(pulled.messages)
         except ConnectionLost:
-            self._client = None
+            self._reader = None
             raise
-        if found:
-            self._next = found[-1].sequence + 1
-            if pulled.is_cut:
-                await self.close()  # a new consumer begins there
-        return found
+        self._next = reader.next_sequence if pulled.messages else self._next
+        if pulled.is_cut:
+            await self.close()
+        return [self._parse(delivery, message) for delivery, message in pulled.messages]
 
-    def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
-        if delivery.number != self._number or delivery.sequence < self._next:
-            raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
-        self._number = delivery.number + 1
-        name, sequence, stored_at = message.subject, delivery.sequence, delivery.stored_at
-        size = message.size if self._config["headers_only"] else len(message.data)
-        headers = message.headers or {}
-        return StoredMessage(name, sequence, stored_at, headers, message.data, size)
+    def _parse(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
+        return StoredMessage(
+            name=message.subject,
+            sequence=delivery.sequence,
+            stored_at=delivery.stored_at,
+            headers=message.headers or {},
+            payload=message.data,
+            size=message.size if self._headers_only else len(message.data),
+        )
 
-    async def _open(self) -> int:
-        """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one.
+    async def _open(self) -> StreamReader:
+        if self._reader is None:
+            await self._create()
+        assert self._reader
+        return self._reader
 
-        Return how many messages wait for it.
+    async def _create(self) -> int:
+        """Create a consumer and return how many messages wait for it.
+
+        A monitor may only use the names that its rights list.
         """
-        client = await self._connection.client()
-        nonce, own = secrets.token_hex(8), self._connection.own
-        names = reader_names(own) if own else (f"logbroker-{nonce}",)
-        config = {
-            **self._config,
-            **(at_sequence(self._next) if self._next else self._start),
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": _INACTIVE * SECOND,
-            # the server takes one that is alike for the one that is there
-            "metadata": {"reader": nonce},
-        }
+        self._client = await self._connection.client()
+        own = self._connection.user_token
+        names = reader_names(own) if own else (f"logbroker-{secrets.token_hex(8)}",)
         for name in random.sample(names, len(names)):
-            self._consumer = name
-            call = f"CONSUMER.CREATE.{self._stream}.{name}"
-            body = {"stream_name": self._stream, "config": {"name": name, **config}}
+            reader = StreamReader(
+                self._connection,
+                self._stream,
+                name,
+                self._filters,
+                headers_only=self._headers_only,
+                lives=_INACTIVE,
+            )
             try:
-                made = await self._connection.api(call, {**body, "action": "create"})
-            except Rejected as error:
-                if error.error not in _NAME_IN_USE:
-                    raise
-            else:
-                self._client, self._number = client, 1
-                return int(made["num_pending"])
+                waiting = await reader.create(
+                    at_sequence(self._next) if self._next else self._start
+                )
+            except NameInUse:
+                continue
+            reader.next_sequence = max(1, self._next)
+            self._reader = reader
+            return waiting
         raise OperatorError(
-            f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"
+            f"all {len(names)} consumers that this monitor may create are in use; end another "
+            f"reader, or try again in {_INACTIVE} s"
         )
 
 
 async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:
-    """Yield what comes in several streams, as it comes; raises as `MessageReader.follow`."""
+    """Yield the messages of several streams as they are stored; raises as `MessageReader.follow`."""
     reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
     try:
         while True:
@@ -211,17 +196,22 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
         await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
-    """Return the first sequence of a stream at a sequence, or stored at a time, or later; at most `end`."""
+async def find_sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
+    """Return the sequence that a moment means in a stream, at most `end`.
+
+    For a time this is the first message stored then or later.
+    """
     if isinstance(moment, datetime):
-        asked = {"start_time": format_datetime(moment), "next_by_subj": ">"}
-        found = await find_message(connection, stream, asked)
-        moment = found.sequence if found else end
+        found = await find_sequence(connection, stream, moment)
+        moment = end if found is None else found
     return min(moment, end)
 
 
 async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
-    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
+    """Return the message at a sequence of a stream, None meaning the last one.
+
+    Raises `OperatorError` if there is none.
+    """
     state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
     wanted = state["last_seq"] if sequence is None else sequence
     if (found := await find_message(connection, stream, {"seq": wanted})) is None:
@@ -230,8 +220,13 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
     return found
 
 
-async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
-    """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
+async def get_last_message(
+    connection: Connection, streams: Sequence[str], host: str
+) -> StoredMessage:
+    """Return the message of a host that was stored last, in any stream and partition.
+
+    Raises `OperatorError` if there is none.
+    """
     asked = {"last_by_subj": host_filter(host)}
     found = [one for name in streams if (one := await find_message(connection, name, asked))]
     if not found:
@@ -240,19 +235,16 @@ async def last_of_host(connection: Connection, streams: Sequence[str], host: str
 
 
 async def find_message(
-    connection: Connection, stream: str, asked: Mapping[str, Any]
+    connection: Connection, stream: str, request: Mapping[str, Any]
 ) -> StoredMessage | None:
-    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
-
-    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `next_by_subj` with `seq` or `start_time`.
-    """
-    try:
-        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
-    except Rejected as error:
-        if error.error == ErrorCode.NO_MESSAGE_FOUND:
-            return None
-        raise
-    head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
-    headers = RawMessage("", "", head, b"").headers or {}
-    name, sequence, stored = message["subject"], message["seq"], parse_time(message["time"])
-    return StoredMessage(name, sequence, stored, headers, payload, len(payload))
+    """Return a message of a stream as `nats_logship.client.find.find_message` does."""
+    if (found := await find.find_message(connection, stream, request)) is None:
+        return None
+    return StoredMessage(
+        name=found.subject,
+        sequence=found.sequence,
+        stored_at=found.stored_at,
+        headers=found.headers,
+        payload=found.payload,
+        size=len(found.payload),
+    )

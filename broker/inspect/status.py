@@ -1,35 +1,41 @@
-"""The status document of a broker, and its table; JSON, checks and metrics are made of it as well. Values only.
+"""The status document of a broker; `status`, `check`, `top`, metrics and the console are made of it.
 
-Sizes are in bytes, times are RFC 3339, None is what is not known or has no limit.
+Values only. Sizes are in bytes, times are RFC 3339; None means unknown, or no limit.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field, computed_field
 
-from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
-from nats_logship.app.plural import counted
-from nats_logship.app.timestamps import SECOND, format_time
-from nats_logship.app.units import format_duration, format_size
+from nats_logship.app.timestamps import SECOND
+from nats_logship.app.units import format_duration
 from nats_logship.wire.pause import Pause
 
-PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
-HOST_HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
-_OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a site again after 10 s without a word
+_OUT_OF_CONTACT = 15.0  # seconds; nats-server itself asks a silent site again after 10 s
 
-Limit = Annotated[int | None, BeforeValidator(lambda told: told if told >= 0 else None)]
-Age = Annotated[float | None, BeforeValidator(lambda told: told / SECOND or None)]
-Count = Annotated[int, BeforeValidator(lambda told: len(told or ()))]
+Limit = Annotated[int | None, BeforeValidator(lambda value: value if value >= 0 else None)]
+Age = Annotated[float | None, BeforeValidator(lambda value: value / SECOND or None)]
+Count = Annotated[int, BeforeValidator(lambda values: len(values or ()))]
+
+
+def format_rounded(seconds: float) -> str:
+    """Write a length of time to the second below an hour, else to the minute."""
+    whole = int(seconds)
+    return format_duration(timedelta(seconds=whole if whole < 3600 else whole // 60 * 60))
+
+
+def _info(*path: str, default: Any = ...) -> Any:
+    return Field(default, validation_alias=AliasPath(*path))
 
 
 class StreamPeer(BaseModel, frozen=True):
     """A server that follows the leader of a stream.
 
-    `lag` counts operations; `active` nanoseconds since the last contact, below 0 before the first.
+    `lag` counts operations. `active` is in nanoseconds since the last contact, below 0 before the
+    first one.
     """
 
     name: str
@@ -39,16 +45,18 @@ class StreamPeer(BaseModel, frozen=True):
     active: int = 0
 
     @property
-    def seen(self) -> str:
-        """When it was last heard of."""
-        return f"seen {short_duration(self.active / SECOND)} ago" if self.active >= 0 else "unseen"
+    def last_contact(self) -> str:
+        """When the leader last had contact with it."""
+        if self.active < 0:
+            return "not seen yet"
+        return f"seen {format_rounded(self.active / SECOND)} ago"
 
 
 class SiteStatus(BaseModel, frozen=True):
-    """What a stream copies from another site.
+    """The copy that a stream holds of another site's lines.
 
-    `lag` messages were not copied yet at the last contact, `contact_seconds` ago, None before the
-    first one since the server started. `error` is what the other site answered.
+    `lag` is how many messages were not copied at the last contact, `contact_seconds` ago; None
+    before the first contact since the server started. `error` is the other site's answer.
     """
 
     name: str
@@ -59,9 +67,9 @@ class SiteStatus(BaseModel, frozen=True):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def behind(self) -> int | None:
-        """Messages that are not copied yet; None while nothing is heard of the site.
+        """Messages that are not copied yet; None while there is no contact with the site.
 
-        A site that is connected says each second how far its stream is.
+        A connected site reports the end of its stream each second.
         """
         is_known = self.contact_seconds is not None and self.contact_seconds < _OUT_OF_CONTACT
         return self.lag if is_known else None
@@ -77,12 +85,8 @@ class SiteStatus(BaseModel, frozen=True):
         return f"{self.lag} behind"
 
 
-def _info(*path: str, default: Any = ...) -> Any:
-    return Field(default, validation_alias=AliasPath(*path))
-
-
 class StreamStatus(BaseModel, frozen=True):
-    """A stream, out of the server's `STREAM.INFO`; `lost_messages` are those that the server found damaged."""
+    """A stream, from STREAM.INFO; `lost_messages` counts those that the server found damaged."""
 
     name: str = _info("config", "name")
     created: str = _info("created", default="")
@@ -100,20 +104,23 @@ class StreamStatus(BaseModel, frozen=True):
 
     @property
     def current_replicas(self) -> int:
-        """How many servers hold all of it."""
+        """The number of servers that hold all of it."""
         good = sum(one.current and not one.offline for one in self.followers)
         return good + bool(self.leader)
 
 
 class PartitionStatus(BaseModel, frozen=True):
-    """A partition: its consumer, and the committed offset of its receiver.
+    """A partition: its consumer, the committed offset, and its receiver.
 
-    `behind` is how many messages its receiver has not committed, `behind_seconds` the age of the oldest of them; None
-    where no consumer answers. What belongs to the offset is None while no receiver ever claimed the partition, and where
-    the offset cannot be read, for which `error` is the reason. Its owner can be asked at `presence`, has `released` it, or had it
-    `moved` by a person. `changed_at` is when the offset was last written. `receiver` is what the
-    owner answers, with `running`: False where there is none, None where that is not known, and
-    then `missing_seconds`, for how long there may be none. Empty where nobody was asked.
+    `behind` is how many messages its receiver has not committed, `behind_seconds` the age of the
+    oldest of them; None if no consumer answers. The fields of the offset are None while no receiver
+    has claimed the partition, or if the offset is unreadable, with the reason in `error`. The owner
+    answers at `presence`. `released`: the owner gave the partition up; `moved`: a person set the
+    offset. `changed_at` is when the offset was last written.
+
+    `receiver` is the owner's answer, with `running`: False if there is no receiver, None if that
+    is unknown. If False, `missing_seconds` says for how long at most. It is empty if nobody was
+    asked.
     """
 
     partition: int
@@ -123,7 +130,7 @@ class PartitionStatus(BaseModel, frozen=True):
     next: int | None = None
     epoch: int | None = None
     owner: str | None = None
-    committed_at: Annotated[str | None, BeforeValidator(lambda told: told or None)] = None
+    committed_at: Annotated[str | None, BeforeValidator(lambda value: value or None)] = None
     lines: int | None = None
     bytes: int | None = _info("size", default=None)
     presence: str = ""
@@ -135,17 +142,17 @@ class PartitionStatus(BaseModel, frozen=True):
 
     @property
     def missing_seconds(self) -> float:
-        """For how long no receiver has had it; 0 where one has it, or where that is not known."""
+        """For how long it has had no receiver; 0 if it has one, or if that is unknown."""
         return float(self.receiver.get("missing_seconds") or 0.0)
 
 
 class BrokerStatus(BaseModel, frozen=True):
     """A broker at one moment; `now` is its clock, `answer_seconds` how long an answer took.
 
-    `store_limit` is the most that this user's account may store. Hosts are spread over the first `current_partitions` of
-    `partitions`, 0 where the broker does not say; the others had hosts before. `hosts` counts hosts with messages, None where
-    they were not counted. `nodes` are the reports of each server's logbroker, none of a bare nats-server. `paused_hosts` counts
-    hosts that are paused, by partition.
+    `store_limit` is the most that this user's account may store. Hosts are spread over the first
+    `current_partitions` of `partitions`; 0 if the broker does not say. `hosts` counts hosts with
+    messages, None if they were not format_count. `nodes` are the reports of the logbrokers. A bare
+    nats-server sends none. `paused_hosts` counts hosts that are paused, by partition.
     """
 
     server: str
@@ -176,141 +183,3 @@ class BrokerStatus(BaseModel, frozen=True):
         """Return plain values; the keys are the field names, and stay."""
         totals = {"messages": self.messages, "behind": self.behind}
         return {**totals, **self.model_dump(mode="json")}
-
-
-def short_duration(seconds: float) -> str:
-    """Write a length of time as people say it: to the second below an hour, then to the minute."""
-    whole = int(seconds)
-    return format_duration(timedelta(seconds=whole if whole < 3600 else whole // 60 * 60))
-
-
-def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
-    """Yield what is said of the broker above its partitions, each with its name."""
-    yield "server", f"{status.server}, nats-server {status.version}"
-    for node in status.nodes:
-        yield "node", _node(node)
-    if not status.nodes:
-        yield "node", "no report: not a logbroker, or this user may not ask it"
-    for stream in status.streams:
-        yield from _stream(stream, status.now)
-    yield "store", _used(status.store_used, status.store_limit)
-    current, existing = status.current_partitions, len(status.partitions)
-    spread = (
-        f", over {current} of {counted(existing, 'partition')}" if 0 < current < existing else ""
-    )
-    yield "hosts", f"{status.hosts or 0}{spread}"
-    for pause in status.pauses:
-        yield "pause", f"{pause.hosts}: {pause}"
-
-
-def _used(size: int, limit: int | None) -> str:
-    return format_size(size) + ("" if limit is None else f" of {format_size(limit)}")
-
-
-def _node(node: NodeReport) -> str:
-    parts = (
-        f"{node.name}, nats-server {node.version}, {format_size(node.free)} of its disk free",
-        "encrypted" if node.encrypted else "",
-        "OPEN: no credentials"
-        if node.credentials is None
-        else counted(node.credentials, "credential"),
-        f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
-        f"FROZEN: {node.frozen}" if node.frozen else "",
-        links(node),
-    )
-    return ", ".join(filter(None, parts))
-
-
-def links(node: NodeReport) -> str:
-    """Return to how many of its remote sites a server is connected; empty where it has none."""
-    if not node.site_remotes:
-        return ""
-    found = "unknown how many" if node.site_links is None else str(node.site_links)
-    return f"connected to {found} of {node.site_remotes} other sites"
-
-
-def _stream(stream: StreamStatus, now: str) -> Iterator[tuple[str, str]]:
-    used = _used(stream.bytes, stream.max_bytes)
-    since = f", since {_short_time(stream.first_time)}" if stream.messages else ""
-    yield "stream", f"{stream.name}: {counted(stream.messages, 'message')}, {used}{since}"
-    if stream.wanted_replicas > 1 or not stream.leader:
-        leader = f"{stream.leader} leads" if stream.leader else "NO LEADER"
-        yield "cluster", ", ".join([leader, *(one.name for one in stream.followers)])
-    for site in stream.sites:
-        yield "site", f"{site.name}: {site.text(now)}"
-
-
-def partition_row(one: PartitionStatus) -> tuple[str, ...]:
-    """Return the cells of a partition, as `PARTITION_HEAD` names them."""
-    return (
-        f"p{one.partition}",
-        *("-" if value is None else str(value) for value in (one.next, one.behind)),
-        short_duration(one.behind_seconds) if one.behind_seconds else "-",
-        "-" if one.epoch is None else str(one.epoch),
-        _short_time(one.committed_at) if one.committed_at else "-",
-        "UNREADABLE" if one.error else _owner(one),
-    )
-
-
-def _owner(one: PartitionStatus) -> str:
-    if not one.missing_seconds or one.owner is None:
-        return one.owner or "nobody yet"
-    return f"{one.owner} (gone)" if not one.released else f"nobody since {one.owner}"
-
-
-def _short_time(time: str) -> str:
-    return time[:19] + "Z"
-
-
-@dataclass(slots=True)
-class HostStatus:
-    """What the streams hold of a host; `last_seen` is in nanoseconds since the epoch.
-
-    `agent` and `file` are those of the last message; empty for another client's, `file` also for a claim.
-    `behind_seconds` is 0 where a receiver has committed its last message, else how long the oldest message of the partition
-    waits: the host's own are no older. None where that is not known.
-    `paused` says until when an operator has paused the host, by whom and why. `files` is how many its shipper follows, or has
-    positions of, and `version` its shipper's, by its snapshot; None and empty where they are not known.
-    """
-
-    host: str
-    partitions: tuple[int, ...] = ()
-    messages: int = 0
-    last_seen: int = 0
-    silent_seconds: float = 0.0
-    behind_seconds: float | None = 0.0
-    agent: str = ""
-    file: str = ""
-    paused: str | None = None
-    files: int | None = None
-    version: str = ""
-
-    def add(self, last: StoredMessage, partition: PartitionStatus | None, messages: int) -> None:
-        """Take note of the last message of a subject of the host, which has so many messages."""
-        if last.subject is not None:
-            self.partitions = tuple(sorted({*self.partitions, last.subject.partition}))
-        if partition is None or partition.behind_seconds is None:
-            self.behind_seconds = None
-        elif last.sequence >= (partition.next or 0) and self.behind_seconds is not None:
-            self.behind_seconds = max(self.behind_seconds, partition.behind_seconds)
-        self.messages += messages
-        if last.stored_at >= self.last_seen:
-            self.last_seen = last.stored_at
-            origin = None if last.trouble else last.origin
-            self.agent = origin.agent if origin else ""
-            self.file = origin.sections[-1].path if origin and origin.sections else ""
-
-    def document(self) -> dict[str, Any]:
-        """Return plain values; the keys are the field names, and stay."""
-        return asdict(self) | {"last_seen": format_time(self.last_seen)}
-
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of a table, as `HOST_HEAD` names them."""
-        return (
-            self.host,
-            ",".join(f"p{number}" for number in self.partitions),
-            str(self.messages),
-            f"{format_time(self.last_seen)[:19]}Z",
-            short_duration(self.silent_seconds) + (", paused" if self.paused else ""),
-            self.file or ("(no lines since it started)" if self.agent else "-"),
-        )

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
-from broker.inspect.reader import MessageReader, at_sequence, follow, sequence_at
+from broker.inspect.reader import MessageReader, find_sequence_at, follow
+from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.units import Moment
-from nats_logship.app.untrusted import printable
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.app.text import printable
+from nats_logship.app.timestamps import Moment
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section
 from nats_logship.wire.subjects import host_filter, partition_filter
 
@@ -130,12 +131,12 @@ async def tail(
     async with AsyncExitStack() as stack:
         pattern = wanted.match
         matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
-        for name in await until_answered(connection, streams_of, ELECTION):
+        for name in await retry_until_answered(connection, list_streams, ELECTION):
             info = partial(Connection.api, name=f"STREAM.INFO.{name}")
-            state = (await until_answered(connection, info, ELECTION))["state"]
+            state = (await retry_until_answered(connection, info, ELECTION))["state"]
             last = state["last_seq"]
-            ask = partial(sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
-            first = max(state["first_seq"], await until_answered(connection, ask, ELECTION))
+            ask = partial(find_sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
+            first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
             if wanted.lines and state["messages"]:
                 ends = first, last
                 last_ones, searched = await _newest(connection, name, wanted, ends, matching)
@@ -186,7 +187,7 @@ async def _newest(
         window *= _WIDER
 
 
-def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
+def format_lines(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
     """Return the lines of a host as they are, with `host: ` in front of each, and without codes that act on a terminal."""
     if for_terminal:
         lines = safe(lines)

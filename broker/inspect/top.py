@@ -8,14 +8,16 @@ from typing import Any
 
 from rich.console import Group
 
-from broker.inspect.ask import attempt, brief_status
+from broker.inspect.collect import attempt, collect_brief_status
 from broker.inspect.message import StoredMessage
-from broker.inspect.reader import MessageReader, at_sequence, follow
-from broker.inspect.status import PARTITION_HEAD, BrokerStatus, partition_row
-from nats_logship.app.plural import counted
+from broker.inspect.reader import MessageReader, follow
+from broker.inspect.status import BrokerStatus
+from broker.inspect.status_table import PARTITION_HEAD, format_partition
 from nats_logship.app.table import plain, table
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
-from nats_logship.client.connection import ELECTION, Connection, until_answered
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.stream_reader import at_sequence
 
 _PATIENCE = 5.0  # seconds for the broker's answers
 _ROWS = 15  # of partitions, and of hosts
@@ -64,7 +66,7 @@ class TopView:
             one.lines += 0 if message.trouble else message.line_count
 
     def rate(self, status: BrokerStatus, seconds: float) -> None:
-        """Make rates of what was counted, and of what receivers committed up to this status."""
+        """Make rates of what was format_count, and of what receivers committed up to this status."""
         for old, new in zip(self.status.partitions, status.partitions, strict=False):
             # a total that falls is another receiver's, or one that a person has moved
             rates = self.partitions.setdefault(new.partition, Rates())
@@ -83,7 +85,10 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
     A broker that goes away later is waited for, with views that say so.
     """
     clock = asyncio.get_running_loop().time
-    began, view = clock(), TopView(await until_answered(connection, brief_status, ELECTION))
+    began, view = (
+        clock(),
+        TopView(await retry_until_answered(connection, collect_brief_status, ELECTION)),
+    )
     readers = [
         MessageReader(connection, one.name, at_sequence(one.last_sequence + 1), headers_only=True)
         for one in view.status.streams
@@ -100,7 +105,9 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
             await asyncio.sleep(interval)
             if counting.done():
                 counting.result()
-            found, view.trouble = await attempt(connection, brief_status(connection), _PATIENCE)
+            found, view.trouble = await attempt(
+                connection, collect_brief_status(connection), _PATIENCE
+            )
             status = found or view.status
             now = clock()
             view.rate(status, now - began)
@@ -121,12 +128,12 @@ def draw(view: TopView) -> Group:
     )
     rates = [view.partitions.get(one.partition, Rates()) for one in rows]
     partitions = [
-        (*partition_row(one), *rate.row(), f"{rate.lines_out:,.0f}")
+        (*format_partition(one), *rate.row(), f"{rate.lines_out:,.0f}")
         for one, rate in zip(rows, rates, strict=True)
     ]
     busiest = nsmallest(_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
     head = (
-        f"{status.server}  {status.now[:19]}Z  {counted(status.messages, 'message')}, "
+        f"{status.server}  {status.now[:19]}Z  {format_count(status.messages, 'message')}, "
         f"{status.behind} behind"
     )
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half
+from broker.provision.plan import Actual, BeingRestored, Step, describe, plan, refuse_half_restored
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.plural import counted
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import format_count, printable
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
@@ -44,7 +43,7 @@ async def apply(
     Nobody can be asked here, so whatever deletes stored lines is held back and said. Each step may take `patience` seconds.
     """
     try:
-        made = plan(desired, await look(connection, desired))
+        made = plan(desired, await read_actual(connection, desired))
     except BeingRestored as error:
         logger.warning("%s", error)
         return ()
@@ -61,9 +60,9 @@ async def apply(
     return safe
 
 
-async def look(connection: Connection, desired: Topology) -> Actual:
+async def read_actual(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of what is declared, whatever number of streams that is."""
-    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
+    names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
         for key in (PARTITIONS_KEY, STREAMS_KEY):
@@ -85,10 +84,10 @@ async def _stream(connection: Connection, name: str) -> Mapping[str, Any]:
     return info
 
 
-async def look_at_partitions(connection: Connection) -> Actual:
+async def read_partitions(connection: Connection) -> Actual:
     """Return what is there; raises `OperatorError` where the number of partitions cannot be changed here, else as `look`."""
-    actual = await look(connection, Topology())
-    refuse_half(actual.streams)
+    actual = await read_actual(connection, Topology())
+    refuse_half_restored(actual.streams)
     if len(actual.infos) < len(actual.names) or actual.mirror:
         raise OperatorError(
             f"{', '.join(actual.names)} is not there, or a copy of another site's: set it up with `logbroker apply`, or "
@@ -97,12 +96,12 @@ async def look_at_partitions(connection: Connection) -> Actual:
     return actual
 
 
-async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
+async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return what the server tells of every consumer of a stream; raises as `pages`."""
-    return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
+    return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
-async def described(connection: Connection, name: str) -> Mapping[str, Any] | None:
+async def find_stream_info(connection: Connection, name: str) -> Mapping[str, Any] | None:
     """Return the answer to STREAM.INFO, None where there is no such stream; raises `Rejected`, `ConnectionLost`."""
     try:
         return await connection.api(f"STREAM.INFO.{name}")
@@ -129,7 +128,7 @@ async def carry_out(
         except bucket.Conflict:
             raise OperatorError(f"{step.name} was changed by somebody else; try again") from None
         except Rejected as error:
-            if error.is_of_server:
+            if error.is_server_failure:
                 raise OperatorError(
                     f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
                     "then try again"
@@ -157,7 +156,7 @@ async def provision(
         if in_cluster:
             done = await _join(connection, desired, tell)
         else:
-            known = await connection.pages("STREAM.NAMES", "streams")
+            known = await connection.list_all("STREAM.NAMES", "streams")
             if lost := sorted(stored.difference(known)):
                 raise OperatorError(
                     f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
@@ -173,7 +172,7 @@ async def provision(
     # the rights of receivers are made for the declared number
     if (count := len(names)) != desired.stream_count:
         raise ConfigurationError(
-            f"the broker has {counted(count, 'stream')}; give --streams {count}"
+            f"the broker has {format_count(count, 'stream')}; give --streams {count}"
         )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)

@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal
 
-from broker.topology import Topology, mirrored_site
+from broker.topology import Topology, find_mirrored_site, subjects_in
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_duration, format_size
-from nats_logship.app.untrusted import printable
-from nats_logship.wire.descent import is_being_restored
+from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
@@ -27,10 +26,9 @@ from nats_logship.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    existing_in,
-    number_in,
+    count_partitions,
+    parse_number,
     stream_names,
-    subjects_in,
 )
 
 _UNBOUNDED = frozenset(
@@ -116,7 +114,7 @@ def _deleted_by(step: Step, info: Mapping[str, Any]) -> str:
     for field, held in limits:
         limit = int(step.config.get(field) or 0)
         if changed & {field, "discard"} and 0 < limit < held:
-            there, most = shown(field, held), shown(field, limit)
+            there, most = format_value(field, held), format_value(field, limit)
             return f"deletes the oldest beyond {field} {most}: {there} are there"
     return ""
 
@@ -128,7 +126,7 @@ def describe(steps: Iterable[Step]) -> str:
         sign = "~" if step.changes else "+"
         lines.append(f"{sign} {step.action} {step.kind} {step.name}")
         for one in step.changes:
-            before, after = shown(one.field, one.before), shown(one.field, one.after)
+            before, after = format_value(one.field, one.before), format_value(one.field, one.after)
             if before == after:  # they differ by less than people's units show
                 before, after = str(one.before), str(one.after)
             lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
@@ -136,12 +134,12 @@ def describe(steps: Iterable[Step]) -> str:
     return "\n".join(map(printable, lines))
 
 
-def plan_document(steps: Iterable[Step]) -> list[dict[str, Any]]:
+def serialize_plan(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Return a plan for programs."""
     return [{**asdict(one), "action": one.action} for one in steps]
 
 
-def shown(field: str, value: Any) -> str:
+def format_value(field: str, value: Any) -> str:
     """Return the value of a field in people's units."""
     if field in _LENGTHS and isinstance(value, int):
         return format_duration(timedelta(microseconds=value // 1000))
@@ -163,7 +161,7 @@ class Actual:
     @property
     def stream_count(self) -> int | None:
         """How many streams there are, None where no entry says so."""
-        return number_in(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
+        return parse_number(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,7 +176,7 @@ class Actual:
     @property
     def mirror(self) -> str | None:
         """The site that these streams are copied from, if any."""
-        return mirrored_site(self.infos[0]["config"]) if self.infos else None
+        return find_mirrored_site(self.infos[0]["config"]) if self.infos else None
 
     @property
     def number(self) -> int | None:
@@ -187,12 +185,14 @@ class Actual:
 
     @property
     def _said(self) -> int | None:
-        return number_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
+        return parse_number(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
 
     @property
     def existing(self) -> int:
         """The number below which all partitions are that a stream has the subject of."""
-        return existing_in(chain(*(info["config"].get("subjects") or () for info in self.infos)))
+        return count_partitions(
+            chain(*(info["config"].get("subjects") or () for info in self.infos))
+        )
 
     def refuse_other(self, partitions: int) -> None:
         """Raise `ConfigurationError` for a number of partitions that a command of its own changes: under stored lines or offsets."""
@@ -205,13 +205,13 @@ class Actual:
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {counted(messages, 'message')} "
-                f"and {counted(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
+                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {format_count(messages, 'message')} "
+                f"and {format_count(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
                 f"broker runs; else leave --partitions out, or make it {self.number}"
             )
 
 
-def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
+def refuse_half_restored(streams: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise `BeingRestored` where one of the streams is."""
     if half := sorted(n for n, info in streams.items() if is_being_restored(info["config"])):
         raise BeingRestored(
@@ -225,7 +225,7 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     The number of partitions comes last: shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts
     have left stay.
     """
-    refuse_half(actual.streams)
+    refuse_half_restored(actual.streams)
     desired = _as_found(desired, actual)
     # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
     # the next one with the same number
@@ -241,9 +241,9 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
 def _as_found(desired: Topology, actual: Actual) -> Topology:
     """Return what is declared, with what follows from what is there; raises `ConfigurationError` for what contradicts it."""
     count, number = actual.stream_count, desired.partitions
-    if not desired.streams_told:
+    if not desired.streams_given:
         desired = replace(desired, stream_count=count or desired.stream_count)
-    if not desired.partitions_told:
+    if not desired.partitions_given:
         number = actual.number or number
     if count not in {None, desired.stream_count}:
         raise ConfigurationError(
@@ -258,7 +258,7 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
         actual.refuse_other(number)
     elif (there := actual.number) and there != number:
         raise ConfigurationError(
-            f"site {mirror} has {counted(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
+            f"site {mirror} has {format_count(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes

@@ -15,30 +15,42 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from broker.auth.certificates import ends_of
+from broker.auth.certificates import read_expiries
 from broker.auth.files import CREDENTIALS
 from broker.provision.apply import provision
-from broker.report import CREDENTIALS_SUBJECT, NAMES_QUESTION, SUBJECT, NodeReport, SpaceReport
-from broker.server.process import NatsServer, Ports, find, started
-from broker.server.requests import ConsumerRequests, credentials_answer, listen
+from broker.report import (
+    CREDENTIALS_SUBJECT,
+    NAMES_REQUEST,
+    REPORT_SUBJECT,
+    NodeReport,
+    SpaceReport,
+)
+from broker.server.process import NatsServer, Ports, find_nats_server, run_nats_server
+from broker.server.requests import ConsumerRequests, answer_credentials, listen
 from broker.server.resolve import (
     KEY_VARIABLE,
     ServerConf,
     ServerKeys,
     TlsConf,
-    quoted,
+    compute_reserve,
+    read_secret,
+    render,
     resolve,
-    secret_in,
-    space_kept_free,
 )
-from broker.server.store import clear_half_made, measure, remove_state, streams_in, write_state
+from broker.server.store import (
+    list_stored_streams,
+    measure_space,
+    remove_half_made_streams,
+    remove_state,
+    write_state,
+)
 from broker.settings import BrokerSettings
-from broker.topology import mirrored_site
+from broker.topology import find_mirrored_site
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import write_atomic
-from nats_logship.app.plural import counted
-from nats_logship.app.service import differences
+from nats_logship.app.service import merge_reloaded
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
@@ -75,14 +87,16 @@ class ServerContext:
         self._background = background
         self._waits_for = ""  # what of its cluster the server waits for
         self._mirror: str | None = None  # the site that this one is a mirror of
-        self._binary = find()
+        self._binary = find_nats_server()
         self._keys = ServerKeys()
         key_file = settings.encryption_key_file
         # nats-server reads a variable as a piece of configuration
         self._environment = (
-            {KEY_VARIABLE: quoted(secret_in(key_file, "--encryption-key-file"))} if key_file else {}
+            {KEY_VARIABLE: render(read_secret(key_file, "--encryption-key-file"))}
+            if key_file
+            else {}
         )
-        self._space = measure(folder)
+        self._space = measure_space(folder)
         self._restarted = -math.inf
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
@@ -122,7 +136,7 @@ class ServerContext:
             await self._run_once(lock)
             self._ready.clear()
             self._restart_wanted.clear()
-            self._space = measure(self.folder)
+            self._space = measure_space(self.folder)
             try:
                 self.conf = self._resolve(self._with_ports(self._wanted or self.settings))
             except OperatorError as error:
@@ -131,13 +145,15 @@ class ServerContext:
 
     async def _run_once(self, lock: int) -> None:
         path, memory = self.folder / _CONF, int(self.settings.memory)
-        clear_half_made(self.folder)
-        stored = streams_in(self.folder)
+        remove_half_made_streams(self.folder)
+        stored = list_stored_streams(self.folder)
         write_atomic(path, self.conf.text, _CONF_MODE)
         connections: list[Connection] = []
         try:
             async with (
-                started(self._binary, path, memory, lock, self._environment) as self._server,
+                run_nats_server(
+                    self._binary, path, memory, lock, self._environment
+                ) as self._server,
                 asyncio.TaskGroup() as group,
             ):
                 self._server.names |= self.conf.names
@@ -170,7 +186,7 @@ class ServerContext:
         infos = await self._provision(self.conf, stored)
         site, lines = self.settings.site, self.conf.topology.names
         consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
-        handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
+        handlers = {REPORT_SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
             listen(self.connection, handlers, listens),
             consumers.run(),
@@ -189,7 +205,7 @@ class ServerContext:
 
         in_cluster = bool(conf.settings.cluster)
         infos = await provision(self.connection, conf.topology, stored, wait, in_cluster=in_cluster)
-        self._mirror = mirrored_site(infos[0]["config"])
+        self._mirror = find_mirrored_site(infos[0]["config"])
         return infos
 
     async def _announce(
@@ -203,7 +219,7 @@ class ServerContext:
             self.folder,
             "stream LOGS" if len(infos) == 1 else f"{len(infos)} streams",
             format_size(sum(info["config"]["max_bytes"] for info in infos)),
-            counted(sum(info["state"]["messages"] for info in infos), "message"),
+            format_count(sum(info["state"]["messages"] for info in infos), "message"),
         )
         if self._mirror:
             logger.warning(
@@ -214,8 +230,8 @@ class ServerContext:
         self._ready.set()
 
     async def _answer(self, message: Message) -> None:
-        """Answer with the report: see `NodeReport`; or with names: see `NAMES_QUESTION`."""
-        if message.data == NAMES_QUESTION:
+        """Answer with the report: see `NodeReport`; or with names: see `NAMES_REQUEST`."""
+        if message.data == NAMES_REQUEST:
             names = self._server.names if self._server else {}
             await self.connection.publish(message.reply, json.dumps(names).encode())
             return
@@ -225,13 +241,13 @@ class ServerContext:
             name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
             nats_server_pid=self._server.pid if self._server else None,
-            credentials=len(store.credentials) if store.secured else None,
-            certificates=ends_of(tls.files if tls else ()),
+            credentials=len(store.credentials) if store.is_secured else None,
+            certificates=read_expiries(tls.files if tls else ()),
             mirror=self._mirror,
             site_remotes=len(self.settings.site_remote),
             site_links=await self._site_links(),
             free=shutil.disk_usage(self.folder).free,
-            reserve=self.kept_free(),
+            reserve=self.reserve,
             frozen=self.frozen or None,
             encrypted=self.settings.encryption_key_file is not None,
             retention=self.retention,
@@ -253,12 +269,13 @@ class ServerContext:
     async def _answer_credentials(self, message: Message) -> None:
         """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""
         own = self.settings.name
-        answer = await credentials_answer(self.folder, own, self.reload, message)
+        answer = await answer_credentials(self.folder, own, self.reload, message)
         await self.connection.publish(message.reply, answer)
 
-    def kept_free(self) -> int:
-        """Return how many bytes of the store's disk are to stay free."""
-        return space_kept_free(self.settings, self._space.total)
+    @property
+    def reserve(self) -> int:
+        """How many bytes of the store's disk are to stay free."""
+        return compute_reserve(self.settings, self._space.total)
 
     def restart(self, reason: str, pause: float) -> None:
         """Have nats-server restarted, unless it was in the last `pause` seconds."""
@@ -267,10 +284,10 @@ class ServerContext:
             logger.warning("restarting nats-server: %s", reason)
             self._restart_wanted.set()
 
-    async def change(self, settings: BrokerSettings) -> None:
+    async def change_settings(self, settings: BrokerSettings) -> None:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and keeps the current ones."""
         at_once = {*type(settings).model_fields} - _AT_START
-        settings, changes = differences(self.settings, settings, at_once)
+        settings, changes = merge_reloaded(self.settings, settings, at_once)
         await self.reload(settings)
         logger.info("settings reloaded; %s", changes)
 
@@ -300,7 +317,7 @@ class ServerContext:
             self._server.names |= conf.names  # before somebody new gets in
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
-            taken = counted(len(conf.credentials.credentials), "credential")
+            taken = format_count(len(conf.credentials.credentials), "credential")
             logger.info("took over %s", taken)
         self.conf = conf
         try:
@@ -312,7 +329,7 @@ class ServerContext:
     def _resolve(self, settings: BrokerSettings) -> ServerConf:
         # with the space that there was at the start: what the server has stored since then is its own affair
         conf = resolve(settings, self.folder, self._keys, self._space)
-        if self.conf.credentials.secured and not conf.credentials.secured:
+        if self.conf.credentials.is_secured and not conf.credentials.is_secured:
             raise ConfigurationError(
                 f"{self.folder / CREDENTIALS} is gone or empty; put back a copy of it, or stop the broker to open it"
             )

@@ -28,7 +28,7 @@ _LEAST_SPACE = 8 * 1024**2  # bytes: files of the server grow by as much
 logger = logging.getLogger(__name__)
 
 
-def failed_write(answer: bytes) -> str:
+def find_failed_write(answer: bytes) -> str:
     """Return the write that failed, by what the server answers about its health; empty where it is well, or troubled otherwise."""
     found = _FAILED_WRITE.search(answer.decode("utf-8", "replace"))
     return (found["reason"] or found[0]) if found else ""
@@ -42,14 +42,14 @@ async def watch_health(context: ServerContext) -> None:
         try:
             async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
                 answer = await context.connection.request(_SUBJECT, question, patience=_PATIENCE)
-            if (frozen := failed_write(answer.data)) and not context.frozen:
+            if (frozen := find_failed_write(answer.data)) and not context.frozen:
                 logger.error("nats-server stores nothing more, since a write failed: %s", frozen)
             context.frozen, answered = frozen, time.monotonic()
         except (ConnectionLost, Rejected, TimeoutError) as error:
             logger.debug("nats-server does not answer about its health: %s", error)
         if context.frozen:
             free = shutil.disk_usage(context.folder).free
-            if free >= max(context.kept_free() // 2, _LEAST_SPACE):
+            if free >= max(context.reserve // 2, _LEAST_SPACE):
                 context.restart(f"there is space again ({format_size(free)})", _PAUSE)
         elif time.monotonic() - answered > _HANGS:
             context.restart(f"no answer for {_HANGS:g} s", _PAUSE)

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from broker.server.log_limit import OF_CONNECTION, LogLimit
 from nats_logship.app import parent_death
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.python import FOLDER, isolated
-from nats_logship.app.untrusted import printable
+from nats_logship.app.python import FOLDER, isolated_command
+from nats_logship.app.text import printable
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
@@ -56,7 +56,7 @@ _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
 
 
-def find() -> Path:
+def find_nats_server() -> Path:
     """Return the absolute path of nats-server; raises `ConfigurationError` when there is none."""
     folders = (str(FOLDER), sysconfig.get_path("scripts"))
     found = shutil.which(_PROGRAM, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
@@ -74,7 +74,7 @@ class LogLine(NamedTuple):
     text: str
 
 
-def read_line(line: str) -> LogLine:
+def parse_log_line(line: str) -> LogLine:
     """Take a line apart, safe to be shown; one in no known form is an error when it begins like one (a Go panic)."""
     line = printable(line)
     found = _LINE.match(line)
@@ -83,7 +83,7 @@ def read_line(line: str) -> LogLine:
     return LogLine(_LEVELS.get(found["level"], INFO), found["text"])
 
 
-def with_names(text: str, names: Mapping[str, str]) -> str:
+def add_names(text: str, names: Mapping[str, str]) -> str:
     """Return a log line with the names of credentials in place of nkeys (public keys).
 
     Only where the server itself says whose connection it is; what a client chose stays as it is. A
@@ -109,7 +109,7 @@ class ServerNotice(Enum):
     CLOSING = LogLine(INFO, "Closing existing clients")
 
 
-def explain(lines: Iterable[LogLine]) -> str:
+def explain_end(lines: Iterable[LogLine]) -> str:
     """Return, in one line, why nats-server ended, from its last log lines about no connection; empty when they hold no error."""
     reason = ""
     for one in lines:
@@ -162,7 +162,7 @@ class NatsServer:
     async def attend(self) -> None:
         """Pass on what the server logs, whose pipe must be read all the time, until it ends; then raise `OperatorError` kinds with the reason."""
         code = await self._drained()
-        reason = explain(self._last_lines)
+        reason = explain_end(self._last_lines)
         if reason.startswith(f"{_PROGRAM}: ") and ServerNotice.READY not in self._said:
             raise ConfigurationError(reason)
         ended = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
@@ -175,7 +175,7 @@ class NatsServer:
             # the beginning of a line tells who chose its words: a line that is too long loses its end
             self._rest = rest[:_LONGEST]
             for line in lines:
-                self._take_line(read_line(line.decode("utf-8", "replace").rstrip()))
+                self._take_line(parse_log_line(line.decode("utf-8", "replace").rstrip()))
         self._limit.flush()
         return await self._process.wait()
 
@@ -183,7 +183,7 @@ class NatsServer:
         # a fatal line becomes the reason of the end; for debugging there are lines where an
         # operator asks for them
         if line.level < INFO or (line.level < FATAL and self._limit.takes(line.level, line.text)):
-            logger.log(line.level, "%s", with_names(line.text, self.names))
+            logger.log(line.level, "%s", add_names(line.text, self.names))
         if OF_CONNECTION.match(line.text):
             return  # a client or another server may have chosen the words
         self._last_lines.append(line)
@@ -242,7 +242,7 @@ class NatsServer:
 
 
 @asynccontextmanager
-async def started(
+async def run_nats_server(
     binary: Path, conf: Path, memory: int, inherited: int, environment: Mapping[str, str]
 ) -> AsyncIterator[NatsServer]:
     """Run nats-server with an addition to its environment; it ends with this block, and with this process in every case.
@@ -251,7 +251,7 @@ async def started(
     process group keeps a terminal's Ctrl-C from it: logbroker ends it.
     """
     process = await asyncio.create_subprocess_exec(
-        *isolated(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
+        *isolated_command(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -22,17 +22,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from broker.auth.credentials import CredentialKind, Holder, InvalidStore
 from broker.auth.files import change_credentials, load_credentials
 from broker.auth.permissions import CONSUMER_REQUESTS, copied_streams
-from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.report import CredentialsReport, CredentialsRequest
+from broker.topology import site_api, site_prefix
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import SECOND
-from nats_logship.app.untrusted import printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.wire.subjects import site_api, site_prefix
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
@@ -97,7 +97,7 @@ async def listen(
         await asyncio.sleep(_AWAY)
 
 
-def pulled_only(request: bytes) -> bytes | str:
+def rewrite_pull_request(request: bytes) -> bytes | str:
     """Return a request as it may be passed on, written anew from known names (nats-server takes any case, and doubles), or why not."""
     match _read(request):
         case str() as refusal:
@@ -112,7 +112,7 @@ def pulled_only(request: bytes) -> bytes | str:
     return json.dumps(body).encode()
 
 
-def copying_only(request: bytes, site: str) -> bytes | str:
+def rewrite_copy_request(request: bytes, site: str) -> bytes | str:
     """Return a request for a copy of the site `site` as it may be passed on, or why not.
 
     It makes a new consumer of a whole stream, which delivers to where only other sites listen.
@@ -189,12 +189,14 @@ class ConsumerRequests:
         key = asked if "." in asked else message.reply
         # the line to the server is bounded
         is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()
-        await self._answer(key, asked, pulled_only(message.data) if is_fit else _NO_NAME, message)
+        await self._answer(
+            key, asked, rewrite_pull_request(message.data) if is_fit else _NO_NAME, message
+        )
 
     async def _take_copy(self, stream: str, message: Message) -> None:
         # the answer is published in the account of the streams, where a reply may be any subject
         if _COPY_ANSWER.fullmatch(message.reply):
-            request = copying_only(message.data, self._site)
+            request = rewrite_copy_request(message.data, self._site)
             await self._answer(message.reply, stream, request, message)
 
     async def _answer(self, key: str, asked: str, request: bytes | str, message: Message) -> None:
@@ -235,7 +237,7 @@ class ConsumerRequests:
             self._gate.release()
 
 
-async def credentials_answer(
+async def answer_credentials(
     folder: Path, name: str, reload: Callable[[], Awaitable[None]], message: Message
 ) -> bytes:
     """Do what an admin asks (only the account of the streams hears it), and return the answer of the broker `name`, compressed; `reload` takes over a changed store."""
@@ -248,7 +250,7 @@ async def credentials_answer(
     except (ValidationError, InvalidStore, OperatorError) as failure:
         error = str(failure)
     try:
-        report = await asyncio.to_thread(report_of, folder, name, error)
+        report = await asyncio.to_thread(report_credentials, folder, name, error)
     except OperatorError as failure:
         report = CredentialsReport(name=name, error=error or str(failure))
     # thousands of credentials would not fit into a message as they are
@@ -257,11 +259,11 @@ async def credentials_answer(
 
 def _revoke(folder: Path, request: CredentialsRequest) -> None:
     holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
-    change_credentials(folder, lambda store: store.revoked(holders))
+    change_credentials(folder, lambda store: store.revoke(holders))
 
 
-def report_of(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
+def report_credentials(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
     """Return the credentials of a broker's directory; raises `OperatorError`."""
     store = load_credentials(folder)
     found = [one.model_dump(mode="json") for one in store.credentials]
-    return CredentialsReport(name=name, secured=store.secured, credentials=found, error=error)
+    return CredentialsReport(name=name, secured=store.is_secured, credentials=found, error=error)

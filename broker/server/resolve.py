@@ -7,16 +7,16 @@ all but the escapes of control characters.
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from broker.auth.certificates import Pki, names_in
+from broker.auth.certificates import Pki, parse_names
+from broker.auth.credentials import CredentialStore
 from broker.auth.files import load_credentials
-from broker.auth.permissions import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
-from broker.auth.store import CredentialStore
-from broker.server.store import Space, check_encryption, streams_in
+from broker.auth.permissions import LOGS, MONITOR, RECEIVE, SHIP, Section, build_accounts
+from broker.server.store import Space, check_encryption, list_stored_streams
 from broker.settings import BrokerSettings
 from broker.topology import Topology
 from nats_logship.app.address import Address
@@ -25,7 +25,7 @@ from nats_logship.app.secret_files import check_kind
 from nats_logship.app.units import format_size
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import InvalidSeed, new_seed, seed_of, user_key
-from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINE, streams_among
+from nats_logship.wire.streams import MAX_PAYLOAD, MAX_STREAMS, SLOWEST_LINK, STREAM, stream_names
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
@@ -53,7 +53,7 @@ _COPYING = 32 * 1024**2
 """Bytes of a copy that nats-server (2.15.1) has under way at a time; pings of sites wait behind."""
 _DEFAULTS: Section = {
     # until a message has left, also over the slowest line; under TLS there is no second try
-    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINE}s",
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINK}s",
     "write_timeout": "retry",
     "ping_interval": f"{_PING_EVERY}s",
     "ping_max": 2,
@@ -126,19 +126,19 @@ class ServerConf:
 
 def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
     """Return what the server of a folder is to be; raises `ConfigurationError` for what does not go together."""
-    streams = settings.streams or streams_among(streams_in(folder)) or 1
+    streams = settings.streams or count_streams(list_stored_streams(folder)) or 1
     store = load_credentials(folder)
-    if contradiction := next(_contradictions(settings, secured=store.secured), ""):
+    if contradiction := next(_contradictions(settings, secured=store.is_secured), ""):
         raise ConfigurationError(contradiction)
     check_encryption(folder, has_key=settings.encryption_key_file is not None)
-    tls = tls_of(settings, folder)
-    path = keys.monitoring if store.secured and settings.http else ""
+    tls = resolve_tls(settings, folder)
+    path = keys.monitoring if store.is_secured and settings.http else ""
     decided = {
         **_server(settings, folder, space.total),
         "http_base_path": path or None,
         "tls": tls.section(verify=False) if tls else None,
         "cluster": _cluster(settings, tls) if settings.cluster else None,
-        "leafnodes": _sites(settings, tls, secured=store.secured),
+        "leafnodes": _sites(settings, tls, secured=store.is_secured),
         **_accounts(settings, keys, store, streams),
     }
     topology = replace(
@@ -159,14 +159,14 @@ def _rendered(settings: BrokerSettings, decided: Section) -> str:
         )
     # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
-    most = {"ping_max": _COPYING // SLOWEST_LINE // _PING_EVERY} if decided["leafnodes"] else {}
-    text = quoted({**_DEFAULTS, **grace, **most, **settings.nats, **decided})
+    most = {"ping_max": _COPYING // SLOWEST_LINK // _PING_EVERY} if decided["leafnodes"] else {}
+    text = render({**_DEFAULTS, **grace, **most, **settings.nats, **decided})
     # a variable is no string; as a piece of configuration it may be one (`quoted`)
     text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
     return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
 
 
-def quoted(value: object) -> str:
+def render(value: object) -> str:
     """Return a value as nats-server reads it, as JSON; of a mapping what is not None."""
     return json.dumps(_without_none(value), indent=1, ensure_ascii=False, default=str)
 
@@ -221,7 +221,7 @@ def _cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
     """
     path, secret = settings.cluster_secret_file, ""
     if path is not None:
-        secret = secret_in(path, "--cluster-secret-file")
+        secret = read_secret(path, "--cluster-secret-file")
         if path.stat().st_mode & 0o007:
             raise ConfigurationError(
                 f"--cluster-secret-file {path}: should be readable by its owner alone (`chmod 600`)"
@@ -291,12 +291,12 @@ def _accounts(
         RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
         MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
     }
-    anybody = "" if store.secured else keys.anybody
+    anybody = "" if store.is_secured else keys.anybody
     known = store.credentials
-    return accounts_of(known, keys.key, limits, anybody, streams=streams, site=settings.site)
+    return build_accounts(known, keys.key, limits, anybody, streams=streams, site=settings.site)
 
 
-def space_kept_free(settings: BrokerSettings, total: int) -> int:
+def compute_reserve(settings: BrokerSettings, total: int) -> int:
     """Return how many bytes of a disk of `total` bytes are to stay free."""
     if settings.reserve is not None:
         return int(settings.reserve)
@@ -344,7 +344,7 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers keep
     their positions. The store may use never less than it does; a full disk freezes a stream until a restart.
     """
-    unused = max(0, space.free - space_kept_free(settings, space.total))
+    unused = max(0, space.free - compute_reserve(settings, space.total))
     store = max(space.held + unused, 1)
     limit, asked = max(store - min(store // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
     if asked is not None and limit < asked:
@@ -356,7 +356,7 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     return limit if asked is None else min(int(asked), limit)
 
 
-def secret_in(path: Path, option: str) -> str:
+def read_secret(path: Path, option: str) -> str:
     """Return the line that is in the file of an option; raises `ConfigurationError` for one that is short, or no text."""
     text = _text_in(path, option).removesuffix("\n")
     if len(text.encode()) < _LEAST_SECRET or not text.isprintable():
@@ -374,7 +374,7 @@ def _text_in(path: Path, option: str) -> str:
         raise ConfigurationError(f"{option} {path}: {reason}") from None
 
 
-def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
+def resolve_tls(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     """Return what the settings and the store say, None for the clear; that a key is of another certificate nats-server says."""
     pki = Pki(folder)
     certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)
@@ -389,7 +389,7 @@ def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     key = (settings.server_key or certificate).absolute()
     authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
     try:
-        name = next(iter(names_in(certificate.read_bytes())), "")
+        name = next(iter(parse_names(certificate.read_bytes())), "")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
@@ -398,3 +398,10 @@ def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     is_ours = certificate == pki.broker.absolute() and pki.authority.exists()
     trusted = pki.authority.absolute() if is_ours else certificate
     return TlsConf(certificate, key, known, Access(tls_ca=trusted, tls_name=name))
+
+
+def count_streams(names: Container[str]) -> int:
+    """Return how many streams of partitions are among these names; 0 for none."""
+    if STREAM in names:
+        return 1
+    return sum(name in names for name in stream_names(MAX_STREAMS))

@@ -35,7 +35,7 @@ class Space(NamedTuple):
     total: int
 
 
-def locked_store(folder: Path) -> AbstractContextManager[int]:
+def lock_store(folder: Path) -> AbstractContextManager[int]:
     """Make the folder and hold its lock; gives the lock's file descriptor.
 
     A child that inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
@@ -55,7 +55,7 @@ def is_locked(folder: Path) -> bool:
         return False
 
 
-def measure(folder: Path) -> Space:
+def measure_space(folder: Path) -> Space:
     """Return how much space there is, and how much of it the store uses already."""
     usage, size = shutil.disk_usage(folder), 0
     for parent, _, names in os.walk(folder / _DATA):
@@ -67,7 +67,7 @@ def measure(folder: Path) -> Space:
     return Space(usage.free, size, usage.total)
 
 
-def streams_in(folder: Path) -> frozenset[str]:
+def list_stored_streams(folder: Path) -> frozenset[str]:
     """Return the names of the streams that a store has on disk, whatever their state."""
     found = (folder / _DATA / LOGS / "streams").glob("*/meta.inf")
     return frozenset(path.parent.name for path in found)
@@ -78,7 +78,7 @@ def has_run(folder: Path) -> bool:
     return (folder / _DATA).is_dir()
 
 
-def clear_half_made(folder: Path) -> None:
+def remove_half_made_streams(folder: Path) -> None:
     """Have those streams made again that nats-server was making when it was killed.
 
     They hold nothing, and nobody was told of them. It would neither take them up nor complete them (2.15.1): their
@@ -150,7 +150,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def await_credentials(folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE) -> str:
+def wait_for_credentials(
+    folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE
+) -> str:
     """Wait until a running broker has taken over credentials of this revision, and return what to say of that; raises `OperatorError`."""
     began = time.monotonic()
     while is_locked(folder):

@@ -72,7 +72,7 @@ def settings_options(
     return decorate
 
 
-def given(model: type[Model], options: dict[str, Any]) -> Model:
+def settings_from_options(model: type[Model], options: dict[str, Any]) -> Model:
     """Return the settings for the options of a command, as `settings_options` delivers them.
 
     Raises what `configuration.load` raises.
@@ -86,7 +86,7 @@ def given(model: type[Model], options: dict[str, Any]) -> Model:
     return load(model, named, Path(config) if config else None)
 
 
-def spread(
+def repeat_option(
     arguments: Sequence[str], options: Collection[str], commands: Collection[str]
 ) -> list[str]:
     """Return the arguments with `--file a b` written as `--file a --file b`, for the options named.
@@ -192,11 +192,11 @@ class SectionedGroup(click.Group, SectionedCommand):
                 )
 
 
-YES = click.option("--yes", is_flag=True, help="Do it without asking.")
+YES_OPTION = click.option("--yes", is_flag=True, help="Do it without asking.")
 """The option of every command that asks first."""
 
 
-def ask(question: str) -> None:
+def confirm(question: str) -> None:
     """Return when a person at the terminal agrees; what it is about must have been shown before.
 
     Raises `click.UsageError` where there is no terminal, `OperatorError` when the answer is no.

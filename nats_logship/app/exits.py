@@ -30,7 +30,7 @@ class FencedError(OperatorError):
     code = Exit.CONFIGURATION
 
 
-def leading(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def pick_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of a group that its program ends with: one for a person before a defect, else the first.
 
     Tasks that are stopped because one of them failed may fail in turn; what they say is an echo.

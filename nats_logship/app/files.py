@@ -196,18 +196,18 @@ def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
 
     Text is written as UTF-8. From the first byte on nobody may do more with it than `mode` says.
     """
-    with reporting(path), open_folder(path.parent) as folder:
+    with report_errors(path), open_folder(path.parent) as folder:
         _write(folder, path.name, content, mode)
 
 
 def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int = 0o640) -> None:
     """Write a file as `write_atomic` does; where root writes it, it gets the owner of the folder, who is to read it."""
-    with reporting(folder.path / name):
+    with report_errors(folder.path / name):
         _write(folder, name, content, mode, folder.owner)
 
 
 @contextmanager
-def reporting(path: Path, verb: str = "write") -> Iterator[None]:
+def report_errors(path: Path, verb: str = "write") -> Iterator[None]:
     """Have an OSError from inside come as an `OperatorError` that says what cannot be done with a file or folder."""
     try:
         yield

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from nats_logship.app.text import printable
 from nats_logship.app.timestamps import format_time
-from nats_logship.app.untrusted import printable
 
 _GRADES = (  # from the worst on; syslog(3)
     (logging.CRITICAL, 2),
@@ -82,7 +82,7 @@ FORMATS: dict[str, type[logging.Formatter]] = {"text": TextLines, "json": JsonLi
 
 
 def _subsystem(logger: str) -> str:
-    """Return the package of a logger within its program, as `publish` of `shipper.publish.session`; a name without dots as it is."""
+    """Return the package of a logger within its program, as `publish` of `shipper.publish.publisher`; a name without dots as it is."""
     return logger.split(".")[1] if "." in logger else logger
 
 

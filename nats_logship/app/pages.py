@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -16,7 +16,7 @@ from nats_logship.app.configuration import ProgramSettings
 from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
 from nats_logship.app.secret_files import readable_by_others
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 
 logger = logging.getLogger(__name__)
 
@@ -141,10 +141,10 @@ def log_to_stderr(settings: ProgramSettings) -> None:
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     # it warns at each connection with TLS that a server ends, since nats-py hands it a protocol that is made for none
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    warn_of_readable(settings.secret_files)
+    warn_of_readable_secrets(settings.secret_files)
 
 
-def warn_of_readable(secrets: Iterable[Path]) -> None:
+def warn_of_readable_secrets(secrets: Iterable[Path]) -> None:
     """Log those of the files that every user of this machine may read."""
     for path in readable_by_others(secrets):
         words = "%s holds a secret and can be read by everybody on this machine; chmod 600 it"

@@ -16,7 +16,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 """The variable that keeps the current directory out of a Python as `-P` does."""
 
 
-def isolated(script: ModuleType, *arguments: str) -> tuple[str, ...]:
+def isolated_command(script: ModuleType, *arguments: str) -> tuple[str, ...]:
     """Return the command that runs a module by its path; it imports only Python's own modules."""
     assert script.__file__
     return (sys.executable, "-I", "-S", script.__file__, *arguments)

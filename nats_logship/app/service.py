@@ -16,8 +16,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from nats_logship.app.configuration import ProgramSettings, name_of
-from nats_logship.app.exits import Exit, OperatorError, leading
-from nats_logship.app.untrusted import printable
+from nats_logship.app.exits import Exit, OperatorError, pick_error
+from nats_logship.app.text import printable
 
 _PATIENCE = 1.0  # seconds for a service manager that is busy
 _LONGEST_STATUS = 200
@@ -30,7 +30,7 @@ Model = TypeVar("Model", bound=ProgramSettings)
 logger = logging.getLogger("service")
 
 
-def hold_signals() -> None:
+def block_signals() -> None:
     """Have signals wait until `Service.run` hears them: one that is raised in an import may be lost, and leave a lock held for ever."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_SIGNALS, signal.SIGHUP})
 
@@ -105,7 +105,7 @@ class Service(Generic[Settings]):
 
         The program exits with `code` where only the last resort helps, that many seconds after the first signal.
         """
-        self.asked = asyncio.Event()
+        self.stop_requested = asyncio.Event()
         self._view = view
         self._change = change
         self._end = end
@@ -143,7 +143,7 @@ class Service(Generic[Settings]):
         except TimeoutError:
             return False
         except BaseExceptionGroup as errors:
-            raise leading(errors) from None
+            raise pick_error(errors) from None
         finally:
             work.close()  # where it could not even begin
             # no reason to end in disorder
@@ -159,7 +159,7 @@ class Service(Generic[Settings]):
         signal.setitimer(signal.ITIMER_REAL, self._last_resort)
         # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
         atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
-        self.asked.set()
+        self.stop_requested.set()
         self._notifier.send("STOPPING=1")
         seconds = self._end()
         with suppress(RuntimeError):  # the work is done already
@@ -196,7 +196,7 @@ class Service(Generic[Settings]):
             self._notifier.send("WATCHDOG=1")
 
 
-def differences(old: Model, new: Model, at_once: Collection[str]) -> tuple[Model, str]:
+def merge_reloaded(old: Model, new: Model, at_once: Collection[str]) -> tuple[Model, str]:
     """Return the settings that count now that `new` was read again, and a line on what changed and what waits for a restart.
 
     A running program can change those `at_once`.

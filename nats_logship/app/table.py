@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 
 _MOST_ROWS = 500
 Advance = Callable[[int], None]

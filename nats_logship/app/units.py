@@ -4,12 +4,13 @@
 """
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
 from pydantic import BeforeValidator, ByteSize, PlainSerializer
+
+from nats_logship.app.timestamps import Moment
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -55,25 +56,16 @@ def format_size(size: int) -> str:
     return ByteSize(size).human_readable(separator=" ")
 
 
-def few(names: Sequence[object], most: int = 3) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
-
-
 ACCEPTED = (
     "a time such as 2026-11-20T10:00 or 2026-11-20T10:00+01:00, today, yesterday, a time back from now such as 2h "
     "or 1d, earliest, or a sequence such as seq:12345"
 )
 
-Moment = datetime | int
-"""A time of storage (aware) or a sequence of the stream."""
-
 _SEQUENCE = re.compile(r"(?:seq:)?([0-9]{1,19})")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
-def read_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
+def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     """Return the place that `text` means; a time without a zone is one of `zone`. Raises ValueError, naming what would do.
 
     A bare number is a sequence, a bare date its first moment, `earliest` whatever the stream begins with.

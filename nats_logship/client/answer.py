@@ -42,7 +42,7 @@ class Rejected(Exception):
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
         self.is_busy = error == ErrorCode.STREAM_TOO_MANY_REQUESTS
         """Whether too many messages wait for the stream: nothing was stored; try again at once."""
-        self.is_of_server = self.is_busy or (
+        self.is_server_failure = self.is_busy or (
             code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
         )
         """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
@@ -80,7 +80,7 @@ class Denied(Rejected):
         return "`logbroker credentials list` shows who has which rights"
 
 
-def answer_of(data: bytes) -> dict[str, Any]:
+def parse_answer(data: bytes) -> dict[str, Any]:
     """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
     try:
         answer = json.loads(data)
@@ -95,7 +95,7 @@ def answer_of(data: bytes) -> dict[str, Any]:
     return answer
 
 
-def stored_at(answer: Mapping[str, Any]) -> int:
+def stored_sequence(answer: Mapping[str, Any]) -> int:
     """Return the sequence of a message that was stored; raises `ConnectionLost` for what does not say so.
 
     Whoever else subscribes to the subject may answer too, and be quicker.
@@ -112,10 +112,10 @@ def is_certain(info: Mapping[str, Any]) -> bool:
     if replicas == 1:
         return True
     leads = bool((info.get("cluster") or {}).get("leader"))
-    return leads and 2 * (1 + len(in_touch(info))) > replicas
+    return leads and 2 * (1 + len(replicas_in_touch(info))) > replicas
 
 
-def in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def replicas_in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the replicas that have just been heard by whoever tells of a stream."""
     return [
         one

@@ -31,7 +31,7 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
 
     So `write` by the revision before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
-    found = await newest(connection, bucket, key)
+    found = await read_newest(connection, bucket, key)
     return None if found.is_deletion else found
 
 
@@ -46,7 +46,7 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
         if not error.is_conflict:
             raise
     if not revision:
-        found = await newest(connection, bucket, key)
+        found = await read_newest(connection, bucket, key)
         if found.is_deletion and found.revision:
             return await write(connection, bucket, key, value, found.revision)  # over the marker
     raise Conflict(f"{bucket}/{key} is no longer at revision {revision}")
@@ -70,7 +70,7 @@ async def send_write(
     return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
 
 
-async def newest(connection: Connection, bucket: str, key: str) -> Entry:
+async def read_newest(connection: Connection, bucket: str, key: str) -> Entry:
     """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none. Raises as `read`."""
     answer: Message = await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
     headers = answer.headers or {}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client import bucket
-from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -17,7 +16,7 @@ from nats_logship.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    number_in,
+    parse_number,
 )
 
 
@@ -66,26 +65,8 @@ async def read_streams(connection: Connection) -> int:
 
 
 def _number(entry: bucket.Entry, most: int) -> int:
-    if (number := number_in(entry.value, most)) is None:
+    if (number := parse_number(entry.value, most)) is None:
         raise ConfigurationError(
             f"a key of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
         )
     return number
-
-
-async def known_layout(connection: Connection) -> StreamLayout:
-    """Return what `read_layout` does; 0 partitions in one stream where the broker has no bucket, as one of somebody else.
-
-    Raises what `read_layout` raises, while the leader of the bucket is being elected as well.
-    """
-    try:
-        return await read_layout(connection) or StreamLayout(0)
-    except Rejected as refused:
-        if refused.is_nobody:  # neither the bucket, nor its leader
-            try:
-                await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
-            except Rejected as error:
-                refused = error
-        if refused.is_leaderless:
-            raise
-        return StreamLayout(0)

@@ -31,10 +31,10 @@ from nats.aio.subscription import Subscription
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, public
-from nats_logship.client.answer import ConnectionLost, Denied, Rejected, answer_of
+from nats_logship.client.answer import ConnectionLost, Denied, Rejected, parse_answer
 from nats_logship.client.client import DIRECT_BYTES, BrokerClient, Tap, why_not
 from nats_logship.client.credentials import read_credentials
-from nats_logship.wire.streams import SLOWEST_LINE
+from nats_logship.wire.streams import SLOWEST_LINK
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -96,7 +96,7 @@ class Connection:
         """The addresses, for messages to a person: without the passwords that may be in them."""
         return ", ".join(map(public, self._servers))
 
-    async def once(self, patience: float = 0.0) -> BrokerClient:
+    async def connect(self, patience: float = 0.0) -> BrokerClient:
         """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds: for what a person waits for."""
         give_up = asyncio.get_running_loop().time() + patience
         while True:
@@ -132,7 +132,7 @@ class Connection:
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:
-            if self._client is not None and self.is_on(self._client):
+            if self._client is not None and self.is_current(self._client):
                 return self._client
             task = asyncio.current_task()
             before = task.cancelling() if task else 0
@@ -173,11 +173,11 @@ class Connection:
         shown = "; ".join(reasons[server] for server in self._servers)
         raise BrokerAway(shown + hint, keeps_out=keeps_out)
 
-    def is_on(self, client: BrokerClient) -> bool:
+    def is_current(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and lives: what was subscribed on it is still heard."""
         return client is self._client and client.is_usable and not self._is_deaf
 
-    def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
+    def note_outcome(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Note how a question ended after so many seconds; leave a server that seems cut off from its cluster, if there is another."""
         if isinstance(error, Rejected) and error.is_conflict:
             return  # who leads nobody any more says so as well, and has our own write in hand
@@ -272,7 +272,7 @@ class Connection:
 
         That is on the slowest line, or on one that has become much slower than it was.
         """
-        return (self._under_way + size) / max(SLOWEST_LINE, self._rate / _SLOWER)
+        return (self._under_way + size) / max(SLOWEST_LINK, self._rate / _SLOWER)
 
     async def ask(
         self,
@@ -285,11 +285,11 @@ class Connection:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            answer = answer_of((await self.request(subject, payload, headers, patience)).data)
+            answer = parse_answer((await self.request(subject, payload, headers, patience)).data)
         except (ConnectionLost, Rejected) as error:
-            self.judge(clock() - began, error)
+            self.note_outcome(clock() - began, error)
             raise
-        self.judge(0.0, None)
+        self.note_outcome(0.0, None)
         return answer
 
     async def api(
@@ -303,7 +303,7 @@ class Connection:
         """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
         return f"{self._api}.{name}"
 
-    async def pages(self, call: str, key: str, patience: float = _PATIENCE) -> list[Any]:
+    async def list_all(self, call: str, key: str, patience: float = _PATIENCE) -> list[Any]:
         """Return all entries of a list of several pages, e.g. `pages("STREAM.NAMES", "streams")`.
 
         Raises `Rejected`, and `ConnectionLost` where some are missing: in a cluster the server of one may have died.
@@ -320,13 +320,13 @@ class Connection:
                 return found
 
     @property
-    def own(self) -> str:
+    def user_token(self) -> str:
         """Our name in subjects, where our rights are limited to those; empty where they are not."""
         return self._inbox.partition(f"{_ANYBODY}_")[2]
 
-    def private(self) -> str:
+    def new_token(self) -> str:
         """Return the end of a new subject: `own`, and a random token."""
-        return ".".join(filter(None, (self.own, secrets.token_hex(8))))
+        return ".".join(filter(None, (self.user_token, secrets.token_hex(8))))
 
     async def publish(
         self,
@@ -359,7 +359,7 @@ class Connection:
             return await client.tap(subject, tap)
 
     @asynccontextmanager
-    async def hearing(self, tap: Tap) -> AsyncIterator[str]:
+    async def open_inbox(self, tap: Tap) -> AsyncIterator[str]:
         """Give a new inbox, all of whose messages `tap` is told of until the end of the block."""
         inbox = (await self.client()).new_inbox()
         subscription = await self.tap(inbox, tap)
@@ -390,7 +390,7 @@ class Connection:
         self._client = None
 
 
-async def until_answered(
+async def retry_until_answered(
     connection: Connection, ask: Callable[[Connection], Awaitable[Answer]], patience: float
 ) -> Answer:
     """Return what `ask` finds, which changes nothing; `ask` is called again for `patience` seconds while nobody answers.
@@ -400,7 +400,7 @@ async def until_answered(
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience
     while True:
-        client = await connection.once(max(0.0, give_up - clock()))
+        client = await connection.connect(max(0.0, give_up - clock()))
         try:
             return await ask(connection)
         except ConnectionLost:
@@ -413,7 +413,7 @@ async def until_answered(
         await asyncio.sleep(_AGAIN)
 
 
-def ask(
+def ask_broker(
     settings: "AccessSettings",
     program: str,
     question: Callable[[Connection], Awaitable[Answer]],
@@ -428,9 +428,9 @@ def ask(
     async def asked() -> Answer:
         connection = Connection(settings.server, program, access=settings.access)
         try:
-            with told_to_operators(connection):
-                await connection.once()
-                return await until_answered(connection, question, patience)
+            with raise_for_operator(connection):
+                await connection.connect()
+                return await retry_until_answered(connection, question, patience)
         finally:
             await connection.close()
 
@@ -438,7 +438,7 @@ def ask(
 
 
 @contextmanager
-def told_to_operators(connection: Connection) -> Iterator[None]:
+def raise_for_operator(connection: Connection) -> Iterator[None]:
     """Raise `OperatorError` for a broker that refuses or does not answer."""
     at = f"the broker at {connection.servers}"
     try:

@@ -17,7 +17,7 @@ from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
-from nats_logship.wire.delivery import Delivery, RawMessage, parse
+from nats_logship.wire.delivery import Delivery, RawMessage, parse_reply
 
 _BEAT = 2  # seconds between the signs of life of a pull that waits; the broker takes none longer than half of the time
 _PATIENCE = 10.0  # seconds without a message of one that does not: those are there already, or it ends at once
@@ -64,8 +64,8 @@ async def pull(
     if wait >= 2 * _BEAT:
         request["idle_heartbeat"], silence = _BEAT * SECOND, 2 * _BEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
-    under_way = _Pull(most, is_outside=bool(connection.own))
-    async with connection.hearing(under_way.take) as inbox:
+    under_way = _Pull(most, is_outside=bool(connection.user_token))
+    async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(under_way.end(silence, client), _LONGEST, subject)
@@ -85,7 +85,7 @@ async def pull_singly(
     request = json.dumps({"batch": 1, "no_wait": True, "max_bytes": most_bytes}).encode()
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(most, most)
-    async with connection.hearing(under_way.take) as inbox:
+    async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         for _ in range(most):
             await connection.publish(subject, request, reply=inbox)
@@ -107,7 +107,7 @@ class _Pull:
         """Take a message; one of a client has a reply, the broker's own word the inbox for its subject."""
         if self._ended.done():
             return
-        if delivery := parse(message.reply):
+        if delivery := parse_reply(message.reply):
             self.found.append((delivery, message))
             if self._is_outside and not message.head and not message.data:
                 self._ended.set_result(_CUT)

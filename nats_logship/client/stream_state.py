@@ -1,21 +1,23 @@
-"""A stream as the broker describes it: when it was made, and which sequences it holds."""
+"""The state of a stream as its leader reports it: when it was created, which sequences it holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.connection import Connection
-from nats_logship.wire.descent import Ancestor, ancestors, is_being_restored
+from nats_logship.wire.restored import Ancestor, ancestors, is_being_restored
 from nats_logship.wire.streams import STREAM
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
+    """When a stream was created, and the sequences it holds, `[first, until)`.
 
-    `ancestors` are the streams that it was restored from, oldest first. It has `messages` of `size` bytes, the newest of `last`.
+    It has `messages` of `size` bytes; the newest was stored at `last`. `ancestors` are the streams
+    that it was restored from, oldest first.
     """
 
     created: str
@@ -28,19 +30,41 @@ class StreamState:
     last: datetime = datetime(1, 1, 1, tzinfo=UTC)
 
     def in_common_with(self, created: str) -> int | None:
-        """Return the end of what it has in common with a stream that it was restored from; None for any other."""
+        """Return up to which sequence this stream equals one that it was restored from.
+
+        None if it was not restored from the stream of that creation time.
+        """
         return next((one.until for one in self.ancestors if one.created == created), None)
 
 
-async def stream_state(connection: Connection, name: str) -> StreamState:
-    """Ask what a stream holds; raises what `state_of` raises, `Rejected` when there is none."""
-    return state_of(await connection.api(f"STREAM.INFO.{name}"))
+async def get_stream_state(connection: Connection, name: str) -> StreamState:
+    """Ask for the state of a stream; raises `Rejected` if there is none, else as `parse_stream_state`."""
+    return parse_stream_state(await connection.api(f"STREAM.INFO.{name}"))
 
 
-def state_of(info: Mapping[str, Any]) -> StreamState:
-    """Read what the broker says of a stream; raises `Rejected` while a backup is read in.
+async def require_stream(connection: Connection, name: str) -> StreamState:
+    """Return the state of a stream for a person who named it.
 
-    Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
+    Raises `ConfigurationError` if there is no such stream, `BrokerAway` at once if there is no
+    broker, `OperatorError`, `ConnectionLost`.
+    """
+    await connection.connect()
+    try:
+        return await get_stream_state(connection, name)
+    except Rejected as error:
+        if error.is_absent:
+            raise ConfigurationError(
+                f"there is no stream {name} at {connection.servers}; check the option stream, "
+                "or run `logbroker apply`"
+            ) from None
+        raise OperatorError(f"stream {name} at {connection.servers}: {error}") from None
+
+
+def parse_stream_state(info: Mapping[str, Any]) -> StreamState:
+    """Read an answer to `STREAM.INFO`; raises `Rejected` while the stream is being restored.
+
+    Raises `ConnectionLost` for an answer that may be outdated, since a shorter stream would look
+    as if it had been rewound.
     """
     name = info["config"]["name"]
     state, config, until = info["state"], info["config"], info["state"]["last_seq"] + 1
@@ -49,12 +73,12 @@ def state_of(info: Mapping[str, Any]) -> StreamState:
     if is_being_restored(config):
         raise Rejected(503, 0, f"stream {name} is being restored from a backup")
     return StreamState(
-        info["created"],
-        state["first_seq"] if state["messages"] else until,
-        until,
-        ancestors(config),
-        name,
-        state["messages"],
-        state["bytes"],
-        datetime.fromisoformat(state["last_ts"]),
+        created=info["created"],
+        first=state["first_seq"] if state["messages"] else until,
+        until=until,
+        ancestors=ancestors(config),
+        name=name,
+        messages=state["messages"],
+        size=state["bytes"],
+        last=datetime.fromisoformat(state["last_ts"]),
     )

@@ -25,7 +25,7 @@ class Delivery(NamedTuple):
     pending: int
 
 
-def parse(reply: str) -> Delivery | None:
+def parse_reply(reply: str) -> Delivery | None:
     """Read a reply subject; None when it is none of a delivery (status messages have no reply).
 
     `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<time>.<pending>`; since ADR-15's second form with a

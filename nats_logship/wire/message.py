@@ -13,12 +13,12 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import zstandard
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header by which the server compares the last sequence of a subject before it stores a message, and keeps it with it."""
-NEVER = 2**62
+IMPOSSIBLE_SEQUENCE = 2**62
 """A sequence that no subject comes to: a message that expects it is always refused, and the refusal comes from the leader."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024
@@ -52,7 +52,6 @@ _MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
 _SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
 _FOLLOWS, _MOVED = "Log-Follows", "Log-Moved"
 _ENCODING = "Content-Encoding"
-_SOURCE = "Nats-Stream-Source"
 _MOST_OF_THE_REST = 180  # bytes of a section in `Log-Spans`: names and numbers
 _LARGEST_POSITION = 2**63  # of any file system
 _MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
@@ -135,12 +134,12 @@ class Section:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be true: to go by it would lose the lines of others."""
-        length, size = self.span.end - self.span.start, counted(self.size, "byte")
+        length, size = self.span.end - self.span.start, format_count(self.size, "byte")
         if length < 0 or self.size > length or (self.size < length and not self.filtered):
             raise MalformedMessage(f"span {self.span} does not go with {size} of lines")
         if self.lines > self.size:
             raise MalformedMessage(
-                f"{counted(self.lines, 'line', 'do')} not go with {size} of lines"
+                f"{format_count(self.lines, 'line', 'do')} not go with {size} of lines"
             )
 
 
@@ -222,19 +221,6 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     return Origin(agent, int(read_at), sections, _is_compressed(headers), follows, moved)
 
 
-def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
-    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
-
-    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
-    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message). Sequences of another site's stream say
-    nothing about this one.
-    """
-    if not headers or _AGENT not in headers or _SOURCE in headers:
-        return None
-    expected = headers.get(EXPECTED_SEQUENCE, "")
-    return int(expected) if _is_number(expected) else None
-
-
 def largest_content(size: int) -> int:
     """Return how many bytes a zstd frame of `size` bytes may hold."""
     return max(ALWAYS_BYTES, MAX_RATIO * size)
@@ -279,7 +265,7 @@ def decode_payload(
     return decompress(payload, MAX_LINES_BYTES, decompressor)
 
 
-def split(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
+def split_sections(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
     """Return each section of a message with its part of the decompressed lines, in order; raises `MalformedMessage` where the sections do not make up the lines exactly."""
     if origin.size != len(lines):
         raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")

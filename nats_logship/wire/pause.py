@@ -63,7 +63,7 @@ def encode_pauses(pauses: Sequence[Pause]) -> bytes:
     return _PAUSES.dump_json(tuple(pauses))
 
 
-def longest(pauses: Iterable[Pause], host: str, now: datetime) -> Pause | None:
+def active_pause(pauses: Iterable[Pause], host: str, now: datetime) -> Pause | None:
     """Return what pauses a host, of several the one that ends last; None where nothing does."""
     found = [one for one in pauses if one.covers(host) and not one.is_over(now)]
     return max(found, key=lambda one: one.until or datetime.max.replace(tzinfo=UTC), default=None)

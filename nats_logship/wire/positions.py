@@ -38,7 +38,7 @@ _LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the
 _LARGEST = 256 * 1024 * 1024  # bytes, decompressed; those of a million files
 
 
-class PositionsUnreadable(ValueError):
+class UnreadablePositions(ValueError):
     """A snapshot that no shipper of ours wrote."""
 
 
@@ -82,7 +82,7 @@ class Positions:
         last = {stream: Covered(sequence, agent)} if sequence else {}
         return replace(self, files=files, covered={**self.covered, **last})
 
-    def joined(self, saved: "Positions") -> "Positions":
+    def merge(self, saved: "Positions") -> "Positions":
         """Return the positions with those of a snapshot, for the files of which it covers more."""
         ahead = {
             name: cursor
@@ -91,11 +91,11 @@ class Positions:
         }
         return replace(self, files={**self.files, **ahead}) if ahead else self
 
-    def begun(self) -> set[str]:
+    def started_files(self) -> set[str]:
         """Return the ids of the files of which something is stored, or that are read from their end on."""
         return {cursor.file for cursor in self.files.values() if cursor.offset}
 
-    def found(self, starts: Iterable[Cursor]) -> "Positions":
+    def with_starts(self, starts: Iterable[Cursor]) -> "Positions":
         """Return the positions with these files beside those that are begun, and no others.
 
         The stream knows nothing of a file before its first line; what was seen of it is all that finds it again, should
@@ -133,7 +133,7 @@ class Positions:
 
     @classmethod
     def decode(cls, data: bytes) -> "Positions":
-        """Read a snapshot; raises `PositionsUnreadable`."""
+        """Read a snapshot; raises `UnreadablePositions`."""
         try:
             if data.startswith(zstandard.FRAME_HEADER):
                 data = decompress(data, _LARGEST)
@@ -149,7 +149,7 @@ class Positions:
                 str(document.get("version", "")),
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
+            raise UnreadablePositions(f"{type(error).__name__}: {error}") from error
 
 
 def _entry(cursor: Cursor) -> dict[str, str | int]:

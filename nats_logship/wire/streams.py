@@ -1,11 +1,11 @@
 """Names of what both ends and the broker meet at: the streams, their buckets and keys, and how large a message may be."""
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nats_logship.wire.subjects import own_token, partition_filter
+from nats_logship.wire.subjects import own_token
 
 STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
@@ -19,17 +19,11 @@ _OF_PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\.>")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
-SLOWEST_LINE = 8_000
+SLOWEST_LINK = 8_000
 """Bytes a second of the slowest line that is supported, 64 kbit/s.
 
 How long something may take that is under way follows from its size and this: nothing is a sign of a
 dead line before so much time has passed. A dead line is noticed sooner by TCP itself.
-"""
-COPIED_MESSAGE = 10 * SLOWEST_LINE
-"""The largest message of a site whose lines others copy, in bytes, headers included.
-
-nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
-what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
 """
 PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
@@ -45,13 +39,6 @@ def stream_names(streams: int) -> tuple[str, ...]:
 def stream_of(partition: int, streams: int) -> str:
     """Return the name of the stream that a partition lives in, of so many streams."""
     return stream_names(streams)[partition % streams]
-
-
-def streams_among(names: Container[str]) -> int:
-    """Return how many streams of partitions are among these names; 0 for none."""
-    if STREAM in names:
-        return 1
-    return sum(name in names for name in stream_names(MAX_STREAMS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class StreamLayout:
 
     def partitions_in(self, config: Mapping[str, Any]) -> range:
         """Return the partitions in a stream: those that hosts are spread over, and those before that its `config` has subjects of."""
-        most = max(self.partitions, existing_in(config.get("subjects") or ()))
+        most = max(self.partitions, count_partitions(config.get("subjects") or ()))
         return range(self.names.index(config["name"]), most, self.streams)
 
 
@@ -89,26 +76,14 @@ def positions_key(host: str) -> str:
     return own_token(host)
 
 
-def number_in(value: str | bytes | None, most: int) -> int | None:
+def parse_number(value: str | bytes | None, most: int) -> int | None:
     """Return the number that an entry of the bucket of settings says, None where it says none from 1 to `most`."""
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     return int(text) if is_number and 1 <= int(text) <= most else None
 
 
-def existing_in(subjects: Iterable[str]) -> int:
+def count_partitions(subjects: Iterable[str]) -> int:
     """Return the number below which all partitions are that are among these subjects of a stream."""
     numbers = (int(found[1]) for one in subjects if (found := _OF_PARTITION.fullmatch(one)))
     return max((number + 1 for number in numbers if number < MAX_PARTITIONS), default=0)
-
-
-def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
-    """Return the subjects of one of the streams: those of its partitions and no others.
-
-    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
-    """
-    return tuple(
-        partition_filter(number)
-        for number in range(layout.partitions)
-        if layout.stream_of(number) == stream
-    )

@@ -146,16 +146,6 @@ def inbox_of(name: str) -> str:
     return f"_INBOX_{own_token(name)}"
 
 
-def site_prefix(site: str) -> str:
-    """Return what the subjects begin with by which others copy the streams of a site."""
-    return f"SITE.{site}"
-
-
-def site_api(site: str) -> str:
-    """Return the prefix of the API by which other sites ask a site for copies of its streams."""
-    return f"{site_prefix(site)}.API"
-
-
 def own_token(name: str) -> str:
     """Return a name as one token of a subject, and as a part of a consumer's name.
 

@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 from nats_logship.client.access import Access
-from receiver.storage.findings import Finding
+from receiver.storage.anomalies import Anomaly
 from receiver.storage.layout import Permissions
 
 LARGEST_PULL = 16 * 1024 * 1024
@@ -72,9 +72,9 @@ class SessionLimits:
     silence: float = 0.0
     linger: float = 0.0
     gather: float = 0.0
-    telling: float = inf
+    report_within: float = inf
     lock: float = 20.0
-    still: float = 3600.0
+    stalled_after: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +117,17 @@ class Done:
     commit: str = ""
     stored_at: int = 0
     closed: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    anomalies: tuple[Anomaly, ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
     def has_news(self) -> bool:
         """Whether there is something to tell, or to do, but counting."""
-        return bool(self.closed or self.findings or self.notices or self.quarantined)
+        return bool(self.closed or self.anomalies or self.notices or self.quarantined)
 
     def then(self, later: "Done") -> "Done":
         """Return this and the batch behind it as one."""
-        added = ("messages", "lines", "size", "quarantined", "closed", "findings", "notices")
+        added = ("messages", "lines", "size", "quarantined", "closed", "anomalies", "notices")
         sums = {name: getattr(self, name) + getattr(later, name) for name in added}
         return replace(later, first=self.first, **sums)
 
@@ -177,5 +177,5 @@ class Report:
 
     done: Done
     batches: int
-    ended: Ending | Blocked | Superseded
+    outcome: Ending | Blocked | Superseded
     seconds: float = 0.0

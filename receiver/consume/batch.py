@@ -6,43 +6,45 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from secrets import token_hex
 
 from nats_logship.app.faults import fault
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings, OpenLine
-from nats_logship.wire.message import (
-    MAX_LINES_BYTES,
-    Followed,
-    MalformedMessage,
-    predecessor_of,
-)
+from nats_logship.wire.message import MAX_LINES_BYTES, Followed, MalformedMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.fetch import Messages
-from receiver.consume.host_moves import Moves, Received, follows, leaves_for
-from receiver.consume.judging import Judge, host_of
-from receiver.consume.unforeseen import Suspicion, blaming
-from receiver.storage import tables
-from receiver.storage.findings import Finding, FindingKind
+from receiver.consume.host_moves import Moves, Received, read_destination, read_follows
+from receiver.consume.judging import Judge, expected_sequence, host_of
+from receiver.consume.poison import Suspicion, blaming
+from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, gap_report
+from receiver.storage.commit import (
+    WrittenBatch,
+    find_first_undone,
+    make_settled_batch,
+    recover,
+    store_batch,
+)
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import Names
+from receiver.storage.names import LivePaths
 from receiver.storage.output import Output
+from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine
-from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site, first_undone, recover, settled
-from receiver.storage.store import NOT_CLOSED, UNKNOWN, Store, StoredBatch, path_of
-from receiver.storage.tables import Spans
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.rows import UNKNOWN, StoredBatch
+from receiver.storage.spans import StoredSpanEnds, take_over_files
+from receiver.storage.store import Store, path_of
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # files, which stay open
-_MOST_FINDINGS = 10_000  # each is a value that travels to the driver
+_MOST_ANOMALIES = 10_000  # each is a value that travels to the driver
 _MOST_SOURCES = 20_000  # source files of which a batch has lines: each is a row of the store
 _NONE = Suspicion()
-_MISSING = (FindingKind.GAP, FindingKind.LOSS)
+_MISSING = (AnomalyKind.GAP, AnomalyKind.LOSS)
 
 
 class OpenPartition:
@@ -54,38 +56,38 @@ class OpenPartition:
         self._destination = destination
         self._offset = offset
         output, template = destination.output, destination.path_template
-        self.site = Site(
+        self.partition_folders = PartitionFolders(
             output, destination.state, assignment.partition, template, destination.partitions
         )
-        zone = named_zone(destination.time_zone)
+        zone = load_zone(destination.time_zone)
         self.layout = Layout(template)
         self.days = Days(zone, offset.stored_at)
         self.calendar = Calendar(destination.rotate_every, zone)
-        self.store = self.site.open(offset.lines) or self._made()
+        self.store = self.partition_folders.open_store(offset.lines) or self._made()
         self._folders = Folders(output, destination.permissions)
-        self.names = Names(
+        self.names = LivePaths(
             self.store,
             self.layout,
             self.days,
             assignment.partition,
-            partial(self._folders.is_taken, tangled=self.layout.has_file),
-            self.site.is_home_of,
+            self._folders.is_occupied if self.layout.has_file else self._folders.has_file,
+            self.partition_folders.is_home_of,
         )
-        self.spans = Spans(self.store)
+        self.spans = StoredSpanEnds(self.store)
         self._today = ""  # the day before which all files are closed
         self._period_begin = -1  # of the last period at whose change files were closed
 
     def _made(self) -> Store:
-        with closing(Store(self.site.path, make=True)) as store, store.transaction():
+        with closing(Store.create(self.partition_folders.store_path)) as store, store.transaction():
             inode = self._destination.output.stat().st_ino
-            template = self.site.template
-            store.put_batch(settled(0, self._offset, store.inode(), inode, template))
-        return Store(self.site.path)
+            template = self.partition_folders.template
+            store.put_batch(make_settled_batch(0, self._offset, store.inode, inode, template))
+        return Store(self.partition_folders.store_path)
 
     @property
     def last(self) -> StoredBatch:
         """The batch that was stored last."""
-        batch = self.store.batch()
+        batch = self.store.read_batch()
         assert batch is not None, "it was begun when it was opened"
         return batch
 
@@ -103,7 +105,7 @@ class OpenPartition:
         )
 
     def _first_undone(self) -> int:
-        return first_undone(self.last, self._offset, self._assignment.partition)
+        return find_first_undone(self.last, self._offset, self._assignment.partition)
 
     @property
     def has_stored(self) -> bool:
@@ -115,12 +117,12 @@ class OpenPartition:
 
         Raises OSError, `Damaged`.
         """
-        since, template = self._first_undone(), self.site.template
+        since, template = self._first_undone(), self.partition_folders.template
         return recover(self.store, self._folders, since, self._offset, template)
 
     def open_line(self, live: str) -> OpenLine | None:
         """Return the unfinished line at the end of a live file."""
-        row = self.store.file(live)
+        row = self.store.find_file(live)
         if row is None or row.unfinished in {None, UNKNOWN}:
             return None
         return OpenLine.parse(row.host, str(row.unfinished))
@@ -128,7 +130,9 @@ class OpenPartition:
     @cached_property
     def quarantine(self) -> Quarantine:
         """Where messages go that are no lines; to be asked for behind `recover`."""
-        return Quarantine(self.site.output, self._assignment.partition, self.last.created)
+        return Quarantine(
+            self.partition_folders.output, self._assignment.partition, self.last.created
+        )
 
     def close_days(self, output: Output, moment: int) -> None:
         """Close the files of days that are over, once for each day; raises OSError."""
@@ -142,7 +146,7 @@ class OpenPartition:
         `received` is how far each of them has come. If lines went to stores that are not here since
         the last of them came here, nobody knows how far the source files were received.
         """
-        since = (self.store.span(host, "") or (0, 0))[0]
+        since = (self.store.find_span(host, "") or (0, 0))[0]
         are_here = [
             (reached is not None and self._take_over(host, end, reached)) or end.sequence <= since
             for end, reached in received
@@ -151,15 +155,15 @@ class OpenPartition:
             self.store.return_files(host)
             if not all(are_here):
                 self.store.forget_spans(host)
-        self.names.forget()
-        self.spans = Spans(self.store)
+        self.names.clear_cache()
+        self.spans = StoredSpanEnds(self.store)
 
     def _take_over(self, host: str, end: Followed, reached: int) -> bool:
         """Return whether the store of a partition is here, and all that was received of it in that."""
         try:
-            with Store(path_of(self.site.state, end.partition)) as before:
-                tables.take_over(self.store, before, host)
-                batch = before.batch()
+            with Store(path_of(self.partition_folders.state, end.partition)) as before:
+                take_over_files(self.store, before, host)
+                batch = before.read_batch()
                 return batch is not None and batch.until >= reached
         except FileNotFoundError:
             return not reached
@@ -177,10 +181,7 @@ class OpenPartition:
 
     def close_files(self, output: Output, since: int) -> None:
         """Close live files with lines whose last line is older than a moment; raises OSError."""
-        where = "host != '' AND length > 0"
-        if self.layout.has_date:
-            where += f" AND {NOT_CLOSED}"
-        rows = self.store.files(f"{where} AND last_line < ?", since)
+        rows = self.store.list_files_silent_since(since)
         output.close_files(row.path for row in rows)
 
     def writing(self) -> Output:
@@ -246,11 +247,12 @@ class Batch:
             if self._last is None:
                 self._partition.begin_batch(self._output, delivery.stored_at)
             elif (
-                not self._output.takes(delivery.stored_at) or delivery.sequence == self._moves.until
+                not self._output.accepts(delivery.stored_at)
+                or delivery.sequence == self._moves.until
             ):
                 self.is_full = True
             # claims are examined before a batch is begun, all those in its first messages at once
-            self.is_full |= not are_first and bool(follows(message))
+            self.is_full |= not are_first and bool(read_follows(message))
             if self.is_full:
                 break
             self._take(delivery, message)
@@ -270,14 +272,14 @@ class Batch:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
-            host, before = host_of(message.subject), predecessor_of(headers)
+            host, before = host_of(message.subject), expected_sequence(headers)
             self._judge.follow(host, before, delivery.sequence, delivery.stored_at)
         if self._held > (self._most_of_many if self._files > _FEW else _MOST_HELD):
             self._flush()
         self._last, self._ack = delivery, message.reply
         self._messages += 1
         self.is_full |= self._messages == self._suspicion.most
-        self.is_full |= self._output.is_full or len(self._judge.findings) >= _MOST_FINDINGS
+        self.is_full |= self._output.is_full or len(self._judge.anomalies) >= _MOST_ANOMALIES
         self.is_full |= self._partition.spans.unsaved >= _MOST_SOURCES
         self._is_taking = False
 
@@ -292,9 +294,9 @@ class Batch:
 
     def _note_move(self, message: RawMessage) -> None:
         """Note whether the host of a message has gone to another partition, or has come back."""
-        if leaves_for(message) not in {None, self._assignment.partition}:
+        if read_destination(message) not in {None, self._assignment.partition}:
             self._left.add(host_of(message.subject))
-        elif self._left and follows(message):
+        elif self._left and read_follows(message):
             self._left.discard(host_of(message.subject))
 
     def _sort(
@@ -304,14 +306,14 @@ class Batch:
         found = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
         for piece in found:
             is_own, has_left = piece.file_id != "", piece.host in self._left
-            live = names.live_name(
+            live = names.choose(
                 piece.host, piece.file or None, moment, is_own=is_own, has_left=has_left
             )
             payload = piece.joined(self._endings, live)
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
-            self._files = self._output.hold(live, payload, moment)
+            self._files = self._output.buffer(live, payload, moment)
 
     def _flush(self) -> None:
         self._output.flush()
@@ -326,9 +328,9 @@ class Batch:
         number, first, last = self._assignment.partition, self._assignment.first, self._last
         if last is None:
             return Done(number, first, first)
-        missing = [one for one in self._judge.findings if one.kind in _MISSING]
+        missing = [one for one in self._judge.anomalies if one.kind in _MISSING]
         if missing:
-            self._output.hold(tables.gap_report(number), tables.lines_of(missing, number), 0)
+            self._output.buffer(gap_report(number), format_gaps(missing, number), 0)
         self._flush()
         batch = self._store(last.sequence + 1, missing)
         return Done(
@@ -344,24 +346,22 @@ class Batch:
             commit=batch.commit_id,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
-            findings=tuple(self._judge.findings),
-            notices=tuple(self._output.all_notices()),
+            anomalies=tuple(self._judge.anomalies),
+            notices=tuple(self._output.collect_notices()),
         )
 
-    def _store(self, until: int, missing: list[Finding]) -> StoredBatch:
+    def _store(self, until: int, missing: list[Anomaly]) -> StoredBatch:
         """Bring the files to disk first, and then the store, which says so; return the batch."""
-        partition, store = self._partition, self._partition.store
+        partition = self._partition
         self._quarantine.sync()
         self._output.sync()
         fault("synced")
         batch = partition.next_batch(self._assignment.first, until)
-        with store.transaction():
-            self._output.put(batch, dict(self._endings.as_texts()))
-            left = [path for host in self._left for path in partition.names.own(host)]
-            store.leave_files(left, batch.number)
-            partition.spans.put(batch.number)
-            tables.put_gaps(store, missing, batch.number)
+        left = [path for host in self._left for path in partition.names.list_own(host)]
+        files = self._output.rows(dict(self._endings.as_texts()))
+        written = WrittenBatch(files=files, spans=partition.spans, gaps=missing, left=left)
+        store_batch(partition.store, batch, written)
         if self._left:
-            partition.names.forget()
+            partition.names.clear_cache()
         fault("stored")
         return batch

@@ -20,14 +20,16 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, stream_state
-from nats_logship.wire.message import NEVER
+from nats_logship.client.stream_state import StreamState, get_stream_state
+from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
-from receiver.consume.stream_state import hold_against_stream, start
-from receiver.storage.site import Site, first_undone
-from receiver.storage.store import Damaged, StoredBatch
+from receiver.consume.stream_check import require_same_stream, start
+from receiver.storage.commit import find_first_undone
+from receiver.storage.damage import Damaged
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
@@ -36,34 +38,34 @@ _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 logger = logging.getLogger(__name__)
 
 
-class Behind(ConnectionLost):
+class StaleRead(ConnectionLost):
     """What was read is not the newest: a replica has answered that lags. To be read again."""
 
 
 async def confirm_entry(
     connection: Connection, name: str, key: str, entry: bucket.Entry | None
 ) -> None:
-    """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `Behind` if not.
+    """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `StaleRead` if not.
 
     Asks by a write that is always refused, since a refusal comes from the leader and names the last revision; whoever
     may write the key may ask. Raises `Rejected`, `ConnectionLost`.
     """
     named = None
     try:
-        await bucket.send_write(connection, name, key, b"", NEVER)
+        await bucket.send_write(connection, name, key, b"", IMPOSSIBLE_SEQUENCE)
     except Rejected as error:
         if not error.is_conflict:
             raise
         named = _LAST.search(error.description)
     last = int(named[1]) if named else -1
     if entry is None and last > 0:
-        found = await bucket.newest(connection, name, key)
+        found = await bucket.read_newest(connection, name, key)
         last = 0 if found.is_deletion and found.revision == last else last
     if last != (entry.revision if entry else 0):
-        raise Behind(f"a replica lags behind with {name}/{key}, or it is being written")
+        raise StaleRead(f"a replica lags behind with {name}/{key}, or it is being written")
 
 
-def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
+def carry_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
     """Return the entry as it counts in a stream that was restored; any other as it is.
 
     As if moved by a person, who has asked for the restore: what the files have since is told by their spans.
@@ -75,10 +77,10 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
     return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
 
 
-def end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
+def find_end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
     """Return where a partition goes on behind what its files have; raises `StreamMismatch` where that is of another stream."""
     end = Offset(last.until, last.epoch, last.created, "", stream=last.stream)
-    return start(carried_over(end, stream, ""), stream, partition)
+    return start(carry_over(end, stream, ""), stream, partition)
 
 
 def moved(
@@ -121,14 +123,14 @@ class EntryTaken(Exception):
 class Claim:
     """The driver's side: the offset of one partition and the epoch in which `owner` has it, known once `claim` was called.
 
-    What the store at the site says must go with the offset.
+    What the store in `folders` says must go with the offset.
     """
 
     connection: Connection
     partition: int
     owner: str
     stream: str
-    site: Site | None = None
+    folders: PartitionFolders | None = None
     presence: str = ""
     offset: Offset | None = None
 
@@ -169,9 +171,9 @@ class Claim:
         """
         doubt: tuple[int, str] | None = None
         while True:
-            stream = await stream_state(self.connection, self.stream)
+            stream = await get_stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
-            newest = entry.revision if entry else (await bucket.newest(*self._at)).revision
+            newest = entry.revision if entry else (await bucket.read_newest(*self._at)).revision
             try:
                 return (
                     await self._next(entry, stream, format_datetime(now, "milliseconds"), newest),
@@ -189,24 +191,26 @@ class Claim:
         self, entry: bucket.Entry | None, stream: StreamState, now: str, revision: int
     ) -> Offset:
         """Return the offset as it is once it is ours, where store, offset and stream go together; raises what `claim` raises."""
-        offset = carried_over(self._decode(entry), stream, now)
+        offset = carry_over(self._decode(entry), stream, now)
         last, first = await self._last_batch(offset), start(offset, stream, self.partition)
         if offset is None and last is not None and last.until:
-            end = end_of_files(last, stream, self.partition)
+            end = find_end_of_files(last, stream, self.partition)
             words = f"{self._key} is gone, but the files were written up to sequence {end}"
             raise Damaged(self.partition, words)
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claim = _of_next_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            first_undone(last, claim, self.partition)
+            find_first_undone(last, claim, self.partition)
         return replace(claim, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `Damaged` where it does not go with the files."""
-        if self.site is None:
+        if self.folders is None:
             return None
         try:
-            return await asyncio.to_thread(self.site.last_batch, offset.lines if offset else 0)
+            return await asyncio.to_thread(
+                self.folders.read_last_batch, offset.lines if offset else 0
+            )
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
@@ -215,7 +219,7 @@ class Claim:
     async def check(self) -> None:
         """Raise `StreamMismatch` where the stream was made anew under our hands, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
-            await hold_against_stream(self.connection, self.offset, self.partition)
+            await require_same_stream(self.connection, self.offset, self.partition)
 
     def follow(self, done: Done) -> None:
         """Take in what a task has committed; KV has it already."""
@@ -239,7 +243,7 @@ class Claim:
             raise TakenOver(self.partition, found.owner)
         return found
 
-    async def look_around(self) -> None:
+    async def check_ownership(self) -> None:
         """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
         found = await self.confirm()
         if self.offset is not None and found.next < self.offset.next:
@@ -268,11 +272,13 @@ class Claim:
             raise self._advised(self._unreadable(f"{self._key}: {error}")) from None
 
     def _advised(self, error: Damaged) -> Damaged:
-        return error.at(self.site.output, self.site.state) if self.site else error
+        return (
+            error.with_folders(self.folders.output, self.folders.state) if self.folders else error
+        )
 
     def _unreadable(self, reason: str) -> Damaged:
         """Return an error whose command works: files are adopted by what a store knows of them."""
-        if self.site and self.site.path.exists():
+        if self.folders and self.folders.store_path.exists():
             return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"
         return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)
@@ -298,7 +304,7 @@ class OffsetEntry:
     async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
         """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
 
-        Raises `Behind` for a replica that has not come so far, `UnreadableOffset`, `Rejected`, `ConnectionLost`.
+        Raises `StaleRead` for a replica that has not come so far, `UnreadableOffset`, `Rejected`, `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         self._revision = entry.revision if entry else 0

@@ -66,7 +66,7 @@ class PartitionReader:
         self._client: BrokerClient | None = None
         self._leave = threading.Event()
 
-    def batch(self, wait: float = 0.0) -> Iterator[Messages]:
+    def pull_batch(self, wait: float = 0.0) -> Iterator[Messages]:
         """Yield a batch, about its limit of bytes: what is there, for a second, and what comes for the seconds that the session gathers.
 
         Wait at most `wait` seconds for its first message. The next pull is under way while messages are being written.
@@ -132,7 +132,7 @@ class PartitionReader:
             if leave := self._assignment.leave:
                 self._word_to_leave = await self._connection.tap(leave, self._give_up)
             await self._position()
-        elif not self._connection.is_on(self._client):
+        elif not self._connection.is_current(self._client):
             # another one is not waited for: whoever is told to stop need not wait for it
             raise ConnectionLost("the connection was lost")
         try:

@@ -7,7 +7,7 @@ receiver of one partition may make and not read.
 - Nobody waits for what was stored later than the claim, except for a few seconds, since clocks of
   servers differ. So two partitions never wait for each other.
 - Nobody waits for long for a partition that commits nothing while lines of the host are left there
-  (`Patience.still`). The host's lines then go on here, and the older ones come into another file,
+  (`Patience.stalled`). The host's lines then go on here, and the older ones come into another file,
   which is marked.
 """
 
@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import SECOND, format_time, parse_time
+from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
-from nats_logship.client.stream_state import StreamState, state_of
+from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
+from nats_logship.client.stream_state import StreamState, parse_stream_state
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.message import (
-    NEVER,
+    IMPOSSIBLE_SEQUENCE,
     Followed,
     MalformedMessage,
     Origin,
@@ -42,7 +43,7 @@ from nats_logship.wire.subjects import (
     partition_filter,
 )
 from receiver.consume.judging import host_of
-from receiver.consume.wake import headers_only, is_level, make_anew
+from receiver.consume.wake import is_level
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
@@ -72,7 +73,7 @@ class Patience(NamedTuple):
     """
 
     skew: float
-    still: float
+    stalled: float
     examining: float = 15.0
 
 
@@ -115,13 +116,13 @@ class Moves:
             ends[end.partition] = Received(end, reached)
 
 
-def follows(message: RawMessage) -> tuple[Followed, ...]:
+def read_follows(message: RawMessage) -> tuple[Followed, ...]:
     """Return the ends of a host's lines in other partitions that a message says it follows."""
     origin = _origin(message, b"Log-Follows")
     return origin.follows if origin else ()
 
 
-def leaves_for(message: RawMessage) -> int | None:
+def read_destination(message: RawMessage) -> int | None:
     """Return the partition to which the host of a message has gone, None where it says nothing of that."""
     origin = _origin(message, b"Log-Moved")
     return origin.moved if origin else None
@@ -138,7 +139,7 @@ def _origin(message: RawMessage, header: bytes) -> Origin | None:
 def claims_in(messages: Iterable[tuple[Delivery, RawMessage]]) -> Iterator[HostClaim]:
     """Yield the claims among messages that follow the lines of other partitions."""
     for delivery, message in messages:
-        if ends := follows(message):
+        if ends := read_follows(message):
             with suppress(InvalidHost, InvalidSubject):  # that's fine: it is set aside
                 yield HostClaim(host_of(message.subject), delivery, ends)
 
@@ -197,7 +198,7 @@ class MovesExaminer:
         reached = dict[tuple[str, int], int | None]()
         for at, ends in left.items():
             if self._is_over(end) and ends[0].claim.sequence > known[0].delivery.sequence:
-                moves.until = min(ends[0].claim.sequence, moves.until or NEVER)
+                moves.until = min(ends[0].claim.sequence, moves.until or IMPOSSIBLE_SEQUENCE)
                 break
             reached[at] = await self._received(moves, *at, ends)
         self._note_received(moves, known, reached)
@@ -261,7 +262,7 @@ class MovesExaminer:
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = state_of(info), parse_time(entry.time) if entry else 0
+            state, since = parse_stream_state(info), parse_time(entry.time) if entry else 0
             reached, now = _reached(entry, state), parse_time(info["ts"])
             found = _Other(state.name, state.until - 1, reached, since, now)
             self._others[partition] = found
@@ -287,10 +288,10 @@ class MovesExaminer:
             return other.reached
         else:
             first = waiting
-        if await counted.is_standing_still():
+        if await counted.is_stalled():
             moves.notices.append(
                 f"host {host}: partition {partition} still has older lines of the host, and its "
-                f"receiver has committed nothing for {self.patience.still:g} s; the host's lines "
+                f"receiver has committed nothing for {self.patience.stalled:g} s; the host's lines "
                 "go on here without them"
             )
             return None
@@ -349,9 +350,9 @@ class _Counted:
         later = await self._since(claim.stored_at + (0 if is_old else skew))
         return max(later, await self._from(self.named + 1))
 
-    async def is_standing_still(self) -> bool:
+    async def is_stalled(self) -> bool:
         """Whether it has committed nothing for `still`, with lines of the host left for as long."""
-        if isinf(still := self.examiner.patience.still):
+        if isinf(still := self.examiner.patience.stalled):
             return False
         long_ago = self.other.now - round(still * SECOND)
         if self.other.since > long_ago:
@@ -360,22 +361,26 @@ class _Counted:
         return await self._from(self.other.reached) > recent
 
     async def _from(self, sequence: int) -> int:
-        sequence = max(sequence, 1)
-        return await self._count({"opt_start_seq": sequence, "deliver_policy": "by_start_sequence"})
+        return await self._count(at_sequence(sequence))
 
     async def _since(self, moment: int) -> int:
-        start = format_time(moment, "nanoseconds")
-        return await self._count({"opt_start_time": start, "deliver_policy": "by_start_time"})
+        return await self._count(at_time(moment))
 
-    async def _count(self, start: Mapping[str, Any]) -> int:
-        connection, name = self.examiner.connection, count_name(self.examiner.partition)
-        config = {**headers_only(str(self.subject), _LIVES), **start}
-        return await make_anew(connection, self.other.stream, name, config)
+    async def _count(self, start: Start) -> int:
+        reader = StreamReader(
+            self.examiner.connection,
+            self.other.stream,
+            name=count_name(self.examiner.partition),
+            filters=(str(self.subject),),
+            headers_only=True,
+            lives=_LIVES,
+        )
+        return await reader.count(start)
 
 
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
     """Whether each replica that may count has all that was stored before a claim."""
-    lags = [one.get("lag", 0) for one in in_touch(info)]
+    lags = [one.get("lag", 0) for one in replicas_in_touch(info)]
     is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 

@@ -13,21 +13,27 @@ from zstandard import ZstdDecompressor
 
 from nats_logship.app.timestamps import SECOND
 from nats_logship.wire.endings import Endings
-from nats_logship.wire.message import Section, decode_origin, decode_payload, split
+from nats_logship.wire.message import (
+    EXPECTED_SEQUENCE,
+    Section,
+    decode_origin,
+    decode_payload,
+    split_sections,
+)
 from nats_logship.wire.subjects import Subject
-from receiver.storage.findings import Ends, Finding, FindingKind
+from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
 _DAY = 24 * 3600 * SECOND  # nanoseconds
-_LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
+_LONGEST = 1024  # characters of a path in a anomaly: hardly a file has one that long, but any message may name it
 _NEWLINE = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What to do with a section: write its lines from byte `skip` on (all skipped: nothing), and tell `finding`."""
+    """What to do with a section: write its lines from byte `skip` on (all skipped: nothing), and tell `anomaly`."""
 
     skip: int
-    finding: Finding | None = None
+    anomaly: Anomaly | None = None
 
 
 def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
@@ -40,13 +46,13 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     if reached is None or span.start == reached:
         return Judgement(0)
     path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
-    found = Finding(FindingKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
+    found = Anomaly(AnomalyKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
     if span.start > reached:
-        return Judgement(0, replace(found, kind=FindingKind.GAP, start=reached, end=span.start))
+        return Judgement(0, replace(found, kind=AnomalyKind.GAP, start=reached, end=span.start))
     if reached >= span.end:
         return Judgement(section.size, replace(found, end=span.end))
     if section.filtered:
-        return Judgement(0, replace(found, kind=FindingKind.DOUBT))
+        return Judgement(0, replace(found, kind=AnomalyKind.DOUBT))
     return Judgement(reached - span.start, found)
 
 
@@ -82,9 +88,9 @@ class Judge:
     It goes by `ends`, which are kept up to date; files whose path nobody `wants` are passed over.
     """
 
-    ends: Ends = field(default_factory=Ends)
+    ends: SpanEnds = field(default_factory=SpanEnds)
     wants: Callable[[str], bool] = lambda _: True
-    findings: list[Finding] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
     _gap_at: int = 0  # sequence of the last message that showed a gap
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
@@ -114,11 +120,11 @@ class Judge:
         is_near = -_DAY < origin.read_at - stored_at <= 0
         read_at = origin.read_at if is_near else stored_at
         found = []
-        for section, part in split(origin, payload):
+        for section, part in split_sections(origin, payload):
             if self.wants(section.path):
                 judgement = self._judged(host, section, sequence, read_at)
-                finding = judgement.finding
-                follows = finding is None or finding.kind is FindingKind.REPEAT
+                anomaly = judgement.anomaly
+                follows = anomaly is None or anomaly.kind is AnomalyKind.REPEAT
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
                     about = (host, section.path, sequence, stored_at)
@@ -130,8 +136,8 @@ class Judge:
         key = (host, section.span.file)
         reached, since = self.ends[key]
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
-        if finding := judgement.finding:
-            self._keep(replace(finding, since=since, read_at=read_at))
+        if anomaly := judgement.anomaly:
+            self._keep(replace(anomaly, since=since, read_at=read_at))
         self.ends[key] = max(section.span.end, reached), read_at
         return judgement
 
@@ -143,17 +149,31 @@ class Judge:
         last, since = self.ends[host, ""]
         known = last if last >= 0 else self.ends["", ""][0]
         if predecessor is not None and 0 <= known < predecessor and self._gap_at != sequence:
-            loss = Finding(FindingKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
+            loss = Anomaly(AnomalyKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
             self._keep(replace(loss, after=max(last, 0)))
         self.ends[host, ""] = sequence, stored_at
 
-    def _keep(self, finding: Finding) -> None:
-        if finding.kind is FindingKind.GAP:
-            self._gap_at = finding.sequence
-        self.findings.append(finding)
+    def _keep(self, anomaly: Anomaly) -> None:
+        if anomaly.kind is AnomalyKind.GAP:
+            self._gap_at = anomaly.sequence
+        self.anomalies.append(anomaly)
 
 
 @lru_cache(16_384)
 def host_of(subject: str) -> str:
     """Return the host of a subject; raises `InvalidSubject`, `InvalidHost`."""
     return Subject.parse(subject).host
+
+
+def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
+    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
+
+    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
+    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message). Sequences of another site's stream say
+    nothing about this one.
+    """
+    if not headers or "Log-Agent" not in headers or "Nats-Stream-Source" in headers:
+        return None
+    expected = headers.get(EXPECTED_SEQUENCE, "")
+    is_number = expected.isascii() and expected.isdigit() and len(expected) <= 20
+    return int(expected) if is_number else None

@@ -17,11 +17,11 @@ from nats_logship.app.locks import Lock, lock, try_lock
 from receiver.consume.assignment import MarkedFolder
 
 
-class Elsewhere(Exception):
+class WrongFolder(Exception):
     """What is seen here is not the folder that was meant."""
 
 
-def marked_folder(folder: Path) -> MarkedFolder:
+def mark_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     if not _mark_of(folder):
         with open_folder(folder) as opened:
@@ -42,10 +42,10 @@ def _mark_of(folder: Path) -> str:
     return ""
 
 
-def look(one: MarkedFolder) -> None:
-    """Return when the folder that is seen here is the one that was meant, and the driver's lock is felt; raises `Elsewhere`, OSError."""
+def check_folder(one: MarkedFolder) -> None:
+    """Return when the folder that is seen here is the one that was meant, and the driver's lock is felt; raises `WrongFolder`, OSError."""
     if _mark_of(one.folder) != one.mark:
-        raise Elsewhere(
+        raise WrongFolder(
             f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
             f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
         )
@@ -53,15 +53,15 @@ def look(one: MarkedFolder) -> None:
     with suppress(PermissionError), _mark(one.folder, os.O_RDWR) as file:  # another user's mark
         is_free = try_lock(file.fileno())
     if is_free:
-        raise Elsewhere(
+        raise WrongFolder(
             f"the driver's locks on {one.folder} do not reach {socket.gethostname()}; mount it "
             "with locks that all machines share, such as NFS version 4"
         )
 
 
 @contextmanager
-def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
-    """Hold the locks that `look` asks for elsewhere; several receivers of one folder may."""
+def hold_locks(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
+    """Hold the locks that `check_folder` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for one in folders:
             mark = stack.enter_context(_mark(one.folder, os.O_RDONLY))

@@ -45,26 +45,27 @@ from receiver.consume.host_moves import (
     Patience,
     claims_in,
 )
-from receiver.consume.marked_folders import Elsewhere, look
-from receiver.consume.stream_state import hold_against_stream
-from receiver.consume.unforeseen import BatchFailed, Suspicion, blaming
-from receiver.storage.folders import make_folder
+from receiver.consume.marked_folders import WrongFolder, check_folder
+from receiver.consume.poison import BatchFailed, Suspicion, blaming
+from receiver.consume.stream_check import require_same_stream
+from receiver.storage.commit import WrittenBatch, store_batch
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import make_synced_folder
 from receiver.storage.output import Output
-from receiver.storage.store import Damaged
 
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
 _SKEW = 5.0  # seconds by which clocks of a cluster may differ
 
-_CAUSES = {Elsewhere: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
+_CAUSES = {WrongFolder: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
 
 
-def run(assignment: Assignment, destination: Destination) -> Report:
+def run_session(assignment: Assignment, destination: Destination) -> Report:
     """Run a session at a partition and tell what was committed there, and how it ended."""
     session = _Session(assignment, destination)
-    ended = session.ended()
+    outcome = session.run()
     fault("reported")
-    return Report(session.done, session.batches, ended, session.seconds)
+    return Report(session.done, session.batches, outcome, session.seconds)
 
 
 def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
@@ -104,19 +105,19 @@ class _Session:
         self.seconds = 0.0
         self._suspicion = Suspicion()
 
-    def ended(self) -> Ending | Blocked | Superseded:
+    def run(self) -> Ending | Blocked | Superseded:
         """Run the session; return how it ended, whatever an operator can run into."""
         destination = self._destination
         try:
             self._look()
-            make_folder(destination.output, destination.permissions)
-            make_folder(destination.state)
+            make_synced_folder(destination.output, destination.permissions)
+            make_synced_folder(destination.state)
             lock = destination.state / f"p{self.done.partition}.lock"
             with exclusive_lock(lock, self._assignment.session.lock):
                 return self._locked()
         except EntryTaken as taken:
             return _lost(self._assignment, taken.found)
-        except (Elsewhere, Locked, MustWait) as error:
+        except (WrongFolder, Locked, MustWait) as error:
             return Blocked(_CAUSES[type(error)], str(error))
         except (ConnectionLost, Rejected, TimeoutError) as error:
             words = str(error) or type(error).__name__
@@ -128,12 +129,12 @@ class _Session:
             return Blocked(Cause.DISK, f"{name}{error.strerror or error}")
         except (Damaged, UnreadableOffset) as error:
             if isinstance(error, Damaged):
-                error = error.at(destination.output, destination.state)
+                error = error.with_folders(destination.output, destination.state)
             return Blocked(Cause.STATE, str(error))
 
     def _look(self) -> None:
         for one in self._destination.folders:
-            look(one)
+            check_folder(one)
 
     def _locked(self) -> Ending | Blocked | Superseded:
         """Attempt it until no batch fails by an unforeseen error, setting such messages aside."""
@@ -162,7 +163,7 @@ class _Session:
                 fault("fenced")
             notices = partition.recover()  # before anything is added
             self.done = replace(self.done, notices=(*self.done.notices, *notices))
-            partition.spans.forget(time.time_ns())
+            partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)
             return self._receive(partition, offset)
@@ -184,19 +185,19 @@ class _Session:
                     return Ending.TIME
 
     def _left(self) -> float:
-        most = self._assignment.session.telling if self.done.has_news else self._longest
+        most = self._assignment.session.report_within if self.done.has_news else self._longest
         return self._began + min(self._longest, most) - time.monotonic()
 
     def _batch(
         self, partition: OpenPartition, reading: PartitionReader, wait: float, offset: Offset
     ) -> Done | None:
         """Write the next batch; None when nothing came in time."""
-        pulls = reading.batch(wait)
+        pulls = reading.pull_batch(wait)
         if (first := next(pulls, None)) is None:
             return None
         began = time.monotonic()
         if not self.batches:  # another stream would have no consumer that we could go on with
-            held = hold_against_stream(self._connection, offset, self._assignment.partition)
+            held = require_same_stream(self._connection, offset, self._assignment.partition)
             background.wait(held, _KV_PATIENCE)
         self._look()  # from now on its disk cannot be unmounted
         moves = Moves()
@@ -234,7 +235,7 @@ class _Session:
     async def _examine(self, claims: Iterable[HostClaim], stream: str) -> Moves:
         destination, client = self._destination, await self._connection.client()
         skew = _SKEW if client.is_clustered else 0.0  # one server has one clock
-        patience = Patience(skew, self._assignment.session.still)
+        patience = Patience(skew, self._assignment.session.stalled_after)
         layout = StreamLayout(destination.partitions, destination.streams)
         number = self._assignment.partition
         return await MovesExaminer(self._connection, number, stream, layout, patience).examine(
@@ -242,7 +243,7 @@ class _Session:
         )
 
     def _told(self, output: Output) -> None:
-        self.done = replace(self.done, notices=(*self.done.notices, *output.all_notices()))
+        self.done = replace(self.done, notices=(*self.done.notices, *output.collect_notices()))
 
     def _commit(self, done: Done) -> None:
         began = time.monotonic()
@@ -271,9 +272,9 @@ class _Session:
                 output.close_days(partition.days.date(now))
             partition.close_files(output, since)
             output.sync()
-            with partition.store.transaction():
-                output.put(partition.next_batch(self.done.until, self.done.until), {})
-            fault("turned")
+            batch = partition.next_batch(self.done.until, self.done.until)
+            store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
+            fault("files_closed")
             self.done = replace(self.done, closed=tuple(output.closed))
             self._told(output)
         return Ending.SILENCE

@@ -1,6 +1,6 @@
-"""Waits until a partition has something to receive, by a pull that the broker answers when there is; never by polling.
+"""Waits for the next message of a partition, by a pull that the broker answers when there is one.
 
-The pull is on a throw-away consumer that delivers headers only, so that the durable one is the tasks' alone.
+The pull is from a temporary consumer of headers, so that only tasks pull from the durable one.
 """
 
 import asyncio
@@ -9,67 +9,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nats_logship.app.timestamps import SECOND
-from nats_logship.client.answer import ConnectionLost, Rejected, in_touch, is_certain
+from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_touch
 from nats_logship.client.connection import Connection
-from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import pull
+from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.subjects import partition_filter, wake_name
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
-_CLOSE_PATIENCE = 1.0  # seconds
-_SHORT = 0.7  # seconds for what may never be answered
-
-
-def headers_only(subject: str, lives: int) -> dict[str, Any]:
-    """Return the configuration of a consumer of headers, which lives so many seconds unasked."""
-    return {
-        "ack_policy": "none",
-        "filter_subject": subject,
-        "headers_only": True,
-        "mem_storage": True,
-        "num_replicas": 1,
-        "inactive_threshold": lives * SECOND,
-    }
-
-
-def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
-    """Return the configuration of a consumer of a partition's headers from a sequence on."""
-    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
-    return headers_only(partition_filter(partition), lives) | start
-
-
-async def make_anew(
-    connection: Connection, stream: str, name: str, config: Mapping[str, Any]
-) -> int:
-    """Make a consumer, in place of one of that name, and return its number of messages.
-
-    Raises `Rejected`, `ConnectionLost`.
-    """
-    await remove(connection, stream, name)
-    answer = await connection.api(
-        f"CONSUMER.CREATE.{stream}.{name}.{config['filter_subject']}",
-        {"stream_name": stream, "config": {**config, "name": name}},
-    )
-    return int(answer["num_pending"])
-
-
-async def remove(connection: Connection, stream: str, name: str) -> None:
-    """Take a consumer away, if there is one; raises `Rejected`."""
-    try:
-        # where its server has died it is taken away all the same, and nobody is left to say so
-        with suppress(ConnectionLost):
-            await connection.api(f"CONSUMER.DELETE.{stream}.{name}", patience=_SHORT)
-    except Rejected as error:
-        if error.error != ErrorCode.CONSUMER_NOT_FOUND:
-            raise
 
 
 @dataclass(slots=True)
 class Wake:
-    """The wake-up consumer of one partition; `epoch` tells those of several receivers apart, and may be set later."""
+    """The consumer that waits for messages of one partition.
+
+    `epoch` distinguishes the consumers of several receivers, and may be set later. Methods raise
+    `Rejected` and `ConnectionLost`.
+    """
 
     connection: Connection
     partition: int
@@ -77,47 +33,52 @@ class Wake:
     epoch: int = 0
 
     @property
-    def _name(self) -> str:
-        return wake_name(self.partition, self.epoch)
+    def _reader(self) -> StreamReader:
+        return StreamReader(
+            self.connection,
+            self.stream,
+            name=wake_name(self.partition, self.epoch),
+            filters=(partition_filter(self.partition),),
+            headers_only=True,
+            lives=_LIVES,
+        )
 
-    async def pending(self, sequence: int) -> int:
-        """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
-        config = headers_from(sequence, self.partition, _LIVES)
-        return await make_anew(self.connection, self.stream, self._name, config)
+    async def count(self, sequence: int) -> int:
+        """Return how many messages of the partition the stream has from `sequence` on."""
+        return await self._reader.count(at_sequence(sequence))
 
-    async def is_none_left(self, sequence: int) -> bool:
-        """Whether the partition has nothing from `sequence` on for sure, whichever replica of the broker counts it.
+    async def is_drained(self, sequence: int) -> bool:
+        """Whether no replica of the stream has a message of the partition from `sequence` on.
 
-        Raises as `pending`, and `ConnectionLost` while a replica lags.
+        Raises `ConnectionLost` while a replica lags.
         """
         info = await self.connection.api(f"STREAM.INFO.{self.stream}")
         if not is_level(info):
-            raise ConnectionLost("a replica lags, and may not have all that there is")
-        return not await self.pending(sequence)
+            raise ConnectionLost("a replica lags, and may not have all messages")
+        return not await self.count(sequence)
 
     async def wait(self, sequence: int) -> None:
-        """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
-        while not await self.pending(sequence):
-            if await self._pull():
+        """Return when the partition has a message at `sequence` or later."""
+        while True:
+            # created again after each pull that brought nothing: the client may be another one
+            reader = self._reader
+            if await reader.replace(at_sequence(sequence)):
                 return
+            with suppress(ConnectionLost):
+                if (await reader.pull(1, wait=_EXPIRES)).messages:
+                    return
             await asyncio.sleep(_AGAIN)
 
-    async def _pull(self) -> bool:
-        """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        with suppress(ConnectionLost):
-            pulled = await pull(self.connection, f"{self.stream}.{self._name}", 1, wait=_EXPIRES)
-            return bool(pulled.messages)
-        return False
-
     async def close(self) -> None:
-        """Take the consumer away; a broker that is away does so by itself later."""
-        with suppress(ConnectionLost, Rejected, TimeoutError):
-            removed = remove(self.connection, self.stream, self._name)
-            await asyncio.wait_for(removed, _CLOSE_PATIENCE)
+        """Delete the consumer; without a broker it ends by itself later."""
+        await self._reader.delete()
 
 
 def is_level(info: Mapping[str, Any]) -> bool:
-    """Whether every replica that could be asked has all that the leader tells of; whoever is asked after this knows it."""
+    """Whether all replicas in touch have all messages that the leader reports in a STREAM.INFO.
+
+    Whichever replica answers a later question then knows these messages.
+    """
     return is_certain(info) and all(
-        one.get("current") and not one.get("lag") for one in in_touch(info)
+        one.get("current") and not one.get("lag") for one in replicas_in_touch(info)
     )

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError, leading
-from nats_logship.app.plural import counted
+from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError, pick_error
+from nats_logship.app.text import format_count
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
@@ -26,16 +26,16 @@ from receiver.consume.assignment import (
     SessionLimits,
 )
 from receiver.consume.claim import Claim, TakenOver
-from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Presence, find_live_owner, in_use, unless
+from receiver.driver.presence import Presence, describe_owners, find_live_owner, run_unless_stopped
+from receiver.driver.supervisor import PartitionSupervisor, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
+from receiver.storage.damage import Damaged, Misplaced, describe_damage
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order, Retention, be_modest
-from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site
-from receiver.storage.store import Damaged, Misplaced, message_for
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, lower_priority
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Followers:
+class Driver:
     """The followers of one receiver, which KV knows by the name `owner`; `run_job` runs a task in a thread, `slots` at once."""
 
     settings: ReceiverSettings
@@ -63,17 +63,19 @@ class Followers:
     slots: int
     _layout: StreamLayout = StreamLayout(0)  # noqa: RUF009 - a frozen value
     _is_ending: bool = False
-    _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
+    _followed: dict[int, tuple[PartitionSupervisor, asyncio.Task[None]]] = field(
+        default_factory=dict
+    )
     _lost: str = ""
     _damaged: list[Damaged] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
-        calendar, clock = calendar_of(self.settings), self.meter.clock
-        limits = limits_of(self.settings, self.slots, self.slots)
+        calendar, clock = make_calendar(self.settings), self.meter.clock
+        limits = make_limits(self.settings, self.slots, self.slots)
         self._shared = Shared(self.connection, self._run, threads, clock, calendar, limits)
         self._presence = Presence(self.connection, self.meter.report)
-        self._retention = Retention(order_of(self.settings), clock)
+        self._retention = SegmentCleaner(make_order(self.settings), clock)
 
     async def run(
         self,
@@ -93,7 +95,7 @@ class Followers:
             async with asyncio.TaskGroup() as group:
                 group.create_task(retain(self._retention, closed, done, stop))
                 tasks = [group.create_task(one) for one in background]
-                await unless(stop, self._presence.begin())
+                await run_unless_stopped(stop, self._presence.begin())
                 self._follow(layout, existing, group)
                 more = self._presence.last(), self._follow_changes(group)
                 tasks += [group.create_task(one) for one in more]
@@ -103,28 +105,28 @@ class Followers:
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as errors:
-            raise leading(errors) from None
+            raise pick_error(errors) from None
         finally:  # a job that still runs goes on without anybody who waits for it
             self._shared.threads.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self, layout: StreamLayout, existing: int, group: asyncio.TaskGroup) -> None:
         """Follow partitions from now on, except those that were followed before; raises `ConfigurationError` for one that is not there."""
-        wanted = self.settings.wanted(existing)
+        wanted = self.settings.select_partitions(existing)
         if self._is_ending:
             return
         if self._layout.partitions not in {0, layout.partitions}:
             logger.warning(
                 "the broker has %s by now, it had %d; see to it that each has a receiver",
-                *(counted(layout.partitions, "partition"), self._layout.partitions),
+                *(format_count(layout.partitions, "partition"), self._layout.partitions),
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._followed]:
             numbers, output = ", ".join(map(str, wanted)), self.settings.output
             logger.info("receiving partitions %s into %s", numbers, output)
         for number in new:
-            claim = claim_of(self.settings, layout, number, self.connection)
+            claim = make_claim(self.settings, layout, number, self.connection)
             claim.owner, claim.presence = self.owner, self._presence.address
-            follower = PartitionFollower(self._shared, claim, self.meter.expect(number))
+            follower = PartitionSupervisor(self._shared, claim, self.meter.expect(number))
             self._followed[number] = follower, group.create_task(self._one(number, follower))
         self.change(self.settings)
 
@@ -139,8 +141,8 @@ class Followers:
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
         self.settings = settings
-        self._retention.order = order_of(settings)
-        self._shared.limits = limits_of(settings, len(self._running()), self.slots)
+        self._retention.order = make_order(settings)
+        self._shared.limits = make_limits(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
@@ -151,7 +153,9 @@ class Followers:
     async def _until_ended(self, stop: asyncio.Event) -> None:
         """Wait until no partition is left to follow; once told to stop, no longer than the bound; raises `FencedError`."""
         while self._running() and not stop.is_set():
-            await unless(stop, asyncio.wait(self._running(), return_when=asyncio.FIRST_COMPLETED))
+            await run_unless_stopped(
+                stop, asyncio.wait(self._running(), return_when=asyncio.FIRST_COMPLETED)
+            )
         self._is_ending = True
         for follower, _ in self._followed.values():
             follower.stop.set()
@@ -159,18 +163,18 @@ class Followers:
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
             words = "%s did not come to the end of a batch; the next start does it again"
-            logger.warning(words, counted(len(running), "partition"))
+            logger.warning(words, format_count(len(running), "partition"))
         for task in running:
             task.cancel()
         if self._damaged and not stop.is_set():
-            raise ConfigurationError(message_for(self._damaged))
+            raise ConfigurationError(describe_damage(self._damaged))
         if self._lost and not stop.is_set():
             raise FencedError(self._lost)
 
     def _running(self) -> "set[asyncio.Task[None]]":
         return {task for _, task in self._followed.values() if not task.done()}
 
-    async def _one(self, number: int, follower: PartitionFollower) -> None:
+    async def _one(self, number: int, follower: PartitionSupervisor) -> None:
         """Follow a partition; where it is lost, the others go on, and the program's last line tells of the last one."""
         try:
             await follower.run()
@@ -179,7 +183,7 @@ class Followers:
             by, advice = f"hand: {error}", "; start it again to go on from there"
             if isinstance(error, TakenOver):
                 by, advice = error.owner, ""
-            self.meter.expect(number).released(successor=f"{by}{advice}")
+            self.meter.expect(number).note_released(successor=f"{by}{advice}")
             self._lost = f"{error}; this receiver stops{advice}"
             if len(self._running()) > 1:
                 logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
@@ -193,7 +197,7 @@ class Followers:
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
-        destination = destination_of(self.settings, self.folders, self._layout)
+        destination = make_destination(self.settings, self.folders, self._layout)
         return self.run_job(destination, assignment)
 
 
@@ -210,7 +214,7 @@ async def require_sound(
         try:
             with suppress(ConnectionLost, Rejected):
                 now = datetime.now(UTC)  # noqa: TID251 - of an entry that is never written
-                await claim_of(settings, layout, number, connection).examine(now)
+                await make_claim(settings, layout, number, connection).examine(now)
         except Damaged as error:
             return error
         return None
@@ -219,7 +223,7 @@ async def require_sound(
     errors = [error for error in found if error]
     is_misplaced = any(isinstance(one, Misplaced) for one in errors)
     if errors and (is_misplaced or len(errors) == len(found)):
-        raise ConfigurationError(message_for(errors))
+        raise ConfigurationError(describe_damage(errors))
 
 
 async def require_unused(
@@ -234,38 +238,38 @@ async def require_unused(
 
     async def owner_of(number: int) -> str:
         with suppress(ConnectionLost, Rejected):
-            return (await find_live_owner(claim_of(settings, layout, number, connection)))[0]
+            return (await find_live_owner(make_claim(settings, layout, number, connection)))[0]
         return ""
 
     numbers = list(numbers)
     found = await asyncio.gather(*map(owner_of, numbers))
     if owners := {number: one for number, one in zip(numbers, found, strict=True) if one}:
-        raise OperatorError(in_use(owners))
+        raise OperatorError(describe_owners(owners))
 
 
-def claim_of(
+def make_claim(
     settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
 ) -> Claim:
     """Return the claim of a partition, which nobody has made yet."""
     at = settings.output, settings.state, number, settings.path_template, layout.partitions
-    return Claim(connection, number, "", layout.stream_of(number), Site(*at))
+    return Claim(connection, number, "", layout.stream_of(number), PartitionFolders(*at))
 
 
 async def retain(
-    retention: Retention, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
+    retention: SegmentCleaner, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
 ) -> None:
     """Look after closed segments in a thread of low priority: when some were `closed`, and every minute, since age passes by itself.
 
     Returns after the look that follows `done`; `stop` is set when there is no time left to compress what was closed.
     """
-    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", be_modest)
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", lower_priority)
     loop = asyncio.get_running_loop()
     try:
         while True:
             is_last = done.is_set()
             closed.clear()
             await loop.run_in_executor(
-                thread, retention.tidy, lambda: is_over.is_set() or stop.is_set()
+                thread, retention.clean, lambda: is_over.is_set() or stop.is_set()
             )
             if is_last:
                 return
@@ -276,7 +280,7 @@ async def retain(
         thread.shutdown()
 
 
-def destination_of(
+def make_destination(
     settings: ReceiverSettings, folders: tuple[MarkedFolder, ...], layout: StreamLayout
 ) -> Destination:
     """Return where and how tasks write; of no type that a worker would not have."""
@@ -296,7 +300,7 @@ def destination_of(
     )
 
 
-def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLimits:
+def make_limits(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLimits:
     """Return how long tasks are to run, of so many partitions of which so many have a slot at once."""
     at_once = max(min(partitions, slots), 1)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
@@ -309,17 +313,17 @@ def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLi
     return TaskLimits(int(settings.max_batch), pull, session, settings.once, may_take_over, standby)
 
 
-def order_of(settings: ReceiverSettings) -> Order:
+def make_order(settings: ReceiverSettings) -> SegmentPolicy:
     """Return what is wanted of closed segments."""
     age = settings.keep_age // timedelta(microseconds=1) * 1000
     limits = Limits(settings.keep, age, settings.keep_bytes)
     layout = Layout(settings.path_template)
-    return Order(settings.output, settings.state, settings.compress, limits, layout)
+    return SegmentPolicy(settings.output, settings.state, settings.compress, limits, layout)
 
 
-def calendar_of(settings: ReceiverSettings) -> Calendar:
+def make_calendar(settings: ReceiverSettings) -> Calendar:
     """Return the calendar that silent files are closed by: where there is a file a day, at midnight at the latest."""
     every, day = settings.rotate_every, timedelta(days=1)
     if Layout(settings.path_template).has_date:
         every = min(every or day, day)
-    return Calendar(every, named_zone(settings.time_zone))
+    return Calendar(every, load_zone(settings.time_zone))

@@ -31,7 +31,7 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
     """
     try:
         tasks = spark.parallelize([assignment], 1)
-        return tasks.map(partial(task.run, destination=destination)).collect()[0]
+        return tasks.map(partial(task.run_session, destination=destination)).collect()[0]
     except Py4JJavaError as error:
         blocked = Blocked(Cause.SPARK, _cause_of(error))
     except Exception as error:

@@ -7,8 +7,8 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.streams import StreamLayout, existing_in
-from receiver.driver.presence import unless
+from nats_logship.wire.streams import StreamLayout, count_partitions
+from receiver.driver.presence import run_unless_stopped
 
 _AGAIN = 1.0  # seconds
 _NOT_SET_UP = "the broker has no number of partitions; run `logbroker apply`"
@@ -26,11 +26,11 @@ async def wait_for_partitions(
     clock = asyncio.get_running_loop().time
     told, began = "", clock()
     if patience is not None:
-        await unless(stop, connection.once(patience))
+        await run_unless_stopped(stop, connection.connect(patience))
     while not stop.is_set():
         reason = _NOT_SET_UP
         try:
-            if found := await unless(stop, find_partitions(connection)):
+            if found := await run_unless_stopped(stop, find_partitions(connection)):
                 return found
         except ConnectionLost:
             continue
@@ -41,7 +41,7 @@ async def wait_for_partitions(
         if reason != told and not stop.is_set():
             logger.warning("%s; waiting", reason)
         told = reason
-        await unless(stop, asyncio.sleep(_AGAIN))
+        await run_unless_stopped(stop, asyncio.sleep(_AGAIN))
     return None
 
 
@@ -51,14 +51,14 @@ async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | 
     None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
     layout = await read_layout(connection)
-    return (layout, await partitions_there(connection, layout)) if layout else None
+    return (layout, await request_partition_count(connection, layout)) if layout else None
 
 
-async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
+async def request_partition_count(connection: Connection, layout: StreamLayout) -> int:
     """Return the number below which all partitions are, with those that hosts have left where the rights suffice to ask."""
     try:
         configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
     except Rejected:
         return layout.partitions  # who follows one says what is wrong with the stream
     subjects = [subject for config in configs for subject in config.get("subjects") or ()]
-    return max(layout.partitions, existing_in(subjects))
+    return max(layout.partitions, count_partitions(subjects))

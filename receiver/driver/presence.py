@@ -13,7 +13,7 @@ from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
 from receiver.consume.claim import Claim
-from receiver.meter import StandbyQuestion, Standing
+from receiver.meter import PartitionMeter, StandbyQuestion
 
 _PREFIX = "logship.receiver."
 _INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-async def unless(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
+async def run_unless_stopped(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
     """Return what `call` returns; None if `stop` is set first: `call` is cancelled and has ended.
 
     Raises what `call` raises, also while it is cancelled.
@@ -81,7 +81,7 @@ class Presence:
 
     async def _subscribe(self) -> None:
         client = await self.connection.client()
-        self._name = self._name or self.connection.private()
+        self._name = self._name or self.connection.new_token()
         await self.connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
         self._client = client
 
@@ -92,7 +92,7 @@ class Presence:
                 await self.connection.publish(message.reply, self.report(message.data))
 
 
-async def report_of(connection: Connection, name: str, question: bytes = b"") -> bytes | None:
+async def request_report(connection: Connection, name: str, question: bytes = b"") -> bytes | None:
     """Return what a receiver says of itself at its address; None when nobody answers."""
     with suppress(Rejected, ConnectionLost):
         subject = f"{_PREFIX}{name}"
@@ -102,7 +102,7 @@ async def report_of(connection: Connection, name: str, question: bytes = b"") ->
 
 async def is_gone(connection: Connection, name: str, question: bytes = b"") -> bool:
     """Whether nobody answers at the address of a receiver, though the broker does."""
-    if await report_of(connection, name, question) is None:
+    if await request_report(connection, name, question) is None:
         with suppress(ConnectionLost, Rejected, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
@@ -110,7 +110,7 @@ async def is_gone(connection: Connection, name: str, question: bytes = b"") -> b
     return False
 
 
-async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
+async def wait_until_free(claim: Claim, meter: PartitionMeter, silence: float) -> int:
     """Return the revision at which a partition is free, to be claimed at that only; raises `Rejected`, `ConnectionLost`.
 
     An owner is taken for gone after `silence` seconds without an answer and without a commit. A `claim` that the broker has
@@ -118,20 +118,20 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
     """
     connection, clock = claim.connection, asyncio.get_running_loop().time
     seen, since, told = -1, clock(), ""
-    question = StandbyQuestion(partition=standing.partition, standby=claim.owner)
+    question = StandbyQuestion(partition=meter.partition, standby=claim.owner)
     asked = question.model_dump_json().encode()
     while True:
-        at = connection, OFFSETS_BUCKET, offset_key(standing.partition)
+        at = connection, OFFSETS_BUCKET, offset_key(meter.partition)
         entry = await bucket.read(*at)
-        revision = entry.revision if entry else (await bucket.newest(*at)).revision
+        revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
         offset = _owned(entry)
         if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
             return revision
-        standing.released(owner=offset.owner)
+        meter.note_released(owner=offset.owner)
         if offset.owner != told:
             is_mute = "" if offset.presence else f"; {_MUTE}"
             logger.info(
-                "partition %d: standing by behind %s%s", standing.partition, offset.owner, is_mute
+                "partition %d: standing by behind %s%s", meter.partition, offset.owner, is_mute
             )
         told = offset.owner
         # asked also while it commits: it tells who stands by
@@ -142,7 +142,7 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
             seen, since = revision, clock()
         elif clock() - since >= silence:
             words = "partition %d: its owner has not answered for %g s; taking over"
-            logger.warning(words, standing.partition, silence)
+            logger.warning(words, meter.partition, silence)
             return revision
         await asyncio.sleep(_STANDBY_LOOK)
 
@@ -154,7 +154,7 @@ async def find_live_owner(claim: Claim) -> tuple[str, int]:
     """
     at = claim.connection, OFFSETS_BUCKET, offset_key(claim.partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else (await bucket.newest(*at)).revision
+    revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
     offset = _owned(entry)
     if offset is None or not offset.presence or offset.presence == claim.presence:
         return "", revision
@@ -162,7 +162,7 @@ async def find_live_owner(claim: Claim) -> tuple[str, int]:
     return offset.owner if is_alive else "", revision
 
 
-def in_use(owners: Mapping[int, str]) -> str:
+def describe_owners(owners: Mapping[int, str]) -> str:
     """Return why partitions cannot be received with --once, by their owners."""
     words = (f"partition {number} is received by {owner}" for number, owner in owners.items())
     return f"{', '.join(words)}, which is running; end it first, or take over with --take-over"

@@ -159,7 +159,7 @@ class Jvm:
 
 
 @contextmanager
-def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
+def run_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
     """Start a JVM, which takes a second, and end it; raises `ConfigurationError` without a Java, `OperatorError`.
 
     With `classes` Java writes its class data there at the end.
@@ -205,7 +205,7 @@ def _in_jvm(driver: int) -> None:
 
 
 @contextmanager
-def gateway_to(jvm: Jvm) -> Iterator[Any]:
+def connect_jvm(jvm: Jvm) -> Iterator[Any]:
     """Wait for a JVM, and yield py4j's gateway to it; raises `OperatorError`."""
     connection = jvm.scratch / _CONNECTION
     _wait(jvm.process, connection)

@@ -24,10 +24,10 @@ from receiver.spark.java import (
     Java,
     Jvm,
     class_data,
-    gateway_to,
+    connect_jvm,
     is_local,
     refusals_told,
-    running_jvm,
+    run_jvm,
     scratch_folder,
 )
 
@@ -107,8 +107,8 @@ def spark_context(
     logging.getLogger().addFilter(_is_not_of_py4j)  # which a logger has once at most
     check_masters(master)
     with ExitStack() as stack:
-        jvm = jvm or stack.enter_context(running_jvm(master))
-        folder, gateway = jvm.scratch, stack.enter_context(gateway_to(jvm))
+        jvm = jvm or stack.enter_context(run_jvm(master))
+        folder, gateway = jvm.scratch, stack.enter_context(connect_jvm(jvm))
         settings = SparkConf(loadDefaults=False)
         for key, value in _configuration(master, slots, folder, conf or {}).items():
             settings.set(key, value)
@@ -146,7 +146,7 @@ def prepare(java: Java) -> Path:
         make_folder(path.parent, 0o755).close()
         with scratch_folder() as folder:
             fresh = folder / path.name
-            with running_jvm("local[1]", fresh) as jvm, spark_context("local[1]", jvm=jvm) as spark:
+            with run_jvm("local[1]", fresh) as jvm, spark_context("local[1]", jvm=jvm) as spark:
                 spark.parallelize([0], 1).map(str).collect()
             write_atomic(path, fresh.read_bytes(), 0o644)
     except OSError as error:

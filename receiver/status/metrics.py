@@ -12,10 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
-from receiver.meter import Meter, Standing
-from receiver.storage.findings import FindingKind
+from receiver.meter import Meter, PartitionMeter
+from receiver.storage.anomalies import AnomalyKind
 
-_Value = Callable[[Standing, int], float]
+_Value = Callable[[PartitionMeter, int], float]
 _COUNTERS: dict[str, tuple[str, _Value]] = {
     "lines": ("Lines that are committed.", lambda p, _: p.lines),
     "bytes": ("Bytes of lines that are committed.", lambda p, _: p.bytes),
@@ -31,7 +31,7 @@ _GAUGES: dict[str, tuple[str, _Value]] = {
     "offset": ("The first sequence that no file holds yet.", lambda p, _: p.next),
     "epoch": ("How often the partition has changed hands.", lambda p, _: p.epoch),
     "lag_messages": ("Messages that waited after the last batch.", lambda p, _: p.pending),
-    "lag_seconds": ("Age of the last received line while others wait.", Standing.lag_seconds),
+    "lag_seconds": ("Age of the last received line while others wait.", PartitionMeter.lag_seconds),
     "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
         lambda p, _: p.committed_at / SECOND,
@@ -46,7 +46,7 @@ def page_of(meter: Meter) -> Callable[[], Page]:
 
 
 def _collected(meter: Meter) -> Iterator[Metric]:
-    partitions, now = meter.standings, meter.clock()
+    partitions, now = meter.sorted_partitions, meter.clock()
     for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
         for name, (text, value) in families.items():
             family = kind(f"logreceiver_{name}", text, labels=["partition"])
@@ -56,14 +56,14 @@ def _collected(meter: Meter) -> Iterator[Metric]:
     text = "1 while a partition cannot go on, by why."
     blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
     text, labels = "Blocks that did not follow their predecessor.", ["partition", "kind"]
-    counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
+    counts = CounterMetricFamily("logreceiver_anomalies", text, labels=labels)
     text = "Bytes of source files that these were about."
-    sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
+    sizes = CounterMetricFamily("logreceiver_anomaly_bytes", text, labels=labels)
     for one in partitions:
         for cause in Cause:
             is_it = one.blocked is not None and one.blocked.cause is cause
             blocked.add_metric([str(one.partition), cause.value], is_it)
-        for found in FindingKind:
+        for found in AnomalyKind:
             counts.add_metric([str(one.partition), found.value], one.found[found.value])
             sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
     yield from (blocked, counts, sizes)

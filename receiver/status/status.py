@@ -4,6 +4,7 @@ The broker is asked for what KV and the stream know, a living owner for what it 
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,21 +13,23 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from nats_logship.app.plural import counted
 from nats_logship.app.table import show, table
+from nats_logship.app.text import format_count
+from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client import bucket
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import message_at
+from nats_logship.client.find import find_message
+from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
-from receiver.consume.wake import headers_from
-from receiver.driver.partitions import partitions_there
-from receiver.driver.presence import report_of
+from receiver.driver.partitions import request_partition_count
+from receiver.driver.presence import request_report
 from receiver.meter import REPORTS, PartitionReport
-from receiver.storage.store import Damaged, Store
+from receiver.storage.damage import Damaged
+from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
@@ -97,7 +100,7 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                for row in store.sizes():
+                for row in store.list_sizes():
                     named = zip(HostFile.model_fields, row, strict=True)
                     files.append(HostFile.model_validate(dict(named)))
         files.sort(key=lambda file: file.path)
@@ -115,7 +118,7 @@ class Status(BaseModel):
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
-            live = f"{counted(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
+            live = f"{format_count(len(files), 'live file', form=',')}, {closed:,} closed, {size}"
             show("", f"stores in {self.state_dir}: {live}")
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
@@ -132,7 +135,7 @@ async def gather(
 ) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
-    chosen = wanted(await partitions_there(connection, layout))
+    chosen = wanted(await request_partition_count(connection, layout))
     found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 
@@ -147,7 +150,7 @@ async def _partition(
     except UnreadableOffset as unreadable:
         error = str(unreadable)
     left = await waiting(connection, stream, partition, offset.next)
-    answer = await report_of(connection, offset.presence) if offset.presence else None
+    answer = await request_report(connection, offset.presence) if offset.presence else None
     told = PartitionReport()
     with suppress(ValidationError):  # another program at the owner's address says nothing
         told = REPORTS.validate_json(answer or b"{}").get(partition, told)
@@ -169,12 +172,15 @@ async def _partition(
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
     """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
-    config = headers_from(sequence, partition, lives=5)
-    answer = await connection.api(
-        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
+    reader = StreamReader(
+        connection,
+        stream,
+        name=f"status-{secrets.token_hex(8)}",
+        filters=(partition_filter(partition),),
+        headers_only=True,
+        lives=5,
     )
-    await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
-    return int(answer["num_pending"])
+    return await reader.count(at_sequence(sequence))
 
 
 async def _age(
@@ -182,7 +188,7 @@ async def _age(
 ) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""
     request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
-    if (found := await message_at(connection, stream, request)) is None:
+    if (found := await find_message(connection, stream, request)) is None:
         return None
-    stored = datetime.fromisoformat(found["time"])
+    stored = to_datetime(found.stored_at)
     return max(0.0, round((now - stored).total_seconds(), 3))

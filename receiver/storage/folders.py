@@ -1,12 +1,13 @@
-"""The folders below the output folder: opened name by name and never through a symbolic link, made where they are missing.
+"""The output folder and the folders below it.
 
-What changed in a folder is on disk after `sync`.
+Each folder of a path is opened by its name in the one above, never through a symbolic link, and
+created if it is missing. Changed names are on disk after `sync`.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -18,89 +19,102 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
-_settled: set[Path] = set()
+_synced: set[Path] = set()
 """Folders whose names this process has brought to disk."""
 
 
 class Folders:
-    """The output folder and those below it; paths are relative to it. Only the folder itself stays open."""
+    """The output folder and those below it; paths are relative to it. Only itself stays open."""
 
     def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
-        """Open the output folder itself; raises OSError."""
+        """Open the output folder; raises OSError."""
         self.root = open_folder(root)
         self.permissions = permissions
         self.inode = os.fstat(self.root.descriptor).st_ino
         self._changed: set[str] = set()
 
     @contextmanager
-    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
-        """Give the folder of a file, made with all above it where that is wanted, and the file's name; raises OSError."""
+    def open_parent(self, path: str) -> Iterator[tuple[Folder, str]]:
+        """Yield the open folder that a file is in, and the file's name; raises OSError."""
+        with self._descend(path, self._enter) as found:
+            yield found
+
+    @contextmanager
+    def make_parent(self, path: str) -> Iterator[tuple[Folder, str]]:
+        """Yield what `open_parent` yields; create the folders that are missing."""
+        with self._descend(path, self._make) as found:
+            yield found
+
+    @contextmanager
+    def _descend(
+        self, path: str, step: Callable[[Folder, str], int]
+    ) -> Iterator[tuple[Folder, str]]:
         *above, name = path.split("/")
-        if not above:
-            yield self.root, name
-            return
-        opened = [self.root.descriptor]
+        folder, opened = self.root, list[int]()
         try:
-            for number, one in enumerate(above):
-                opened.append(self._below(opened[-1], one, above[:number], make=make))
-            yield Folder(self.root.path.joinpath(*above), opened[-1]), name
+            for one in above:
+                opened.append(step(folder, one))
+                folder = Folder(folder.path / one, opened[-1])
+            yield folder, name
         finally:
-            for descriptor in opened[1:]:
+            for descriptor in opened:
                 os.close(descriptor)
 
-    def _below(self, descriptor: int, name: str, above: list[str], *, make: bool) -> int:
-        """Return the descriptor of a folder in the one whose path is `above`."""
+    def _enter(self, parent: Folder, name: str) -> int:
         with suppress(OSError):
-            return os.open(name, _FOLDER, dir_fd=descriptor)
-        parent = Folder(self.root.path.joinpath(*above), descriptor)
-        if not make:
-            return parent.enter(name).descriptor  # raises, with the reason
-        # that's fine: another partition's task was quicker
-        with suppress(FileExistsError), self.naming("/".join([*above, name])):
-            os.mkdir(name, self.permissions.folder, dir_fd=descriptor)
+            return os.open(name, _FOLDER, dir_fd=parent.descriptor)
+        return parent.enter(name).descriptor  # raises an error that names the folder
+
+    def _make(self, parent: Folder, name: str) -> int:
+        with suppress(OSError):
+            return os.open(name, _FOLDER, dir_fd=parent.descriptor)
+        # that's fine: another partition's task may create it at the same time
+        with suppress(FileExistsError), _name_in_errors(parent.path / name):
+            os.mkdir(name, self.permissions.folder, dir_fd=parent.descriptor)
         made = parent.enter(name).descriptor
-        give(made, self.permissions.folder, self.permissions)
+        set_owner_and_mode(made, self.permissions.folder, self.permissions)
         return made
 
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:
-        """Have an OSError from inside name the whole path of a file."""
-        try:
+        """Let an OSError of the block name the whole path of a file."""
+        with _name_in_errors(self.root.path / path):
             yield
-        except OSError as error:
-            error.filename = str(self.root.path / path)
-            raise
 
     def find(self, path: str) -> os.stat_result | None:
-        """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
+        """Return the status of a file, None if there is none.
+
+        Raises OSError, also if something else than a regular file is at the path.
+        """
         try:
-            with self.at(path) as (folder, name):
+            with self.open_parent(path) as (folder, name):
                 return folder.find(name)
         except FileNotFoundError:
             return None
 
-    def is_taken(self, path: str, *, tangled: bool) -> bool:
-        """Whether something is at a path; raises OSError for what is no regular file.
+    def has_file(self, path: str) -> bool:
+        """Whether a file is at a path; raises what `find` raises."""
+        return self.find(path) is not None
 
-        With `tangled` another partition may have made a folder there, or a file where a folder of
-        the path has to be: then the path is taken, too.
+    def is_occupied(self, path: str) -> bool:
+        """Whether a file cannot be created at a path.
+
+        Another partition may have a file or a folder there, or a file in the place of a folder.
         """
         try:
-            return self.find(path) is not None
+            return self.has_file(path)
         except (IsADirectoryError, NotADirectoryError):
-            if not tangled:
-                raise
             return True
 
     def rename(self, path: str, to: str) -> None:
-        """Rename a file within its folder; on disk with `sync`. Raises OSError."""
+        """Rename a file within its folder; on disk after `sync`. Raises OSError."""
         self.note_change(path)
-        with self.at(path) as (folder, name):
+        with self.open_parent(path) as (folder, name):
             folder.rename(name, to.rpartition("/")[2])
 
     def cut(self, path: str, length: int) -> None:
-        """Cut a file to so many bytes, on disk when this returns; raises OSError."""
-        with self.at(path) as (folder, name), self.naming(path):
+        """Cut a file to a length in bytes, on disk at the end; raises OSError."""
+        with self.open_parent(path) as (folder, name), self.naming(path):
             descriptor = folder.open(name, os.O_WRONLY)
             try:
                 os.ftruncate(descriptor, length)
@@ -109,77 +123,101 @@ class Folders:
                 os.close(descriptor)
 
     def note_change(self, path: str) -> None:
-        """Remember that a file was made, renamed or removed; whether its folders were made, it need not be known."""
+        """Note that a file was created, renamed or removed, for `sync`.
+
+        Notes all folders above it, too: any of them may be new.
+        """
         while path:
             path = path.rpartition("/")[0]
             self._changed.add(path)
 
     def sync(self) -> None:
         """Bring the names in all changed folders to disk; raises OSError."""
-        for folder in sorted(self._changed):
-            # that's fine: whoever removed it took its names along
+        for path in sorted(self._changed):
+            # that's fine: a folder that is gone has no names left
             with (
                 suppress(FileNotFoundError),
-                self.at(f"{folder}/." if folder else ".") as (opened, _),
+                self.open_parent(f"{path}/." if path else ".") as (folder, _),
             ):
-                opened.sync()
+                folder.sync()
         self._changed.clear()
 
-    def sync_all(self) -> None:
-        """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
-        disk.sync_all(self.root.descriptor)
+    def sync_file_system(self) -> None:
+        """Bring to disk all bytes and names written since the output folder was opened.
+
+        Raises OSError.
+        """
+        disk.sync_file_system(self.root.descriptor)
         self._changed.clear()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the output folder."""
         self.root.close()
 
 
-def give(descriptor: int, mode: int, permissions: Permissions) -> None:
-    """Give a file or folder that was just made its mode and owner; raises OSError."""
+@contextmanager
+def _name_in_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def set_owner_and_mode(descriptor: int, mode: int, permissions: Permissions) -> None:
+    """Give a new file or folder its owner and mode; raises OSError."""
     if (permissions.user, permissions.group) != (-1, -1):
         os.fchown(descriptor, permissions.user, permissions.group)
-    os.fchmod(descriptor, mode)  # after the owner, whose change takes away set-id bits
+    os.fchmod(descriptor, mode)  # after the owner: a change of owner clears set-id bits
 
 
-def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
-    """Make a folder and what is missing above it, names on disk; that it exists is fine. Raises OSError.
+def make_synced_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
+    """Create a folder and those above it unless they exist, names on disk; raises OSError.
 
-    Whoever made one that is found may have died before its name was on disk, so that is seen to once.
+    The process that created an existing folder may have died before its sync, so the first call for
+    each folder syncs the name again.
     """
-    is_there = folder.is_dir()
-    if is_there and folder in _settled:
+    exists = folder.is_dir()
+    if exists and folder in _synced:
         return
-    if not is_there:
-        make_folder(folder.parent, permissions)
-        with suppress(FileExistsError):  # that's fine: somebody was quicker
+    if not exists:
+        make_synced_folder(folder.parent, permissions)
+        with suppress(FileExistsError):  # that's fine: another process was faster
             folder.mkdir(mode=permissions.folder)
         with open_folder(folder) as opened:
-            give(opened.descriptor, permissions.folder, permissions)
-    # that's fine: a folder that we may not read is not ours
+            set_owner_and_mode(opened.descriptor, permissions.folder, permissions)
+    # that's fine: a parent that we may not open was not created by us
     with suppress(PermissionError), open_folder(folder.parent) as opened:
         opened.sync()
-    _settled.add(folder)
+    _synced.add(folder)
 
 
 @contextmanager
-def within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
-    """Give the folder of a file below `root`, which no link leads to, and the file's name; raises OSError."""
-    with closing(Folders(root)) as folders, folders.at(path, make=make) as found:
+def open_parent(root: Path, path: str) -> Iterator[tuple[Folder, str]]:
+    """Yield the open folder of a file below `root`, and the file's name; raises OSError."""
+    with closing(Folders(root)) as folders, folders.open_parent(path) as found:
         yield found
 
 
-def remove_empty(root: Path, path: str) -> None:
-    """Remove a folder below `root` and those above it, as long as they hold nothing; raises OSError.
+@contextmanager
+def make_parent(root: Path, path: str) -> Iterator[tuple[Folder, str]]:
+    """Yield what `open_parent` yields; create the folders that are missing."""
+    with closing(Folders(root)) as folders, folders.make_parent(path) as found:
+        yield found
 
-    Whoever has it open and makes a file in it finds it gone, and makes it again.
+
+def remove_empty_folders(root: Path, path: str) -> None:
+    """Remove a folder below `root` if it is empty, and then those above it; raises OSError.
+
+    A task that has the folder open and creates a file in it gets an error, and creates the folder
+    again.
     """
     while path:
         try:
-            with within(root, path) as (above, name):
+            with open_parent(root, path) as (above, name):
                 os.rmdir(name, dir_fd=above.descriptor)
         except FileNotFoundError:
-            pass  # that's fine: somebody else has removed it
+            pass  # that's fine: another process has removed it
         except OSError as error:
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}:
                 return
@@ -187,22 +225,27 @@ def remove_empty(root: Path, path: str) -> None:
         path = path.rpartition("/")[0]
 
 
-def walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all regular files below a folder, relative to it, without what is hidden; never through a link.
+def walk_files(root: Path) -> Iterator[str]:
+    """Yield the paths of all regular files below a folder, relative to it; raises OSError.
 
-    Raises OSError; a folder that is removed meanwhile is none, nor is one that is deeper than any of ours.
+    Leaves out hidden files and folders, symbolic links, and folders that are deeper than ours.
     """
-    for folder, folders, names, opened in os.fwalk(root, onerror=_raised, follow_symlinks=False):
+    for folder, folders, names, opened in os.fwalk(root, onerror=_raise, follow_symlinks=False):
         below = os.path.relpath(folder, root)
-        is_deepest = below.count("/") >= _DEEPEST
-        folders[:] = [] if is_deepest else [one for one in folders if not one.startswith(".")]
+        folders[:] = _choose_folders(below, folders)
         for name in names:
             with suppress(FileNotFoundError):
-                about = os.stat(name, dir_fd=opened, follow_symlinks=False)
-                if not name.startswith(".") and stat.S_ISREG(about.st_mode):
+                found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                if not name.startswith(".") and stat.S_ISREG(found.st_mode):
                     yield name if below == "." else f"{below}/{name}"
 
 
-def _raised(error: OSError) -> None:
+def _choose_folders(path: str, names: Sequence[str]) -> list[str]:
+    if path.count("/") >= _DEEPEST:
+        return []
+    return [name for name in names if not name.startswith(".")]
+
+
+def _raise(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error

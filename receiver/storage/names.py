@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from receiver.storage.layout import Days, Layout
-from receiver.storage.store import FileRow, Store
+from receiver.storage.rows import FileRow
+from receiver.storage.store import Store
 
 _MOST_KNOWN = 20_000
 
 
 @dataclass(slots=True)
-class Names:
+class LivePaths:
     """The names of the live files of one partition.
 
     `is_there` says whether something is at a path of the output folder, `is_home_of` whether a host belongs to the partition.
@@ -31,7 +32,7 @@ class Names:
     _new: dict[str, FileRow] = field(default_factory=dict)
     _new_folders: set[str] = field(default_factory=set)
 
-    def live_name(
+    def choose(
         self,
         host: str,
         file: str | None,
@@ -55,21 +56,21 @@ class Names:
             live = self._known[source] = self._stored(*source) or self._given(*source)
         return live
 
-    def own(self, host: str) -> list[str]:
+    def list_own(self, host: str) -> list[str]:
         """Return the live files of a host that are not marked: they go with it to another partition."""
-        paths = (row.path for row in self.store.files("host = ?", host))
+        paths = (row.path for row in self.store.list_files_of(host))
         return [path for path in paths if not self.layout.parse(path).mark]
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Ask the store again for every name: other files have come to it, or left it."""
         self._known.clear()
 
-    def row(self, live: str, batch: int) -> FileRow:
+    def new_row(self, live: str, batch: int) -> FileRow:
         """Return the row of a live file that was never there, as a batch announces it."""
         return (self._new.get(live) or FileRow(live, "", "", ""))._replace(batch=batch)
 
     def _stored(self, host: str, file: str, day: str, is_own: bool, has_left: bool) -> str | None:
-        found = self.store.files("host = ? AND source = ? AND day = ?", host, file, day)
+        found = self.store.list_files_of_source(host, file, day)
         paths = [(self.layout.parse(row.path), row.path) for row in found]
         # a marked file may be that of other clients, and the host's own lines have another one
         marked = [(at.mark, live) for at, live in paths if at.host and at.mark]
@@ -104,15 +105,12 @@ class Names:
         return f"{path}{name}..%%f" if is_folder else path + name
 
     def _is_file(self, path: str) -> bool:
-        return path in self._new or self.store.file(path) is not None
+        return path in self._new or self.store.find_file(path) is not None
 
     def _is_folder(self, path: str) -> bool:
-        begin, end = f"{path}/", f"{path}0"  # "0" follows "/"
-        if path in self._new_folders:
-            return True
-        return bool(self.store.files("path > ? AND path < ? LIMIT 1", begin, end))
+        return path in self._new_folders or self.store.has_files_below(path)
 
-    def stored(self) -> None:
+    def mark_stored(self) -> None:
         """Take the names that were given as known to the store."""
         self._new.clear()
         self._new_folders.clear()

@@ -9,25 +9,19 @@ length says where to cut.
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from receiver.storage import disk, rotation
-from receiver.storage.folders import Folders, give
-from receiver.storage.names import Names
+from receiver.storage.folders import Folders, set_owner_and_mode
+from receiver.storage.names import LivePaths
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import (
-    NOT_CLOSED,
-    UNKNOWN,
-    FileRow,
-    SegmentRow,
-    Store,
-    StoredBatch,
-)
+from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
+from receiver.storage.store import Store
 
 _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
@@ -72,7 +66,7 @@ class Output:
 
     folders: Folders
     store: Store
-    names: Names
+    names: LivePaths
     rotate_size: int
     calendar: Calendar = Calendar(timedelta())  # noqa: RUF009 - without periods
     closed: list[str] = field(default_factory=list)
@@ -87,14 +81,14 @@ class Output:
     _cut_off: Counter[str] = field(default_factory=Counter)  # bytes of others, by file
 
     def __post_init__(self) -> None:
-        batch = self.store.batch()
+        batch = self.store.read_batch()
         self.batch = batch.number + 1 if batch else 1
 
-    def takes(self, moment: int) -> bool:
+    def accepts(self, moment: int) -> bool:
         """Say whether lines of a moment belong into this batch: else files may have to be closed before them."""
         return not self._until or moment < self._until
 
-    def hold(self, path: str, piece: bytes, moment: int) -> int:
+    def buffer(self, path: str, piece: bytes, moment: int) -> int:
         """Keep lines for a live file until `flush`; return for how many files there are some."""
         if (lines := self._held.get(path)) is None:
             lines = self._held[path] = self._first_lines(path)
@@ -109,7 +103,7 @@ class Output:
     def _first_lines(self, path: str) -> _Lines:
         if live := self._lives.get(path):
             return _Lines(live.row, live.size)
-        row = self.store.file(path)
+        row = self.store.find_file(path)
         return _Lines(row, 0 if row is None or self._is_large(row) else row.length)
 
     def flush(self) -> None:
@@ -128,13 +122,13 @@ class Output:
         for path in paths:
             with suppress(OSError):  # that's fine: it is told when lines come for it
                 if self.folders.find(path):
-                    there.append((path, self.store.file(path), 2**63))
+                    there.append((path, self.store.find_file(path), 2**63))
         if there:
             self._take_up(there)
 
     def close_days(self, today: str) -> None:
         """Have files of days before `today` be closed as they are; raises OSError."""
-        rows = self.store.files(f"day != '' AND day < ? AND {NOT_CLOSED}", today)
+        rows = self.store.list_files_of_days_before(today)
         over = [self._segment(row, row.path, row.number, row.length) for row in rows]
         if over:
             self._announce(over, [])
@@ -174,16 +168,18 @@ class Output:
         if row is None:
             if found:
                 raise self._not_ours(path)
-            return self.names.row(path, self.batch), 0
+            return self.names.new_row(path, self.batch), 0
         if found and found.st_ino == row.inode and found.st_size > row.length:
             self._cut_off[path] += found.st_size - row.length
             self.folders.cut(path, row.length)
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
-                now = f"{counted(found.st_size, 'byte', 'are')} there" if found else "it is gone"
+                now = (
+                    f"{format_count(found.st_size, 'byte', 'are')} there" if found else "it is gone"
+                )
                 self.notices.append(
-                    f"{path}, of which {counted(row.length, 'byte', 'were')} written, was changed, moved or removed by somebody else: {now}; "
+                    f"{path}, of which {format_count(row.length, 'byte', 'were')} written, was changed, moved or removed by somebody else: {now}; "
                     "a new one begins"
                 )
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
@@ -208,7 +204,7 @@ class Output:
 
     def _announce(self, closing: list[SegmentRow], rows: list[FileRow]) -> None:
         if closing or rows:
-            batch = self.store.batch()
+            batch = self.store.read_batch()
             with self.store.transaction():
                 self.store.put_files(rows)
                 self.store.put_segments(closing)
@@ -216,7 +212,7 @@ class Output:
                     self.store.put_batch(
                         batch._replace(first=batch.until, previous_id=batch.commit_id)
                     )
-            self.names.stored()
+            self.names.mark_stored()
         fault("announced")
 
     # doing it
@@ -230,10 +226,10 @@ class Output:
                 total = sum(map(len, part))
                 written = os.writev(descriptor, part)
                 if written != total:
-                    disk.write_rest(descriptor, b"".join(part)[written:])
+                    disk.write_all(descriptor, b"".join(part)[written:])
                 self._lives[path].size += total
                 if total >= _LARGE:
-                    disk.begin_writing(descriptor)  # while the next messages come in
+                    disk.start_writeback(descriptor)  # while the next messages come in
         fault("written")
 
     def _close(self, segment: SegmentRow) -> None:
@@ -250,7 +246,7 @@ class Output:
         if not self._lives[path].inode:
             return self._make(path)
         self._close_too_many()
-        with self.folders.at(path) as (folder, name):
+        with self.folders.open_parent(path) as (folder, name):
             descriptor = self._open[path] = folder.open(name, _FLAGS)
         os.lseek(descriptor, self._lives[path].size, os.SEEK_SET)
         return descriptor
@@ -274,12 +270,12 @@ class Output:
         self.folders.note_change(path)
         flags, permissions = _FLAGS | os.O_CREAT | os.O_EXCL, self.folders.permissions
         try:
-            with self.folders.at(path, make=True) as (folder, name):
+            with self.folders.make_parent(path) as (folder, name):
                 descriptor = self._open[path] = folder.open(name, flags, permissions.file)
         except (FileExistsError, NotADirectoryError):
             self._forget(path)
             raise self._not_ours(path) from None
-        give(descriptor, permissions.file, permissions)
+        set_owner_and_mode(descriptor, permissions.file, permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
@@ -299,20 +295,20 @@ class Output:
         if self._has_left or len(self._open) > _MANY:
             self._leave_all()
             if self._has_left:
-                self.folders.sync_all()
+                self.folders.sync_file_system()
         else:
             for descriptor in self._open.values() if len(self._open) > 1 else ():
-                disk.begin_writing(descriptor)
+                disk.start_writeback(descriptor)
             for path, descriptor in self._open.items():
                 self._finish(path, descriptor)
         fault("files_synced")
         self.folders.sync()
-        disk.check_alive(self.folders.root.descriptor)
+        disk.raise_if_failed(self.folders.root.descriptor)
         self._has_left = False
 
     def _leave_all(self) -> None:
         """Close all files; without a sync where one for all can be made at the batch's end."""
-        self._has_left = self._has_left or disk.can_sync_all(self.folders.root.descriptor)
+        self._has_left = self._has_left or disk.can_sync_file_system(self.folders.root.descriptor)
         while self._open:
             self._finish_and_close(*self._open.popitem())
 
@@ -331,7 +327,7 @@ class Output:
         finally:
             os.close(descriptor)
 
-    def all_notices(self) -> list[str]:
+    def collect_notices(self) -> list[str]:
         """Return what somebody else did to files."""
         words = "somebody else appended to it were cut off; a received file must not be written to"
         return [
@@ -339,13 +335,13 @@ class Output:
             *(f"{path}: {n} bytes that {words}" for path, n in self._cut_off.items()),
         ]
 
-    def put(self, batch: StoredBatch, unfinished: Mapping[str, str | None]) -> None:
-        """Have the store say what was written, within a transaction.
+    def rows(self, unfinished: Mapping[str, str | None]) -> Iterator[FileRow]:
+        """Yield the rows of all files that the batch has touched, as they are now.
 
         `unfinished` has the open line at the end of each file that got lines, None for no open one.
         """
-        self.store.put_files(
-            live.row._replace(
+        for path, live in self._lives.items():
+            yield live.row._replace(
                 length=live.size,
                 length_before=live.row.length,
                 inode=live.inode,
@@ -355,9 +351,6 @@ class Output:
                 unfinished_before=live.row.unfinished,
                 batch=self.batch,
             )
-            for path, live in self._lives.items()
-        )
-        self.store.put_batch(batch)
 
     def __enter__(self) -> "Output":
         return self

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nats_logship.app.files import Folder, replace_file
 from nats_logship.wire.delivery import Delivery, RawMessage
-from receiver.storage.folders import within
+from receiver.storage.folders import make_parent
 
 FOLDER = ".quarantine"
 _MOST_HELD = 4 * 1024 * 1024  # bytes
@@ -63,7 +63,7 @@ class Quarantine:
         """Bring everything to disk, and make room for more; raises OSError."""
         if not self._held:
             return
-        with within(self.output, f"{FOLDER}/{self._name}", make=True) as (folder, name):
+        with make_parent(self.output, f"{FOLDER}/{self._name}") as (folder, name):
             for number in count(1):
                 file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"
                 if _write(folder, file, b"\n".join(self._held)):

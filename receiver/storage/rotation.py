@@ -61,7 +61,7 @@ class Period:
     end: int
 
 
-def named_zone(name: str) -> tzinfo:
+def load_zone(name: str) -> tzinfo:
     """Return a time zone by its name; UTC also where an executor's machine knows no zones."""
     return UTC if name == "UTC" else ZoneInfo(name)
 

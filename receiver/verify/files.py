@@ -11,10 +11,11 @@ from typing import IO, cast
 import zstandard
 
 from nats_logship.app.files import Folder
-from receiver.storage.folders import Folders, within
+from receiver.storage.folders import Folders, open_parent
 from receiver.storage.layout import Layout
-from receiver.storage.retention import compressed_form
-from receiver.storage.store import SegmentRow, Store
+from receiver.storage.rows import SegmentRow
+from receiver.storage.segments import find_compressed
+from receiver.storage.store import Store
 
 READ = 1024 * 1024
 
@@ -58,23 +59,23 @@ class Files:
 
     def find(self, live: str, undone: str = "") -> ReceivedFile:
         """Return what the store has of a live file, but for the last batch if `undone` is its commit id; raises OSError, `Damaged`."""
-        with self.store.unchanged():
-            batch = self.store.batch()
-            rows = self.store.files("path = ?", live)
-            segments = self.store.segments("live = ?", live)
-            last_day = self.store.last_day()
+        with self.store.read_transaction():
+            batch = self.store.read_batch()
+            row = self.store.find_file(live)
+            segments = self.store.list_segments_of(live)
+            last_day = self.store.read_last_day()
         assert batch is not None, "something was received"
         is_undone = bool(undone) and undone == batch.commit_id
-        following = rows[0].number if rows else 1
+        following = row.number if row else 1
         # a batch that is not stored yet, and may never be, renames files only when all that is stored is in them
         closed = [one for one in segments if one.batch <= batch.number or one.path != live]
         # a segment that has its own name still is the newest of them
         numbers = {one.path: one.number if one.path != live else following for one in closed}
         closed.sort(key=lambda one: numbers[one.path])
         parts = [Part(self._path_of(one, batch.number), self._length(one)) for one in closed]
-        if rows and live not in numbers:
-            is_shorter = is_undone and rows[0].batch == batch.number
-            length = rows[0].length_before if is_shorter else rows[0].length
+        if row and live not in numbers:
+            is_shorter = is_undone and row.batch == batch.number
+            length = row.length_before if is_shorter else row.length
             parts.append(Part(live, length, is_live=True))
         oldest = min((n for path, n in numbers.items() if path != live), default=following)
         is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
@@ -98,7 +99,11 @@ class Files:
     def content(self, part: Part, skip: int = 0) -> Iterator[bytes]:
         """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has, of one that is gone nothing."""
         left = part.length if part.is_live else None
-        with suppress(FileNotFoundError), within(self.output, part.path) as at, _open(*at) as file:
+        with (
+            suppress(FileNotFoundError),
+            open_parent(self.output, part.path) as at,
+            _open(*at) as file,
+        ):
             while piece := file.read(READ if left is None else min(READ, left)):
                 left = None if left is None else left - len(piece)
                 kept = piece[skip:]
@@ -114,7 +119,7 @@ def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     try:
         descriptor = folder.open(name, os.O_RDONLY)
     except FileNotFoundError:
-        if (suffix := compressed_form(folder, name)) == "":
+        if (suffix := find_compressed(folder, name)) == "":
             raise
         descriptor = folder.open(name + suffix, os.O_RDONLY)
     with os.fdopen(descriptor, "rb") as raw:

@@ -15,24 +15,25 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count, printable
 from nats_logship.app.units import format_size
-from nats_logship.app.untrusted import printable
 from nats_logship.client import bucket
-from nats_logship.client.connection import ELECTION, Connection, ask
-from nats_logship.client.ranges import Range
-from nats_logship.client.stream_state import stream_state
+from nats_logship.client.connection import ELECTION, Connection, ask_broker
+from nats_logship.client.ranges import SequenceRange
+from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.judging import Piece
-from receiver.replay.replay import find_ranges, moment_of, read_lines
+from receiver.replay.replay import find_ranges, parse_moment_option, read_lines
 from receiver.settings import StreamSettings
+from receiver.storage.commit import find_first_undone
+from receiver.storage.damage import Damaged
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import Names
-from receiver.storage.rotation import named_zone
-from receiver.storage.site import first_undone, require_template
-from receiver.storage.store import Damaged, Store, path_of
+from receiver.storage.names import LivePaths
+from receiver.storage.partition_folders import require_template
+from receiver.storage.rotation import load_zone
+from receiver.storage.store import Store, path_of
 from receiver.verify.files import READ, Files, Part, ReceivedFile
 
 _PROGRAM = "logreceiver verify"
@@ -40,7 +41,7 @@ _ATTEMPTS, _AGAIN = 20, 0.1  # for a file that is rotated or removed meanwhile, 
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedFile:
+class DifferingFile:
     """A host's file that differs: `live` is its path below the output folder, `expected` and `received` count lines.
 
     `difference` is the file and the byte at which it differs first.
@@ -66,7 +67,7 @@ class VerifyReport:
     hosts: int = 0
     size: int = 0
     unclaimed: list[int] = field(default_factory=list)
-    files: list[ComparedFile] = field(default_factory=list)
+    files: list[DifferingFile] = field(default_factory=list)
 
     @property
     def is_well(self) -> bool:
@@ -80,17 +81,19 @@ class VerifyReport:
     def as_text(self) -> str:
         """Write it for people: a line for each file that differs, and one for everything."""
         lines = [
-            f"{one.live}: {counted(one.expected, 'line', 'are')} expected, {one.received} are there; the first difference is in {one.difference}"
+            f"{one.live}: {format_count(one.expected, 'line', 'are')} expected, {one.received} are there; the first difference is in {one.difference}"
             for one in self.files
         ]
         verdict = "DIFFERENCES" if self.files else "all well"
-        compared = f"{verdict}: {counted(self.hosts, 'host')}, {format_size(self.size)} compared"
+        compared = (
+            f"{verdict}: {format_count(self.hosts, 'host')}, {format_size(self.size)} compared"
+        )
         lines.append(compared if self.hosts else "nothing was compared")
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
             lines.append(f"not compared, as nothing was received here yet: partitions {numbers}")
         if self.moved:
-            some = f"{counted(len(self.moved), 'host')}, such as {', '.join(self.moved[:5])}"
+            some = f"{format_count(len(self.moved), 'host')}, such as {', '.join(self.moved[:5])}"
             lines.append(
                 f"not compared, as they are between partitions, or have lines of plain clients in several: {some}"
             )
@@ -103,10 +106,10 @@ def verify(settings: StreamSettings) -> VerifyReport:
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
     require_template(settings.state.absolute(), settings.path_template)
-    since = moment_of(settings, "since", settings.since)
+    since = parse_moment_option(settings, "since", settings.since)
     find = partial(find_ranges, settings=settings, since=since)
-    partitions, ranges = ask(settings, _PROGRAM, find, ELECTION)
-    moved = ask(settings, _PROGRAM, lambda c: _hosts_that_moved(c, ranges), ELECTION)
+    partitions, ranges = ask_broker(settings, _PROGRAM, find, ELECTION)
+    moved = ask_broker(settings, _PROGRAM, lambda c: _hosts_that_moved(c, ranges), ELECTION)
     items = {number: ranges[number % len(ranges)] for number in partitions}
     report = VerifyReport()
     try:
@@ -124,7 +127,7 @@ def verify(settings: StreamSettings) -> VerifyReport:
 
 def _compare(
     settings: StreamSettings,
-    items: Mapping[int, Range],
+    items: Mapping[int, SequenceRange],
     moved: Mapping[str, Sequence[int]],
     report: VerifyReport,
     stack: ExitStack,
@@ -145,7 +148,7 @@ def _compare(
 
 
 async def _hosts_that_moved(
-    connection: Connection, ranges: Iterable[Range]
+    connection: Connection, ranges: Iterable[SequenceRange]
 ) -> dict[str, list[int]]:
     """Return the hosts of which the streams hold lines in more than one partition, with these partitions.
 
@@ -165,17 +168,21 @@ async def _hosts_that_moved(
 
 
 def _received(
-    settings: StreamSettings, number: int, item: Range, report: VerifyReport, stack: ExitStack
+    settings: StreamSettings,
+    number: int,
+    item: SequenceRange,
+    report: VerifyReport,
+    stack: ExitStack,
 ) -> "_Comparison | None":
     """Open the store of a partition; None where nothing of it was received here."""
     try:
         store = stack.enter_context(Store(path_of(settings.state.absolute(), number)))
     except FileNotFoundError:
         return None
-    if (batch := store.batch()) is None:
+    if (batch := store.read_batch()) is None:
         return None
     store.check_pages()
-    stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
+    stream = ask_broker(settings, _PROGRAM, lambda c: get_stream_state(c, item.stream), ELECTION)
     if batch.created not in {"", stream.created}:
         raise ConfigurationError(
             f"partition {number}: its files come from the stream of {batch.created}, this one is of "
@@ -187,7 +194,7 @@ def _received(
 
 def _compare_moved(host: str, numbers: Sequence[int], received: "dict[int, _Comparison]") -> bool:
     """Compare a host's files with its lines in all of these partitions; say whether that could be done."""
-    owners = [one for one in received.values() if one.files.store.files("host = ?", host)]
+    owners = [one for one in received.values() if one.files.store.list_files_of(host)]
     if len(owners) != 1 or not received.keys() >= set(numbers):
         return False
     others = (received[number] for number in numbers if number != owners[0].partition)
@@ -224,12 +231,12 @@ class _Comparison:
     settings: StreamSettings
     partition: int
     files: Files
-    item: Range
+    item: SequenceRange
     until: int
     report: VerifyReport
-    left: tuple[Range, ...] = ()
+    left: tuple[SequenceRange, ...] = ()
 
-    def range_of(self, host: str, until: int) -> Range:
+    def range_of(self, host: str, until: int) -> SequenceRange:
         """Return where the partition has lines of a host, or of all, before a sequence."""
         return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
 
@@ -242,13 +249,13 @@ class _Comparison:
 
     def _lines(self, host: str, until: int) -> Iterator[tuple[str, Piece, bytes]]:
         """Yield lines of the stream with their live file and origin, as they stand there."""
-        zone = named_zone(self.settings.time_zone)
-        names = Names(self.files.store, self.files.layout, Days(zone), self.partition)
+        zone = load_zone(self.settings.time_zone)
+        names = LivePaths(self.files.store, self.files.layout, Days(zone), self.partition)
         endings = Endings()
         for run in read_lines(self.settings, [self.range_of(host, until), *self.left]):
             for piece in run.pieces:
                 file, is_own = piece.file or None, piece.file_id != ""
-                live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
+                live = names.choose(piece.host, file, piece.stored_at, is_own=is_own)
                 yield live, piece, piece.joined(endings, live)
 
     def expected(self, host: str, until: int) -> dict[str, _Sum]:
@@ -266,7 +273,7 @@ class _Comparison:
         A file may be rotated, or its last batch undone, and of a stream that is read lines may go that are not read yet.
         """
         host, until, undone = expected.host, self.until, ""
-        report: ComparedFile | None = None
+        report: DifferingFile | None = None
         seen: tuple[object, ...] = ()
         for _ in range(_ATTEMPTS):
             file, found = self.files.find(live, undone), _Sum(host)
@@ -288,20 +295,20 @@ class _Comparison:
 
     def _undone(self) -> str:
         """Return the commit id of the last batch while that is not committed, as it may be half taken back; else nothing."""
-        batch, key = self.files.store.batch(), offset_key(self.partition)
+        batch, key = self.files.store.read_batch(), offset_key(self.partition)
         assert batch is not None, "something was received"
         # that's fine: it counts as committed
         with suppress(OperatorError, UnreadableOffset, Damaged):
             read = partial(bucket.read, bucket=OFFSETS_BUCKET, key=key)
-            entry = ask(self.settings, _PROGRAM, read, ELECTION)
+            entry = ask_broker(self.settings, _PROGRAM, read, ELECTION)
             offset = Offset.decode(entry.value) if entry else None
-            if offset and first_undone(batch, offset, self.partition) <= batch.number:
+            if offset and find_first_undone(batch, offset, self.partition) <= batch.number:
                 return batch.commit_id
         return ""
 
     def _differing(
         self, live: str, file: ReceivedFile, expected: _Sum, received: int
-    ) -> ComparedFile | None:
+    ) -> DifferingFile | None:
         """Return how a file differs from the stream; None where it does not, but for older segments that are gone."""
         lines = (found[2] for found in self._lines(expected.host, file.until) if found[0] == live)
         take, pruned = _taker(lines), 0
@@ -315,7 +322,7 @@ class _Comparison:
         if not difference:
             return None
         about = (self.partition, expected.host, live)
-        return ComparedFile(*about, expected.lines - pruned, received, difference)
+        return DifferingFile(*about, expected.lines - pruned, received, difference)
 
     def _difference(self, take: Callable[[int], bytes], file: ReceivedFile, size: int) -> str:
         """Return where the newest bytes of a file are first not those that are to be taken, empty for nowhere."""

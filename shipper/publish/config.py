@@ -23,8 +23,8 @@ from nats_logship.wire.pause import (
     PAUSE_SUBJECT,
     Pause,
     UnreadablePauses,
+    active_pause,
     decode_pauses,
-    longest,
 )
 from nats_logship.wire.streams import CONFIG_BUCKET
 from nats_logship.wire.subjects import Subject
@@ -53,7 +53,7 @@ class BrokerConfig:
     def pause(self) -> Pause | None:
         """The pause that holds this host, None while it may publish."""
         now = to_datetime(self._clock())
-        return longest(self._pauses, self._host, now) if self._pauses else None
+        return active_pause(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:
         """Read the entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
@@ -81,7 +81,7 @@ class BrokerConfig:
             client = await self._connection.client()
             with suppress(ConnectionLost):
                 await self._connection.tap(PAUSE_SUBJECT, self._hear)
-                while self._connection.is_on(client):
+                while self._connection.is_current(client):
                     # what cannot be read has not changed
                     with suppress(ConnectionLost, Rejected, ConfigurationError):
                         await self.read()

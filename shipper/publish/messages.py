@@ -15,8 +15,8 @@ from typing import Any
 
 from nats_logship.app.exits import FencedError
 from nats_logship.app.faults import fault
-from nats_logship.app.plural import counted
 from nats_logship.app.program import version_of
+from nats_logship.app.text import format_count
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
@@ -24,7 +24,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.pulling import pull
 from nats_logship.wire.message import MalformedMessage, Origin, decode_origin
-from nats_logship.wire.positions import Covered, Positions, PositionsUnreadable
+from nats_logship.wire.positions import Covered, Positions, UnreadablePositions
 from nats_logship.wire.streams import (
     PAYLOAD_HEADROOM,
     POSITIONS_BUCKET,
@@ -43,12 +43,12 @@ _FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
 logger = logging.getLogger(__name__)
 
 
-def agent_id(start: int, tag: str) -> str:
+def format_agent_id(start: int, tag: str) -> str:
     """Return the id of a run that started then, in milliseconds since the epoch; eight hex digits settle a tie: ids sort by age."""
     return f"{start:013}-{tag}"
 
 
-def start_of(agent: str) -> int | None:
+def parse_agent_start(agent: str) -> int | None:
     """Return when a run started; None for what no shipper of ours wrote."""
     found = _FORM.fullmatch(agent)
     return int(found[1]) if found else None
@@ -69,7 +69,7 @@ class HostMessage:
         return self.origin.agent if self.origin else ""
 
 
-def fenced_by(rival: str) -> FencedError:
+def fenced_error(rival: str) -> FencedError:
     """Return the error of an agent that another one has taken over from."""
     return FencedError(
         f"agent {rival} ships for the same host since then; "
@@ -80,7 +80,7 @@ def fenced_by(rival: str) -> FencedError:
 def newest_in(positions: Positions) -> str:
     """Return the newest agent whose messages the positions cover, if there is one."""
     agents = (one.agent for one in positions.covered.values())
-    return max((agent for agent in agents if start_of(agent) is not None), default="")
+    return max((agent for agent in agents if parse_agent_start(agent) is not None), default="")
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class HostMessages:
         """Return the stream that a subject is in."""
         return stream_of(subject.partition, self.streams)
 
-    async def newest(self, stream: str, subjects: str) -> HostMessage | None:
+    async def find_last(self, stream: str, subjects: str) -> HostMessage | None:
         """Return the last message of a subject, or of subjects; None when there is none (any more)."""
         answer = await self._connection.request(f"$JS.API.DIRECT.GET.{stream}.{subjects}")
         headers = answer.headers or {}
@@ -131,15 +131,15 @@ class HostMessages:
         subject = headers.get("Nats-Subject", subjects)
         return HostMessage(int(headers["Nats-Sequence"]), _origin_of(headers), subject, stream)
 
-    def since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
+    def read_since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
         """Yield a stream's messages from sequence `first` on in pages, which count only if nothing is raised."""
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
         return self._read(stream, start)
 
-    async def heads(self) -> list[HostMessage]:
+    async def read_last(self) -> list[HostMessage]:
         """Return the last message of each subject, in whatever stream it is."""
         names = stream_names(self.streams)
-        last = await asyncio.gather(*(self.newest(name, self._filter) for name in names))
+        last = await asyncio.gather(*(self.find_last(name, self._filter) for name in names))
         return [
             head
             for one in last
@@ -164,7 +164,7 @@ class HostMessages:
     async def _replay(self, rebuilt: Rebuilt, stream: str, first: int) -> Covered | None:
         """Take what a stream has from `first` on, and return what positions cover that end with its first message."""
         found: Covered | None = None
-        async for page in self.since(first, stream):
+        async for page in self.read_since(first, stream):
             if page and found is None:
                 found = Covered(page[0].sequence, page[0].writer)
             rebuilt.take(page)
@@ -228,7 +228,7 @@ def _origin_of(headers: Mapping[str, str] | None) -> Origin | None:
         return None
 
 
-async def largest_payload(connection: Connection) -> int:
+async def get_max_payload(connection: Connection) -> int:
     """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
     most = (await connection.client()).max_payload
     return most - min(PAYLOAD_HEADROOM, most // 2)
@@ -256,7 +256,7 @@ class Snapshots:
         self._revision, self.time = (entry.revision, entry.time) if entry else (0, "")
         try:
             return Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
+        except UnreadablePositions as error:
             name = f"{POSITIONS_BUCKET}/{self._key}"
             logger.warning(
                 "the snapshot %s cannot be read: %s; reading all headers of the host", name, error
@@ -275,7 +275,7 @@ class Snapshots:
                     self.found = await self.read()
                     own, rival = newest_in(positions), newest_in(self.found)
                     if own and rival > own:
-                        raise fenced_by(rival) from None
+                        raise fenced_error(rival) from None
 
     async def try_write(self, positions: Positions) -> None:
         """Write the positions if the broker takes them: without, a start takes longer. Raises `FencedError`."""
@@ -287,10 +287,10 @@ class Snapshots:
 
     async def _write(self, positions: Positions) -> None:
         version = version_of("nats-logship")
-        value = replace(positions.joined(self.found), version=version).encode()
-        if len(value) > await largest_payload(self._connection):
+        value = replace(positions.merge(self.found), version=version).encode()
+        if len(value) > await get_max_payload(self._connection):
             reason = (
-                f"the snapshot of {counted(len(positions.files), 'file')} has {len(value)} bytes, which is larger than the broker takes; "
+                f"the snapshot of {format_count(len(positions.files), 'file')} has {len(value)} bytes, which is larger than the broker takes; "
                 "raise its max_payload, or ship fewer files"
             )
             raise Rejected(413, 0, reason)

@@ -67,7 +67,7 @@ class Waiting:
         self.retries = Counter(dict.fromkeys(_CAUSES, 0))
         self._host, self._owner = host, owner
 
-    async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def retry_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return what the broker answers, however long it takes: ask again where it did not answer, or refused.
 
         The pauses get longer, up to 5 s; they stay short while a leader may be missing that others

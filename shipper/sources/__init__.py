@@ -1,1 +1,1 @@
-"""What a shipper reads. Each source gives `block.Block`s and `notices.Notice`s and knows no broker."""
+"""What a shipper reads: files, and standard input, as blocks of lines. Knows no broker."""

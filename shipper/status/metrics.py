@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.program import version_of
-from nats_logship.app.untrusted import printable
+from nats_logship.app.text import printable
 from shipper.status.report import AgentView, HostReport
 
 FILES_SHOWN = 100

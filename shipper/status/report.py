@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
@@ -19,8 +19,8 @@ from shipper.sources.files.file import FollowedFile
 from shipper.sources.notices import Notice, NoticeKind
 
 if TYPE_CHECKING:
-    from shipper.shipping import Shipping
-    from shipper.spool import Spool
+    from shipper.loop import ShippingLoop
+    from shipper.sources.stdin import Spool
 
 _LONG = 60.0  # seconds
 
@@ -69,7 +69,7 @@ class HostReport(BaseModel):
     @property
     def summary(self) -> str:
         """How many files there are, and how far behind they are."""
-        count = counted(len(self.files), "file")
+        count = format_count(len(self.files), "file")
         return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 
@@ -108,7 +108,7 @@ class AgentMeter:
 class AgentView:
     """Makes the report of one agent; `spool` is None where standard input is not read."""
 
-    def __init__(self, host: str, shipping: "Shipping", clock: Callable[[], int]) -> None:
+    def __init__(self, host: str, shipping: "ShippingLoop", clock: Callable[[], int]) -> None:
         self.meter = shipping.meter
         self.waiting = shipping.sessions.waiting
         self.shipping = shipping

@@ -11,13 +11,13 @@ from datetime import timedelta
 from rich.console import RenderableType
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.plural import counted
 from nats_logship.app.table import table
+from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.config import read_streams, require_layout
 from nats_logship.client.connection import Connection
-from nats_logship.wire.message import EXPECTED_SEQUENCE, NEVER
+from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
@@ -44,7 +44,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
     """Connect once; whatever the broker answers or does not answer is an `OperatorError`."""
     connection = connection_for(settings, host)
     try:
-        await connection.once()
+        await connection.connect()
         yield connection
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(explained(error, host, settings.credential_host)[1]) from None
@@ -134,7 +134,7 @@ def check_files(selection: Selection) -> Iterator[Finding]:
     for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
-        level, text = FINE, counted(entry.size, "byte")
+        level, text = FINE, format_count(entry.size, "byte")
         if entry.path not in paths:
             level, text = LEFT_OUT, "left out by --exclude"
         elif not os.access(entry.path, os.R_OK):
@@ -151,7 +151,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
-        among = counted(layout.partitions, "partition")
+        among = format_count(layout.partitions, "partition")
         place = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
         may = await _may_publish(connection, subject)
         return [
@@ -183,7 +183,7 @@ async def _unread(settings: ShipperSettings, connection: Connection, host: str) 
 async def _may_publish(connection: Connection, subject: Subject) -> bool:
     """Whether this user may publish to a subject, by a message that the stream always refuses; raises `Rejected`, `ConnectionLost`."""
     try:
-        await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(NEVER)})
+        await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(IMPOSSIBLE_SEQUENCE)})
     except Denied:
         return False
     except Rejected as error:

@@ -1,6 +1,9 @@
-"""Write the settings of the programs into the argument specs of the roles: each a variable's key, with type and description.
+"""Write the settings of the programs into the argument specs of the roles.
 
-`python -m tests.ansible.argument_specs` does so; what else is in a spec is written by hand, and stays.
+Each a variable's key, with type and description.
+
+`python -m tests.ansible.argument_specs` does so; what else is in a spec is written by hand, and
+stays.
 """
 
 from collections.abc import Iterator

@@ -20,12 +20,12 @@ PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 INTERPRETER = f"ansible_python_interpreter={sys.executable}"
 
 
-def play(words: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
-    """Play what the words of a command line name, from the folder of the playbooks."""
+def play(arguments: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
+    """Play what the arguments of a command line name, from the folder of the playbooks."""
     return subprocess.run(
-        [PLAYBOOK, *words],
+        [PLAYBOOK, *arguments],
         cwd=ROLES.parent,
-        # Ansible refuses any other encoding, whoever starts the tests
+        # Ansible refuses any other encoding, the one who starts the tests
         env={**os.environ, "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,
@@ -51,12 +51,16 @@ def rendered(played: "subprocess.CompletedProcess[str]") -> list[str]:
 
 
 _SHELL = """#!/bin/sh
-PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {place} && exec /bin/sh "$@"' sh "$@"
+PATH={folder}/bin:$PATH exec unshare --mount sh -c \
+  'mount --bind {folder} {place} && exec /bin/sh "$@"' sh "$@"
 """
 
 
 class Machines:
-    """Machines that are folders of this one: each sees a folder of its own at the same place. It takes root."""
+    """Machines that are folders of this one: each sees a folder of its own at the same place.
+
+    It takes root.
+    """
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         """Make them."""
@@ -77,7 +81,7 @@ class Machines:
         plays: Sequence[Mapping[str, Any]],
         extra: Mapping[str, Any],
         groups: Mapping[str, Sequence[str]],
-        *words: str,
+        *arguments: str,
     ) -> "subprocess.CompletedProcess[str]":
         """Play on machines by name, one after the other."""
         hosts = {
@@ -92,4 +96,4 @@ class Machines:
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
         (self.folder / "play.yml").write_text(yaml.safe_dump(serially), "utf-8")
         told = ["--inventory", self.folder / "hosts.yml", "--extra-vars", json.dumps(extra)]
-        return play([*told, *words, self.folder / "play.yml"])
+        return play([*told, *arguments, self.folder / "play.yml"])

@@ -1,4 +1,4 @@
-"""Every setting of a program is a variable's key, described and typed as the program has it, and comes out as it went in."""
+"""Every setting of a program is a key of a role's variable, and reaches the program unchanged."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_spec_has_all_settings_and_a_role_takes_nothing_that_is_not_described(
 
 
 def templated(role: str) -> list[dict[str, Any]]:
-    """Return the tasks that check all settings of a role against its spec, and say what the role makes of them."""
+    """Return the tasks that check all settings against a role's spec and print its result."""
     settings = {
         name_of(name): typed(role, name)
         for name, field in SETTINGS[role].model_fields.items()
@@ -76,7 +76,7 @@ def templated(role: str) -> list[dict[str, Any]]:
 
 
 def misspelt() -> dict[str, Any]:
-    """Return the task that plays a role with a setting that is none, and goes on if that is refused and named."""
+    """Return the task that plays a role with an unknown setting, which must be refused by name."""
     included = {"name": "logship_shipper"}
     given = {"logship_shipper_settings": {"fiel": ["a.log"]}}
     named = {"that": "'fiel' in ansible_failed_result | string"}
@@ -101,7 +101,10 @@ def found(role: str) -> dict[str, Any]:
 def test_settings_come_out_as_programs_read_them_misspelt_ones_are_refused_and_others_found(
     tmp_path: Path,
 ) -> None:
-    """All in one run of Ansible, which takes its time to start; the inventory is the example of a cluster."""
+    """All in one run of Ansible, which takes its time to start.
+
+    The inventory is the example of a cluster.
+    """
     tasks = [task for role in SETTINGS for task in templated(role)]
     here = {"hosts": "localhost", "connection": "local", "gather_facts": False}
     plays = [here | {"tasks": [*tasks, misspelt()]}, *map(found, SETTINGS)]
@@ -129,7 +132,7 @@ def test_settings_come_out_as_programs_read_them_misspelt_ones_are_refused_and_o
 
 
 def come_out(model: type[ProgramSettings], text: str, own: Path) -> None:
-    """Expect of each setting that the program reads from what the role made of it what it reads from an option."""
+    """Expect that the program reads the role's text of a setting as it reads the option."""
     for name, field in model.model_fields.items():
         if is_secret(field):
             continue

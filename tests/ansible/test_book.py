@@ -1,7 +1,10 @@
-"""The role that makes credentials, on brokers that are folders of this machine: a book that is lost cuts off nobody unasked.
+"""The role that makes credentials, on brokers that are folders of this machine.
 
-Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and what they write are real.
-That a second run changes nothing, and that who is revoked is cut off by all brokers, is shown by the rollout.
+A book that is lost cuts off nobody unasked.
+
+Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and
+what they write are real. That a second run changes nothing, and that who is revoked is cut off by
+all brokers, is shown by the rollout.
 """
 
 import getpass
@@ -21,7 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 class Site(Machines):
-    """Three brokers, a host and a machine that receives, on which the role is played as the playbooks do."""
+    """Three brokers, a host and a receiving machine, on which the role is played."""
 
     def __init__(self, folder: Path) -> None:
         """Make the machines."""
@@ -51,7 +54,7 @@ class Site(Machines):
         return self._plays(self._on("logs", "main", kind="receiver", partitions=partitions))
 
     def share(self, broker: str) -> tuple[list[int], bool]:
-        """Return the partitions of the machine that receives at a broker, and whether that takes the secret that it has."""
+        """Return the receiving machine's partitions at a broker, and whether its secret works."""
         credentials = json.loads(self.book(broker).read_text("utf-8"))["credentials"]
         (one,) = (one for one in credentials if one["name"] == "logs")
         seed = seed_of(self.secret("logs").read_text("utf-8"))

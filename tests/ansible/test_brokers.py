@@ -1,6 +1,9 @@
-"""The role of brokers, on brokers that are folders of this machine: no secret of a store is replaced, and no quorum lost.
+"""The role of brokers, on brokers that are folders of this machine.
 
-Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is real.
+No secret of a store is replaced, and no quorum lost.
+
+Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is
+real.
 """
 
 import shutil
@@ -47,7 +50,7 @@ class Cluster(Machines):
         return self.folder / broker / name
 
     def plays(
-        self, tasks: str, *words: str, hosts: str = "all", notified: str = "", **given: Any
+        self, tasks: str, *arguments: str, hosts: str = "all", notified: str = "", **given: Any
     ) -> "subprocess.CompletedProcess[str]":
         """Play tasks of the role; then, as a handler, what is to be `notified`."""
         notifying = {
@@ -71,7 +74,7 @@ class Cluster(Machines):
             "logship_broker_starts_now": False,
             **given,
         }
-        return self.play([one], extra, {}, *words)
+        return self.play([one], extra, {}, *arguments)
 
 
 @pytest.fixture
@@ -107,8 +110,8 @@ def test_secrets_are_made_once_taken_over_by_a_controller_that_lost_them_and_nev
     assert (before := own.read_text("utf-8")) != made[own.name]
 
     own.write_text("of another broker\n", "utf-8")
-    for words in ([], ["--check"]):
-        refused = cluster.plays("secrets", *words)
+    for arguments in ([], ["--check"]):
+        refused = cluster.plays("secrets", *arguments)
         assert refused.returncode != 0
         assert str(cluster.place / KEY) in refused.stdout
         assert "Nothing was replaced" in " ".join(refused.stdout.split())

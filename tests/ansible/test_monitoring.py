@@ -1,4 +1,4 @@
-"""Rules and dashboard go by what the programs really expose: real ones are started and scraped."""
+"""Rules and dashboard select by what the programs really expose: real ones are started and scraped."""
 
 import json
 import re
@@ -57,7 +57,10 @@ WHILE_BEHIND = {"logshipper_file_behind_bytes"}  # a file of which something is 
 
 
 def parts(expression: str) -> list[promql.Expr]:
-    """Return all parts of an expression; raises ValueError where it is no PromQL or its types do not fit."""
+    """Return all parts of an expression.
+
+    Raises ValueError where it is no PromQL or its types do not fit.
+    """
     found: list[promql.Expr] = []
     promql.walk(promql.parse(expression), found.append)
     return found

@@ -1,4 +1,7 @@
-"""What roles and playbooks hold to: units that there are, secrets in nobody else's hands, nothing but what comes with Ansible."""
+"""What roles and playbooks hold to.
+
+Units that there are, secrets in nobody else's hands, nothing but what comes with Ansible.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every command of bench/ runs from its beginning to a chart in the page, with next to nothing to measure."""
+"""Every command of bench/ runs from its beginning to a chart in the page, with tiny inputs."""
 
 import sys
 from collections.abc import Iterator
@@ -45,10 +45,10 @@ def commands(
                 name,
                 [
                     *(sys.executable, "-m", f"bench.{name}", "--runs", "1"),
-                    *(*words, "--results", results),
+                    *(*arguments, "--results", results),
                 ],
             )
-            for name, words in WORDS.items()
+            for name, arguments in WORDS.items()
         }
 
 
@@ -70,7 +70,7 @@ def test_a_command_measures_what_it_is_for(
         assert all(value >= 0 for value in result.runs[0].figures.values())
 
 
-def test_what_was_measured_is_drawn_and_told(
+def test_what_was_measured_is_drawn_and_reported(
     commands: dict[str, Process], results: Path, tmp_path: Path
 ) -> None:
     for name in ("drain", "steady"):
@@ -79,8 +79,8 @@ def test_what_was_measured_is_drawn_and_told(
     for path in (readme, page):
         path.write_text(f"a\n{report.BEGIN}\n{report.END}\n")
 
-    words = ["--results", str(results), "--readme", str(readme), "--page", str(page)]
-    told = CliRunner().invoke(report.main, words)
+    arguments = ["--results", str(results), "--readme", str(readme), "--page", str(page)]
+    told = CliRunner().invoke(report.main, arguments)
 
     assert told.exit_code == 0, told.output
     assert (results / "drain.png").read_bytes().startswith(b"\x89PNG")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.inspect.ask import node_reports
+from broker.inspect.servers import collect_reports
 from broker.report import NodeReport
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
@@ -34,7 +34,7 @@ async def report_when(url: str, holds: Callable[[NodeReport], bool]) -> NodeRepo
     """Return the first report of the broker of which that holds."""
 
     async def ask(connection: Connection) -> NodeReport:
-        found = await node_reports(connection, 1)
+        found = await collect_reports(connection, 1)
         if not found or not holds(found[0]):
             raise ConnectionLost("not yet")
         return found[0]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.provision.apply import apply, carry_out, look_at_partitions
+from broker.inspect.streams import read_known_layout
+from broker.provision.apply import apply, carry_out, read_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology
 from nats_logship.client import bucket
-from nats_logship.client.config import known_layout
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import Subject
@@ -27,7 +27,7 @@ async def filled(connection: Connection, partitions: int = 2) -> None:
 
 async def numbers(connection: Connection) -> tuple[int, int]:
     config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
-    return (await known_layout(connection)).partitions, len(config["subjects"])
+    return (await read_known_layout(connection)).partitions, len(config["subjects"])
 
 
 def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(start_broker: Call) -> None:
@@ -55,10 +55,10 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
 ) -> None:
     async def broken_off(connection: Connection) -> None:
         await filled(connection, 3)
-        made = plan_partitions(after, await look_at_partitions(connection))
+        made = plan_partitions(after, await read_partitions(connection))
         for steps in range(len(made)):
             await carry_out(connection, made[:steps])
-            assert (await known_layout(connection)).partitions == 3
+            assert (await read_known_layout(connection)).partitions == 3
 
     ask(fresh_url, broken_off)
 
@@ -72,10 +72,10 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
 
 async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh: Connection) -> None:
     await filled(fresh)
-    one, other = [plan_partitions(n, await look_at_partitions(fresh)) for n in (4, 5)]
+    one, other = [plan_partitions(n, await read_partitions(fresh)) for n in (4, 5)]
 
     await carry_out(fresh, one)
     with pytest.raises(Exception, match="was changed by somebody else"):
         await carry_out(fresh, other)
 
-    assert (await known_layout(fresh)).partitions == 4
+    assert (await read_known_layout(fresh)).partitions == 4

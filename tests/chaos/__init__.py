@@ -1,1 +1,4 @@
-"""Proof under fire: a whole suite under seeded faults, judged line by line. `make chaos`, or `python -m tests.chaos --help`."""
+"""Proof under fire: a whole suite under seeded faults, judged line by line.
+
+`make chaos`, or `python -m tests.chaos --help`.
+"""

@@ -1,7 +1,9 @@
-"""A fault: what it does and where, how long it lasts, and how it is undone. Strokes of faults are drawn from a seed.
+"""A fault: what it does and where, how long it lasts, and how it is undone.
 
-A stroke is one fault or several that overlap; after most of them lines have to flow again within a bound, after some the next
-one strikes at once, so that recovery itself is hit.
+Strokes of faults are drawn from a seed.
+
+A stroke is one fault or several that overlap; after most of them lines have to flow again within a
+bound, after some the next one strikes at once, so that recovery itself is hit.
 """
 
 import random
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 Chance = random.Random
 Act = Callable[..., Iterator[None] | None]
-"""Strikes some place of a world, with some chance. One that lasts is a generator: it yields once, and undoes the fault, or does what an operator would, behind that."""
+"""Strikes some place of a world, with some chance.
+
+One that lasts is a generator: it yields once, and undoes the fault, or does what an operator would,
+behind that.
+"""
 MOMENT = (0.0, 0.0)
 
 _ALONE = 0.45
@@ -28,12 +34,18 @@ _PAUSE = 1.5  # seconds
 
 
 class CannotStrike(Exception):
-    """There is nothing to hit just now (no worker is alive, the disk is full already …): counted as not struck, no failure."""
+    """There is nothing to hit just now (no worker is alive, the disk is full already …).
+
+    Counted as not struck, no failure.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`lasts` is a range of seconds; `needs` names what a world must have for it (`Shape.features`)."""
+    """`lasts` is a range of seconds.
+
+    `needs` names what a world must have for it (`Shape.features`).
+    """
 
     name: str
     act: Act
@@ -41,8 +53,8 @@ class Fault:
     needs: frozenset[str] = frozenset()
 
     @property
-    def family(self) -> str:
-        """The module that it stands in."""
+    def group(self) -> str:
+        """The module that defines it."""
         return getattr(self.act, "func", self.act).__module__.rpartition(".")[2]
 
 
@@ -67,25 +79,28 @@ def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], A
     return added
 
 
-def chosen(words: str, features: frozenset[str]) -> list[Fault]:
-    """Return the faults that are asked for by names or families ("all", "disks,kill-server") and can strike where there are such features.
+def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
+    """Return the faults of these names or groups ("all", "disks,kill-server") that can strike here.
 
     Raises ValueError for a name that is none.
     """
-    asked = {word.strip() for word in words.split(",")} - {"all", ""}
-    known = {*FAULTS, *(one.family for one in FAULTS.values())}
+    asked = {word.strip() for word in arguments.split(",")} - {"all", ""}
+    known = {*FAULTS, *(one.group for one in FAULTS.values())}
     if unknown := asked - known:
         raise ValueError(f"no such faults, see --list: {', '.join(sorted(unknown))}")
     return [
         one
         for one in FAULTS.values()
-        if (not asked or asked & {one.name, one.family}) and one.needs <= features
+        if (not asked or asked & {one.name, one.group}) and one.needs <= features
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault begins `at` seconds into its stroke, and lasts for `lasts` seconds; `seed` decides whom and how it hits."""
+    """A fault begins `at` seconds into its stroke, and lasts for `lasts` seconds.
+
+    `seed` decides whom and how it hits.
+    """
 
     fault: str
     at: float
@@ -95,7 +110,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Faults that overlap, and whether lines must flow again before the next stroke, which comes after `pause` seconds."""
+    """Faults that overlap; `pause` seconds and, if set, flowing lines precede the next stroke."""
 
     strikes: tuple[Strike, ...]
     settles: bool
@@ -103,7 +118,10 @@ class Stroke:
 
 
 def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
-    """Draw strokes without end; the same seed and faults give the same ones. Strokes of one fault take all in turn."""
+    """Draw strokes without end; the same seed and faults give the same ones.
+
+    Strokes of one fault take all, one after the other.
+    """
     chance = random.Random(seed)
     turn: list[Fault] = []
     while True:

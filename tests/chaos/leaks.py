@@ -1,6 +1,7 @@
-"""Nothing leaks: what processes hold is about what they held when they had settled, and of programs that have ended nothing is left.
+"""Find leaks: growth of living processes since they settled, and leftovers of ended ones.
 
-`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is received.
+`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is
+received.
 """
 
 import os
@@ -28,32 +29,35 @@ _SETTLED = 15.0  # seconds that a process has lived when what it holds is what i
 _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
 _ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
 _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
-_FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
+_FORGOTTEN = 180.0  # seconds until a consumer goes whose owner is silent
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = re.compile(
-    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|was never awaited|panic: |eof_received"
+    rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|"
+    rb"was never awaited|panic: |eof_received"
 )
 
 Holds = dict[str, int]
 _MORE: Holds = {"descriptors": 40, "sockets": 12, "threads": 24, "KiB": 160 * 1024}
 _MORE_OF: dict[str, Holds] = {
-    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go after a minute
+    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go
+    # after a minute
     "java": {"descriptors": 250, "sockets": 40, "threads": 280, "KiB": 160 * 1024},
-    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below what --memory gives it
+    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below
+    # what --memory gives it
     "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
-"""What a process may hold more than when it had settled, and what those may whose program is called so."""
+"""How much a process may grow after it has settled, and how much programs of certain names may."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """A process: `began` is in ticks since the machine's start, and tells it from another one that has its number later."""
+    """A process; `began`, in ticks since boot, distinguishes it from a later one of its number."""
 
     pid: int
     began: int
     parent: int
     is_zombie: bool
-    words: str
+    command: str
     holds: Holds
     folder: str  # in which it works
 
@@ -69,10 +73,10 @@ class _Life:
     @property
     def program(self) -> str:
         """The name of the file that it runs."""
-        return self.words.partition(" ")[0].rpartition("/")[2]
+        return self.command.partition(" ")[0].rpartition("/")[2]
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.words[:160] or 'without a command line'})"
+        return f"process {self.pid} ({self.command[:160] or 'without a command line'})"
 
 
 def _lives() -> list[_Life]:
@@ -88,7 +92,7 @@ def _life(pid: int) -> _Life | None:
         return None
     is_zombie = fields[0] == "Z"
     try:
-        words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         held = [] if is_zombie else held_by(pid)
         where = "" if is_zombie else str((folder / "cwd").readlink())
     except OSError:
@@ -99,7 +103,7 @@ def _life(pid: int) -> _Life | None:
         "threads": int(fields[17]),
         "KiB": int(fields[21]) * _PAGE,
     }
-    return _Life(pid, int(fields[19]), int(fields[1]), is_zombie, words.strip(), holds, where)
+    return _Life(pid, int(fields[19]), int(fields[1]), is_zombie, command.strip(), holds, where)
 
 
 @dataclass(slots=True)
@@ -111,7 +115,7 @@ class Leaks:
     _settled: dict[tuple[int, int], Holds] = field(default_factory=dict)
     _lost: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         """Look at all that lives, at a moment at which lines flow."""
         living, now = self._living(), time.monotonic()
         for one in living:
@@ -126,8 +130,12 @@ class Leaks:
         ]
 
     def judge(self, world: World) -> list[str]:
-        """Once all is received: judge what processes hold, end all as an operator does, the brokers last, and judge what is left."""
-        self.look()
+        """Once all is received.
+
+        Judge what processes hold, end all as an operator does, the brokers last, and judge what is
+        left.
+        """
+        self.inspect()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
             self.findings += _grown(one, self._settled.get(one.key, one.holds))
@@ -164,11 +172,14 @@ class Leaks:
                 continue
             if one not in running or code not in codes:
                 how = "by SIGTERM" if one in running else "by itself"
-                words = one.process.last_words()[-300:]
-                self.findings.append(f"{one.name} has ended {how} with {code}: {words}")
+                text = one.process.last_words()[-300:]
+                self.findings.append(f"{one.name} has ended {how} with {code}: {text}")
 
     def _judge_consumers(self, world: World) -> None:
-        """Expect one of each partition; those of receivers that were killed go by themselves within minutes."""
+        """Expect one of each partition.
+
+        Those of killed receivers expire within minutes.
+        """
 
         async def listed(connection: Connection) -> list[dict[str, Any]]:
             return list((await connection.api(f"CONSUMER.LIST.{STREAM}"))["consumers"])
@@ -190,17 +201,18 @@ def _grown(one: _Life, settled: Holds) -> Iterator[str]:
 def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
     """Whether nobody is there any more whom a process is there for.
 
-    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from has died.
+    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from
+    has died.
     """
     if one.is_zombie or one.parent != 1:
         return one.is_zombie
-    is_worker = any(name in one.words.split() for name in PYTHON_DAEMONS)
+    is_worker = any(name in one.command.split() for name in PYTHON_DAEMONS)
     serves = {life.folder for life in living if life.program == "java"} if is_worker else set()
     return one.folder not in serves
 
 
 def _left_over(scratch: Path, *folders: Path) -> list[str]:
-    """Return a finding for each file that somebody has left half-made, or in a folder for temporary files."""
+    """Return a finding for each unfinished file, and each file in a temporary folder."""
     temporary = [path for place in scratch.iterdir() for path in place.iterdir()]
     for folder in folders:
         temporary += [path for path in folder.rglob("*") if _HALF_MADE.fullmatch(path.name)]
@@ -209,7 +221,7 @@ def _left_over(scratch: Path, *folders: Path) -> list[str]:
 
 
 def _outbursts(log: Path) -> list[str]:
-    """Return a finding for a program that has said what no program should, with the lines around the first of it."""
+    """Return a finding for a program with a forbidden log line, with the lines around it."""
     data = log.read_bytes()
     if not (found := _OUTBURSTS.search(data)):
         return []

@@ -1,6 +1,9 @@
-"""A log as its application writes it: every byte that reached a file is kept account of, on a disk that no fault hits.
+"""A log as its application writes it.
 
-What was written is what a file has taken: a write that fails, or takes a part, is tried again until it goes.
+Every byte that reached a file is kept account of, on a disk that no fault hits.
+
+What was written is what a file has taken: a write that fails, or takes a part, is tried again until
+it goes.
 """
 
 import os
@@ -8,16 +11,14 @@ from pathlib import Path
 
 from tests.support.commands import retried
 
-_HEADING = (
-    b"%b: here begins file %08d of this log, by a line long enough to be told from all others\n"
-)
+_HEADING = b"%b: here begins file %08d of this log, by a line long enough to be unique\n"
 
 
 class LogFile:
     """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations.
 
-    `files` counts the files of the log so far; the one that is being written has `length` bytes, and `begins` is its first
-    byte in the log over all rotations.
+    `files` counts the files of the log so far; the one that is being written has `length` bytes,
+    and `begins` is its first byte in the log over all rotations.
     """
 
     def __init__(self, path: Path, account: Path) -> None:
@@ -31,7 +32,10 @@ class LogFile:
         self._account = account.open("ab")
 
     def begin(self) -> None:
-        """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
+        """Go on in the file that is at the path from now on.
+
+        It is made unless it is there, and is empty.
+        """
         retried(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = retried(lambda: os.open(self.path, flags, 0o640))
@@ -45,12 +49,16 @@ class LogFile:
         self._begin_file()
 
     def append(self, text: bytes) -> None:
-        """Write it all, whatever the disk says meanwhile; a file's first line is one that tells it from all others."""
+        """Write it all, whatever the disk says meanwhile.
+
+        A file's first line is unique.
+        """
         if not self.length:
             text = _HEADING % (self._tag, self.files) + text
         while text:
             rest = text
-            taken = retried(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
+            write = lambda rest=rest: os.write(self._descriptor, rest)  # noqa: E731
+            taken = retried(write)
             self._count(text[:taken])
             text = text[taken:]
 

@@ -1,8 +1,8 @@
-"""Machines on one: a network of its own for each program's machine, with lines that can be made to lose what they carry.
+"""Several machines on one: a network for each, with links that can lose packets.
 
-Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line add up: what one
-fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
-Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
+Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line
+add up: what one fault has done to it stays until that fault takes it back, whatever others do and
+take back meanwhile. Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
 """
 
 import functools
@@ -17,7 +17,7 @@ from nats_logship.app.address import Address
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _LOAD, _RETURN, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x35  # linux/bpf_common.h
-_RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a random number stands
+_RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: the address of a random number
 _LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 
@@ -34,7 +34,7 @@ def _bytecode(losses: Sequence[float]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """One direction of a line. Packets are lost on the way, so that neither end is told."""
+    """One direction of a line. Packets are lost on the way, and neither end notices."""
 
     _filtered: tuple[str, ...]
     """Where packets can be lost, for tc."""
@@ -55,8 +55,8 @@ class Way:
     def _show(self) -> None:
         rule = (*self._filtered, "protocol", "ip", "pref", "1")
         if self._losses:
-            words = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
-            _run("tc", "filter", "replace", *rule, *words)
+            arguments = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
+            _run("tc", "filter", "replace", *rule, *arguments)
         else:
             _run("tc", "filter", "del", *rule)
 
@@ -78,14 +78,20 @@ class Line:
             yield
 
     def reset(self) -> None:
-        """End all connections that the machine has over this line; the other ends are told, if the line lets it through."""
+        """End all connections that the machine has over this line.
+
+        The other ends receive a reset, if the link lets it through.
+        """
         others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
         _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One of the machines: 10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves."""
+    """One of the machines.
+
+    10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves.
+    """
 
     name: str
     number: int
@@ -135,7 +141,8 @@ def machines(names: Sequence[str]) -> dict[str, Machine]:
     _run("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
     _run("ip", "link", "set", "lo", "up")
     for bridge in ("clients", "routes"):
-        # a bridge without an address of its own takes one of its ports', and changes it when a port is added
+        # a bridge without an address of its own takes one of its ports', and changes it when a port
+        # is added
         own = f"02:00:00:00:00:{ord(bridge[0]):02x}"
         _run("ip", "link", "add", bridge, "address", own, "type", "bridge")
         _run("ip", "link", "set", bridge, "up")
@@ -167,5 +174,5 @@ def _within(name: str) -> tuple[str, ...]:
     return ("nsenter", f"--net=/run/netns/{name}", "--")
 
 
-def _run(*words: str, quiet: bool = False) -> None:
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL if quiet else None)
+def _run(*arguments: str, quiet: bool = False) -> None:
+    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL if quiet else None)

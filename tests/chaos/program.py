@@ -1,4 +1,7 @@
-"""Programs as a service manager runs them: what ends is started again, what refuses to go on (78) waits for a person."""
+"""Programs as a service manager runs them.
+
+What ends is started again, what refuses to go on (78) waits for a person.
+"""
 
 import threading
 import time
@@ -10,14 +13,19 @@ from pathlib import Path
 from tests.support.processes import Process, TookTooLong, wait_until
 
 _LOOK = 0.1  # seconds
-SEEN = 0.4  # seconds after which the supervisor has seen what became of a program, and starts nothing of what is held
+# seconds after which the supervisor has seen what became of a program, and starts nothing of what
+# is held
+SEEN = 0.4
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78
 
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A program under supervision; `last_words` are those of its last end, `refused` the last line, by which it refused to go on."""
+    """A program under supervision.
+
+    `last_words` are those of its last end, `refused` the last line, by which it refused to go on.
+    """
 
     process: Process
     last_words: str = ""
@@ -38,7 +46,10 @@ class Program:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Whatever becomes of it meanwhile, it is not started again; afterwards it is, if it does not run."""
+        """Whatever becomes of it meanwhile, it is not started again.
+
+        Afterwards it is, if it does not run.
+        """
         self._held += 1
         try:
             yield
@@ -59,7 +70,7 @@ class Program:
         """Start it again after it refused to: somebody has done what it asked for."""
         self.refused = ""
 
-    def look(self, now: float) -> None:
+    def supervise(self, now: float) -> None:
         """Start it again if it has ended and is to run; for the supervisor's thread."""
         popen = self.process.popen
         if popen is None or (code := popen.poll()) is None:
@@ -126,7 +137,10 @@ class Supervisor:
         program.process.kill()
 
     def wait(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
-        """Wait until something holds, and return how long that took; raises `TimeoutError`, with what has refused."""
+        """Wait until something holds, and return how long that took.
+
+        Raises `TimeoutError`, with what has refused.
+        """
         began = time.monotonic()
 
         def is_so() -> bool:
@@ -147,7 +161,7 @@ class Supervisor:
         try:
             while not self._ended.wait(_LOOK):
                 for program in list(self.programs):
-                    program.look(time.monotonic())
+                    program.supervise(time.monotonic())
         except BaseException as error:
             self.failure = error
             raise

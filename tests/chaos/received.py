@@ -1,4 +1,7 @@
-"""How much of each host is received, and in the end the judgement: every line of every host, and what receivers tell of losses."""
+"""How much of each host is received, and in the end the judgement.
+
+It covers every line of every host, and the losses that receivers report.
+"""
 
 import re
 import threading
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from receiver.storage.tables import GAP_REPORTS
+from receiver.storage.anomalies import GAP_REPORTS
 from tests.support.oracle import Verdict, judge
 from tests.support.received import is_packed, read_received, read_segment, segments_by_host
 
@@ -32,7 +35,10 @@ class Received:
         self._looking = threading.Lock()
 
     def sizes(self) -> dict[str, int]:
-        """Return how many bytes of each host there are, unpacked; of a host whose file is just being exchanged, nothing."""
+        """Return how many bytes of each host there are, unpacked.
+
+        A host whose file is being replaced right now has none.
+        """
         try:
             segments = segments_by_host(self.output)
         except ValueError:
@@ -44,7 +50,10 @@ class Received:
         return found
 
     def lately(self, host: str) -> int:
-        """Return how many bytes there were of a host half a second ago at most; for many who ask often."""
+        """Return how many bytes there were of a host half a second ago at most.
+
+        For many who ask often.
+        """
         with self._looking:
             if time.monotonic() - self._looked > _LATELY:
                 self._looked = time.monotonic()
@@ -74,7 +83,10 @@ def awaited(world: "World") -> Iterator[bool]:
 
 
 def judged(world: "World") -> tuple[dict[str, Verdict], list[str]]:
-    """Return a verdict for each host of a world whose programs have ended, and all findings; what cannot be read is one."""
+    """Return a verdict for each host of a world whose programs have ended, and all findings.
+
+    What cannot be read is one.
+    """
     verdicts: dict[str, Verdict] = {}
     findings = [*losses(world.output), *repeats(world.folder / "logs")]
     for host in world.hosts:
@@ -97,10 +109,10 @@ def losses(output: Path) -> list[str]:
 
 
 def repeats(logs: Path) -> list[str]:
-    """Return a finding for each receiver that has passed over lines because they came a second time.
+    """Return a finding for each receiver that skipped lines since they came a second time.
 
-    It would hide from all other findings that the stream holds them twice, which it never may, unless somebody has
-    set back the stream, or what remembers how far it was received.
+    It would hide from all other findings that the stream holds them twice, which it never may,
+    unless somebody has set back the stream, or what remembers how far it was received.
     """
     receivers = sorted(logs.glob("receiver-*.log"))
     told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in receivers}

@@ -1,7 +1,8 @@
-"""Rotation as logrotate and applications do it, in every style, all the time, without ever destroying a line by itself.
+"""Rotates logs as logrotate and applications do, in every style; destroys no line by itself.
 
-No style takes away what a shipper had no chance to read: a file is copied whole before it is truncated, and removed only
-once it is known to be received; then its successor is, too, so that a file that is known is always there.
+No style takes away what a shipper had no chance to read: a file is copied whole before it is
+truncated, and removed only once it is known to be received; then its successor is, too, so that a
+file that is known is always there.
 """
 
 import os
@@ -32,11 +33,12 @@ class _Rotated:
 
 
 class Rotation:
-    """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure.
+    """Rotates one log; `is_received(end)` says whether its bytes before `end` are received.
 
-    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many rotated files are kept, and
-    whether the newest one is packed later or at once. Rotated files are called `app.log-20260101-000001`, or `app.log.1`,
-    which becomes `app.log.2` at the next rotation.
+    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many
+    rotated files are kept, and whether the newest one is packed later or at once. Rotated files are
+    called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next
+    rotation.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Rotation:
         self._known_from: int | None = None
 
     def tick(self, seconds: float) -> None:
-        """Do what is due; called where the log stands at the end of a line."""
+        """Do what is due; called when the log ends with a whole line."""
         if self._late is not None:
             self._late -= seconds
             if self._late <= 0:
@@ -83,7 +85,10 @@ class Rotation:
         return self._chance.expovariate(1 / self._every)
 
     def _is_known(self) -> bool:
-        """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
+        """Whether a shipper knows the log.
+
+        What was rotated before it came to know a log is not its business.
+        """
         if self._known_from is None:
             self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
@@ -94,12 +99,15 @@ class Rotation:
         self._log.begin()
 
     def rename_late(self) -> None:
-        """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
+        """Rename the file; the application goes on writing to it, and makes a new one later."""
         self._move()
         self._late = self._chance.uniform(*_LATE)
 
     def rename_create_late(self) -> None:
-        """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
+        """Rename the file, and make an empty one.
+
+        The application goes on writing to the old one for a while.
+        """
         self.rename_late()
         retried(self._log.path.touch)
 
@@ -117,7 +125,7 @@ class Rotation:
             self._log.truncate()
 
     def replace(self) -> None:
-        """Delete the file once all of it is received, and make it anew under the same name."""
+        """Delete the file once all of it is received, and make a new one of the same name."""
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
             if time.monotonic() > deadline:
@@ -133,7 +141,7 @@ class Rotation:
         self._note(path)
 
     def _shift(self) -> Path:
-        """Make room, and return the name of the next rotated file."""
+        """Rename older files, and return the name of the next rotated file."""
         path = self._log.path
         if self._has_dates:
             self._count += 1
@@ -167,7 +175,10 @@ class Rotation:
         rotated.path = archive
 
     def _write_whole(self, path: Path, content: Callable[[], bytes]) -> bool:
-        """Write another file, with a pause somewhere; where the disk refuses, remove what there is and return False."""
+        """Write another file, with a pause somewhere.
+
+        Where the disk refuses, remove what there is and return False.
+        """
         if path.exists():
             raise FileExistsError(path)
         try:

@@ -3,8 +3,8 @@
 A run that fails leaves what vanishes with its namespaces, so that one can see why:
 
 folder/processes.txt    what ran when it failed, with states and where the kernel has them waiting
-folder/kept             the programs' states, received files, what was written, log files, stores; `logbroker run
-                        --store-dir` on one of them, and `logbroker get`, show each message
+folder/kept             the programs' states, received files, sources, log files, stores;
+                        `logbroker run --store-dir` on a store, and `logbroker get`, show messages
 """
 
 import errno
@@ -36,8 +36,11 @@ _FLOW = 90.0  # seconds within which lines have to flow again; twice that until 
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
-"""What a disk answers on which another fault of the stroke is at work just then; it may be taken off."""
-_FEWEST = 0.05  # of the lines that the shape's rate stands for
+"""What a disk answers on which another fault of the stroke is at work just then.
+
+It may be taken off.
+"""
+_FEWEST = 0.05  # of the lines that the shape's rate means
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
 _KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
 _LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
@@ -58,16 +61,16 @@ class Result:
     _began: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def record(self, event: str, **fields: Any) -> None:
         """Append an event to run.jsonl."""
         told = {"event": event, "at": round(time.monotonic() - self._began, 2), **fields}
         with self._lock, self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
 
-    def find(self, words: str) -> None:
+    def find(self, text: str) -> None:
         """Note what speaks against the suite."""
-        self.tell("finding", words=words)
-        self.findings.append(words)
+        self.record("finding", text=text)
+        self.findings.append(text)
 
     def find_emptiness(self, shape: Shape) -> None:
         """Add a finding for each reason why this run, had it passed, would have shown nothing."""
@@ -129,7 +132,7 @@ class _Run:
         self._try(self._run_dry)
         self.world.supervisor.stop()
         if not self.result.findings:
-            self._try(self._look_for_leaks)
+            self._try(self._find_leaks)
         self._try(self._judge)
         if not self.result.findings:
             self.result.find_emptiness(self.world.shape)
@@ -139,9 +142,9 @@ class _Run:
     def _try(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
-            words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
-            self.result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
+        except Exception as error:  # noqa: BLE001 - any error fails the run and is recorded
+            text = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
+            self.result.find(text + (f": {error.__cause__!r}" if error.__cause__ else ""))
             self._keep_processes()
 
     def _strike_all(self, strokes: Iterator[Stroke], minutes: float) -> None:
@@ -152,19 +155,22 @@ class _Run:
         for number, stroke in enumerate(strokes):
             if time.monotonic() > began + 60 * minutes:
                 break
-            self.result.tell("stroke", number=number, **asdict(stroke))
+            self.result.record("stroke", number=number, **asdict(stroke))
             told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
             self._strike(stroke)
             if stroke.settles:
                 self.result.waits.append(self._wait_for_flow(_FLOW))
-                self.result.tell("flows", waited=self.result.waits[-1])
+                self.result.record("flows", waited=self.result.waits[-1])
                 told += f": lines flow after {self.result.waits[-1]:.1f} s"
             click.echo(told)
             time.sleep(stroke.pause)
         self.result.writing = time.monotonic() - began
 
     def _strike(self, stroke: Stroke) -> None:
-        """Carry out a stroke, and return when its last fault was undone; raises what a fault itself failed with."""
+        """Carry out a stroke, and return when its last fault was undone.
+
+        Raises what a fault itself failed with.
+        """
         with ThreadPoolExecutor(len(stroke.strikes)) as pool:
             struck = [(one, pool.submit(self._act, one)) for one in stroke.strikes]
         for one, done in struck:
@@ -178,26 +184,29 @@ class _Run:
             lasting = FAULTS[one.fault].act(self.world, random.Random(one.seed)) or iter(())
             next(lasting, None)
             has_struck = True
-            result.tell("struck", fault=one.fault)
+            result.record("struck", fault=one.fault)
             time.sleep(one.lasts)
             next(lasting, None)
-            result.tell("over", fault=one.fault)
+            result.record("over", fault=one.fault)
             result.struck[one.fault] += 1
         except (CannotStrike, OSError) as none:  # as what undoes it may have seen
             if isinstance(none, OSError) and (has_struck or none.errno not in _DISK_FAULTS):
                 raise
             result.missed[one.fault] += 1
-            result.tell("not struck", fault=one.fault, why=str(none))
+            result.record("not struck", fault=one.fault, why=str(none))
 
     def _wait_for_flow(self, seconds: float) -> float:
-        """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
+        """Wait until all programs run, and what is written shortly after that was received.
+
+        Return how long that took.
+        """
         began = time.monotonic()
         self._wait_for_programs(seconds)
         time.sleep(_A_FEW_LINES)
         are_received = partial(next, awaited(self.world))
         self.world.supervisor.wait("lines flow again", are_received, seconds)
         took = time.monotonic() - began
-        self.leaks.look()
+        self.leaks.inspect()
         return took
 
     def _wait_for_programs(self, seconds: float) -> None:
@@ -213,9 +222,9 @@ class _Run:
         are_received = partial(next, awaited(self.world))
         waited = self.world.supervisor.wait("all is received", are_received, seconds)
         self._wait_for_programs(_FLOW)
-        self.result.tell("dry", waited=round(waited, 2))
+        self.result.record("dry", waited=round(waited, 2))
 
-    def _look_for_leaks(self) -> None:
+    def _find_leaks(self) -> None:
         for finding in self.leaks.judge(self.world):
             self.result.find(finding)
 
@@ -227,20 +236,23 @@ class _Run:
         self.world.processes.end_all()
         self.result.verdicts, findings = judged(self.world)
         for name, verdict in self.result.verdicts.items():
-            words = str(verdict)
-            self.result.tell("verdict", host=name, perfect=verdict.is_perfect, words=words)
+            text = str(verdict)
+            self.result.record("verdict", host=name, perfect=verdict.is_perfect, text=text)
         for finding in findings:
             self.result.find(finding)
 
     def _keep_processes(self) -> None:
         with (self.world.folder / "processes.txt").open("wb") as file:
-            words = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
-            subprocess.run(words, stdout=file, stderr=file, timeout=30, check=False)
+            command = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
+            subprocess.run(command, stdout=file, stderr=file, timeout=30, check=False)
 
     def _keep_disks(self) -> None:
-        """Copy what is on the disks that vanish, and what was written; what cannot be read is left out."""
+        """Copy what is on the disks that vanish, and what was written.
+
+        What cannot be read is left out.
+        """
         folder = self.world.folder
         (folder / "kept").mkdir()
         for top in (found for part in _KEPT for found in folder.glob(part)):
-            words = ("cp", "-a", "--parents", "--", top.relative_to(folder), "kept")
-            subprocess.run(words, cwd=folder, check=False, capture_output=True)
+            command = ("cp", "-a", "--parents", "--", top.relative_to(folder), "kept")
+            subprocess.run(command, cwd=folder, check=False, capture_output=True)

@@ -1,7 +1,7 @@
-"""The credentials and certificates of a secured world, given and taken by `logbroker` itself, as an operator would.
+"""The credentials and certificates of a secured world, made by `logbroker` as operators do.
 
 folder/host-<name>.toml, receiver-<name>.toml, admin-chaos.toml      what is carried to each program
-folder/authority.pem                                                 what the brokers' certificates are checked against
+folder/authority.pem                              verifies the brokers' certificates
 """
 
 import shutil
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.auth.store import parse_store
-from broker.server.store import await_credentials
+from broker.auth.credentials import parse_store
+from broker.server.store import wait_for_credentials
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import write_atomic
 from nats_logship.client.access import Access
@@ -23,13 +23,16 @@ _ADMIN = "chaos"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who gets in at brokers whose folders are `stores`; the first of them has the credential store that is changed."""
+    """Who gets in at brokers whose folders are `stores`.
+
+    The first of them has the credential store that is changed.
+    """
 
     folder: Path
     stores: tuple[Path, ...]
     urls: tuple[str, ...]
     changing: "threading.RLock" = field(default_factory=threading.RLock)
-    """Held by whoever changes a credential store: an operator does one thing at a time."""
+    """Held while somebody changes a credential store: an operator does one thing at a time."""
 
     @classmethod
     def made(
@@ -39,7 +42,7 @@ class Keys:
         hosts: Sequence[str],
         receivers: Sequence[str],
     ) -> "Keys":
-        """Make certificates for brokers that do not run yet, given as machines and folders, and all credentials."""
+        """Make certificates for brokers, given as machines and folders, and all credentials."""
         folder.mkdir(mode=0o700)
         stores = tuple(store for _, store in brokers)
         keys = cls(folder, stores, tuple(f"nats://{machine.client}" for machine, _ in brokers))
@@ -75,12 +78,15 @@ class Keys:
         return self.folder / f"{kind}-{name}.toml"
 
     def add(self, kind: str, *names: str) -> None:
-        """Give credentials, and put them where `file` says; raises `CommandFailed`, as all that change something."""
-        words = [word for url in self.urls for word in ("--server", url)]
-        words += ["--partition", "all"] if kind == "receiver" else []
+        """Give credentials, and put them where `file` says.
+
+        Raises `CommandFailed`, as all that change something.
+        """
+        arguments = [word for url in self.urls for word in ("--server", url)]
+        arguments += ["--partition", "all"] if kind == "receiver" else []
         into = ("--output", f"{self.folder}/", "--force")
         with self.changing:
-            run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *words))
+            run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *arguments))
             self._copy()
 
     def revoke(self, kind: str, *names: str) -> None:
@@ -94,10 +100,10 @@ class Keys:
         for store in self.stores[1:]:
             try:
                 write_atomic(store / "credentials.json", text)
-                await_credentials(store, parse_store(text.decode()).revision)
+                wait_for_credentials(store, parse_store(text.decode()).revision)
             except OperatorError as error:
                 raise CommandFailed(1, str(error)) from None
 
 
-def _in(store: Path, *words: str) -> list[str]:
-    return ["credentials", *words, "--store-dir", str(store)]
+def _in(store: Path, *arguments: str) -> list[str]:
+    return ["credentials", *arguments, "--store-dir", str(store)]

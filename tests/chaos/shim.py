@@ -1,4 +1,7 @@
-"""Control over `shim.c`, which sits between a program and libc: one page of memory for each program and all that it starts."""
+"""Control over `shim.c`, which sits between a program and libc.
+
+One page of memory for each program and all that it starts.
+"""
 
 import ctypes
 import mmap
@@ -29,7 +32,10 @@ class _Page(ctypes.Structure):
 
 
 class Calls(IntFlag):
-    """Kinds of calls that can be hit: syncs, writes, opening to write, changes of names, changes of lengths."""
+    """Kinds of calls that can be hit.
+
+    Syncs, writes, opening to write, changes of names, changes of lengths.
+    """
 
     SYNC = 1
     WRITE = 2
@@ -40,7 +46,10 @@ class Calls(IntFlag):
 
 
 class Control:
-    """What one program and its children are refused; all of it holds at once, also for those that run already."""
+    """What one program and its children are refused.
+
+    All of it holds at once, also for those that run already.
+    """
 
     def __init__(self, path: Path) -> None:
         """Make the page, in a file of its own; nothing is refused."""
@@ -61,8 +70,8 @@ class Control:
     ) -> None:
         """Have calls on what is in the folder `under` fail with `error`, an errno.
 
-        Without one, writes write half, and syncs take `delay` seconds longer. It hits `times` calls (less than 0: all of them
-        until `rest`), and of those that it could hit, each `every`th.
+        Without one, writes write half, and syncs take `delay` seconds longer. It hits `times` calls
+        (less than 0: all of them until `rest`), and of those that it could hit, each `every`th.
         """
         self.rest()
         page = self._page
@@ -94,8 +103,8 @@ class Shim:
         self._library = folder / "shim.so"
         folder.mkdir()
         compiler = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        words = [*compiler, "-o", str(self._library), str(_SOURCE), "-ldl"]
-        subprocess.run(words, check=True)
+        arguments = [*compiler, "-o", str(self._library), str(_SOURCE), "-ldl"]
+        subprocess.run(arguments, check=True)
         self.controls: dict[str, Control] = {}
 
     def environment(self, name: str) -> Mapping[str, str]:

@@ -1,4 +1,7 @@
-"""A real standalone cluster of Spark on loopback, from the pyspark wheel: a master and workers that can be killed."""
+"""A real standalone cluster of Spark on loopback, from the pyspark wheel.
+
+A master and workers that can be killed.
+"""
 
 import json
 import os
@@ -31,8 +34,9 @@ class Cluster:
     ) -> None:
         """Start them and wait until all have found each other.
 
-        They talk to each other at the address `host`; `within` is what their command lines begin with, `environment` what
-        they and what they start find in theirs. A master remembers its applications over a restart.
+        They talk to each other at the address `host`; `within` is what their command lines begin
+        with, `environment` what they and what they start find in theirs. A master remembers its
+        applications over a restart.
         """
         self._processes = processes
         self._host = host
@@ -109,10 +113,13 @@ def _bare_python(folder: Path) -> Path:
 
 
 def _java_home(java: Path, folder: Path) -> Path:
-    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module: Spark's launcher starts on it."""
+    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module.
+
+    Spark's launcher starts on it.
+    """
     script = folder / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
-    words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
-    script.write_text(f'#!/bin/sh\nfor word; {words}\nexec {java} "$@"\n')
+    arguments = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
+    script.write_text(f'#!/bin/sh\nfor word; {arguments}\nexec {java} "$@"\n')
     script.chmod(0o755)
     return script.parent.parent

@@ -1,4 +1,7 @@
-"""The judge counts each kind of harm under its own name, and nothing else; here, as most journeys hang on it."""
+"""The judge counts each kind of harm under its own name, and nothing else.
+
+Here, as most journeys hang on it.
+"""
 
 import random
 from collections import Counter
@@ -12,8 +15,7 @@ from hypothesis import strategies as st
 
 from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
-from receiver.storage.findings import Finding, FindingKind
-from receiver.storage.tables import gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
 from tests.chaos.received import losses, repeats
 from tests.support.oracle import Verdict, judge, judge_host
 
@@ -139,11 +141,11 @@ def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findin
 ) -> None:
     told = '{"kind":"gap","host":"web01"}\n{"kind":"loss","host":"web01"}\n'
     (tmp_path / gap_report(1)).write_text(told, "utf-8")
-    finding = Finding(FindingKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
-    report = Report(Done(0, 1, 8, findings=(finding,)), 1, Ending.SILENCE)
-    Meter(lambda: 0).expect(0).done(report)
+    anomaly = Anomaly(AnomalyKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
+    report = Report(Done(0, 1, 8, anomalies=(anomaly,)), 1, Ending.SILENCE)
+    Meter(lambda: 0).expect(0).count(report)
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
-    (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
+    (tmp_path / "receiver-two.log").write_text("nothing to report\n", "utf-8")
 
     assert [one.partition(":")[0] for one in losses(tmp_path)] == [
         "reported, and nothing was lost"

@@ -1,4 +1,4 @@
-"""Bugs planted in a copy of the programs are found by a short run, and without one a run passes; where namespaces can be had."""
+"""A short run finds bugs planted in a copy of the programs, and passes without one."""
 
 import json
 import os
@@ -36,9 +36,19 @@ os.writev = harmed
 
 def chaos(folder: Path, faults: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run such faults for half a minute, with what is in a folder in place of the checkout."""
-    words = ["--seed", "3", "--open", "--receivers", "alone", "--hosts", "2", "--minutes", "0.5"]
+    arguments = [
+        "--seed",
+        "3",
+        "--open",
+        "--receivers",
+        "alone",
+        "--hosts",
+        "2",
+        "--minutes",
+        "0.5",
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", *words, "--faults", faults, "--folder", folder],
+        [sys.executable, "-m", "tests.chaos", *arguments, "--faults", faults, "--folder", folder],
         check=False,
         cwd=environment.get("PYTHONPATH", ROOT),
         env=os.environ | environment,

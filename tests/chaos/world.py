@@ -1,4 +1,4 @@
-"""A whole suite in one folder, each program on a machine of its own, looked after as a service manager would.
+"""A whole suite in one folder, each program on a machine of its own under a service manager.
 
 folder/hosts/<host>/logs            the host's disk
 folder/brokers/<name>               a broker's disk
@@ -7,13 +7,12 @@ folder/credentials                  what is carried to each program, where the b
 folder/written/<host>               what the host's applications wrote
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
-folder/shim                         what is between programs and libc, with a page of memory for each
-folder/images                       what brokers' and receivers' disks are on, where they are on block devices
+folder/shim                         the library before libc, with a page of memory per program
+folder/images                       the images of brokers' and receivers' disks
 """
 
 import asyncio
 import subprocess
-from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import message_at
+from nats_logship.client.find import find_message
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -77,7 +76,7 @@ class Host:
     shipper: Program
 
     def written(self) -> int:
-        """Return how many bytes of whole lines were written so far, over all files and rotations."""
+        """Return the bytes of all whole lines written so far, in all files and rotations."""
         return sum(log.whole for log in self.writing.logs)
 
     def sources(self) -> list[bytes]:
@@ -112,7 +111,10 @@ class World:
     def built(
         cls, folder: Path, shape: Shape, processes: Processes, supervisor: Supervisor
     ) -> "World":
-        """Mount disks, make networks, start all programs, and wait until they are ready. Nothing is written yet."""
+        """Mount disks, make networks, start all programs, and wait until they are ready.
+
+        Nothing is written yet.
+        """
         world = cls(folder, shape, processes, supervisor)
         brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
         world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
@@ -152,7 +154,7 @@ class World:
         return self.keys.access if self.keys else Access()
 
     @property
-    def admin_words(self) -> list[str | Path]:
+    def admin_arguments(self) -> list[str | Path]:
         """What a command of ours takes that asks the brokers for an admin."""
         return ["--config", self.keys.admin] if self.keys else self._servers
 
@@ -181,17 +183,23 @@ class World:
             return None
 
     def read_entry(self, name: str, key: str) -> bytes:
-        """Return the value of an entry, empty where there is none; from the server that leads its bucket, as others may lag."""
+        """Return the value of an entry, empty where there is none.
+
+        From the server that leads its bucket, as others may lag.
+        """
 
         async def read(connection: Connection) -> bytes:
             asked = {"last_by_subj": f"$KV.{name}.{key}"}
-            found = await message_at(connection, f"KV_{name}", asked)
-            return b64decode(found.get("data", "")) if found else b""
+            found = await find_message(connection, f"KV_{name}", asked)
+            return found.payload if found else b""
 
         return self.ask(read)
 
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
-        """Change an entry while others may write it, None deletes it; return what it was at that moment, empty for none."""
+        """Change an entry while others may write it, None deletes it.
+
+        Return what it was at that moment, empty for none.
+        """
         was: dict[
             bytes | None, bytes
         ] = {}  # by what was written, as the answer to that may be lost
@@ -211,7 +219,10 @@ class World:
         return self.ask(compare_and_set)
 
     def delete(self, what: str) -> None:
-        """Delete what is called so, e.g. "STREAM.DELETE.KV_X"; gone, it is deleted: the answer to an earlier try may be lost."""
+        """Delete what is called so, e.g.
+
+        "STREAM.DELETE.KV_X"; gone, it is deleted: the answer to an earlier try may be lost.
+        """
 
         async def delete(connection: Connection) -> None:
             try:
@@ -224,7 +235,10 @@ class World:
 
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
-        """Hold what all tasks take before they write: whoever was at it has ended; raises `Locked`."""
+        """Hold what all tasks take before they write: earlier tasks have ended.
+
+        Raises `Locked`.
+        """
         with ExitStack() as stack:
             for number in range(self.shape.partitions):
                 path = self.receiver_state / f"p{number}.lock"
@@ -234,24 +248,27 @@ class World:
     def ask(
         self, question: Callable[[Connection], Coroutine[Any, Any, Answer]], seconds: float = 60
     ) -> Answer:
-        """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
+        """Ask the brokers as an admin until there is an answer, through elections.
+
+        Raises TimeoutError.
+        """
         return asyncio.run(insist(self.urls, question, seconds, self.access))
 
     def start_program(
-        self, program: str, name: str, machine: Machine, words: Sequence[str | Path]
+        self, program: str, name: str, machine: Machine, arguments: Sequence[str | Path]
     ) -> Program:
         """Start one of our programs on a machine, and look after it."""
         scratch = self.folder / "tmp" / name
         scratch.mkdir(parents=True, exist_ok=True)
         process = self.processes.start(
             name,
-            [*machine.within, installed(program), *words],
+            [*machine.within, installed(program), *arguments],
             {"TMPDIR": str(scratch), **(self.shim.environment(name) if self.shim else {})},
         )
         return self.supervisor.take(process)
 
     def control(self, program: Program) -> Control:
-        """Return what tells the shim in a program; only where there is the feature "shim"."""
+        """Return the environment of the shim for a program; only where there is the feature "shim"."""
         if self.shim is None:
             raise LookupError("there is no shim in this world")
         return self.shim.controls[_SPARK if program in self.spark_programs else program.name]
@@ -282,14 +299,20 @@ class World:
         limits.write_text(f"host_connections = {_HOST_CONNECTIONS + self.shape.hosts}\n", "utf-8")
         for name, store in stores.items():
             machine = self.machines[name]
-            words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
-            words += ["--http", "", "--partitions", str(self.shape.partitions)]
-            words += ["--server-name", name]
-            words += ["--config", limits] if self.keys else ["--allow-anonymous"]
+            arguments: list[str | Path] = [
+                "run",
+                "--store-dir",
+                store,
+                "--listen",
+                str(machine.client),
+            ]
+            arguments += ["--http", "", "--partitions", str(self.shape.partitions)]
+            arguments += ["--server-name", name]
+            arguments += ["--config", limits] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
-                words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
-                words += ["--cluster-secret-file", secret]
-            program = self.start_program("logbroker", name, machine, words)
+                arguments += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
+                arguments += ["--cluster-secret-file", secret]
+            program = self.start_program("logbroker", name, machine, arguments)
             self.brokers.append(Broker(name, machine, store, program))
         self.supervisor.wait(
             "the brokers are ready",
@@ -301,14 +324,14 @@ class World:
         machine = self.receiver_machine
         for path in (self.output, self.receiver_state):
             path.mkdir()
-        words: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
-        words += ["--rotate-size", "300kB", "--compress", "zstd"]
+        arguments: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
+        arguments += ["--rotate-size", "300kB", "--compress", "zstd"]
         if self.shape.receivers == "standby":
-            words += ["--standby", "--takeover-after", "3s"]
+            arguments += ["--standby", "--takeover-after", "3s"]
         if self.shape.receivers == "spark":
-            words += self._start_spark(machine)
+            arguments += self._start_spark(machine)
         for name in self._receiver_names:
-            own = [*self._receiver_words(name), *words]
+            own = [*self._receiver_arguments(name), *arguments]
             self.receivers.append(
                 self.start_program("logreceiver", f"receiver-{name}", machine, own)
             )
@@ -330,19 +353,19 @@ class World:
     def _receiver_names(self) -> list[str]:
         return ["one", "two"] if self.shape.receivers == "standby" else ["one"]
 
-    def _receiver_words(self, name: str) -> list[str | Path]:
+    def _receiver_arguments(self, name: str) -> list[str | Path]:
         if self.keys:
             return ["--config", self.keys.file("receiver", name)]
         return ["--partition", "all", *self._servers]
 
-    def _host_words(self, name: str, number: int) -> list[str | Path]:
+    def _host_arguments(self, name: str, number: int) -> list[str | Path]:
         """Every second host has its credential read at each connect, the others at their start."""
         if self.keys and number % 2 == 0:
             return ["--config", self.keys.file("host", name)]
-        words = ["--host", name, *self._servers]
+        arguments = ["--host", name, *self._servers]
         if self.keys:
-            words += ["--nkey", self.keys.file("host", name), "--tls-ca", self.keys.authority]
-        return words
+            arguments += ["--nkey", self.keys.file("host", name), "--tls-ca", self.keys.authority]
+        return arguments
 
     def _add_host(self, number: int) -> None:
         name = host_name(number)
@@ -351,8 +374,14 @@ class World:
         self._mount(f"host-{name}", folder, "host")
         logs = folder / "logs"
         logs.mkdir()
-        words = ["--file", logs / "**/*.log", "--grace", "30s", *self._host_words(name, number)]
-        shipper = self.start_program("logshipper", f"shipper-{name}", machine, words)
+        arguments = [
+            "--file",
+            logs / "**/*.log",
+            "--grace",
+            "30s",
+            *self._host_arguments(name, number),
+        ]
+        shipper = self.start_program("logshipper", f"shipper-{name}", machine, arguments)
         seed = self.shape.seed + number
         writing = Writing(
             logs,

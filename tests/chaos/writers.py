@@ -1,7 +1,10 @@
-"""What applications write: texts of several kinds, and the rhythms in which they come. Drawn from a seed; touches no disk.
+"""What applications write: texts of several kinds, and the rhythms in which they come.
 
-A line begins with the tag of its log and a number, so that it can be told from all others; some repeat verbatim all the
-same, as marks and blank lines do, within a log and between logs. None but the lines of `Huge` is longer than 64 KiB.
+Drawn from a seed; touches no disk.
+
+A line begins with the tag of its log and a number, so that it is unique; some
+repeat verbatim all the same, as marks and blank lines do, within a log and between logs. None but
+the lines of `Huge` is longer than 64 KiB.
 """
 
 import itertools
@@ -47,7 +50,10 @@ def traces(tag: str, seed: int) -> Iterator[bytes]:
 
 
 def binary(tag: str, seed: int) -> Iterator[bytes]:
-    """Yield any bytes: NULs, carriage returns, what is no UTF-8; blank lines, lines of spaces, marks that repeat."""
+    """Yield any bytes: NULs, carriage returns, what is no UTF-8.
+
+    Blank lines, lines of spaces, marks that repeat.
+    """
     chance = random.Random(f"{tag} {seed}")
     for number in itertools.count(1):
         while chance.random() < 0.15:
@@ -57,7 +63,7 @@ def binary(tag: str, seed: int) -> Iterator[bytes]:
 
 
 def huge(tag: str, seed: int, bounds: tuple[int, int]) -> Iterator[bytes]:
-    """Yield lines of a size between two bounds, newline included, the longest of all now and then, and just around it."""
+    """Yield lengths of lines within bounds, newline included; at times the longest, or near it."""
     chance = random.Random(f"{tag} {seed}")
     junk = chance.randbytes(3000).replace(b"\n", b"\r")
     least, most = bounds
@@ -74,7 +80,10 @@ def huge(tag: str, seed: int, bounds: tuple[int, int]) -> Iterator[bytes]:
 def mixed(
     often: Sequence[Text | LogLines], rare: Text, seldom: float, seed: int
 ) -> Iterator[bytes]:
-    """Yield entries of several texts in one log: of those that come `often` in turn, of the other one a line in `1 / seldom`."""
+    """Yield entries of several texts in one log.
+
+    Lines of `often` alternate; one line in `1 / seldom` is of the other.
+    """
     chance = random.Random(f"mixed {seed}")
     while True:
         lines = chance.randrange(1, 30)
@@ -115,7 +124,10 @@ def bursts(rate: float, chance: random.Random) -> Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What writes one log: `path` below the host's folder of logs, and how many seconds pass until the file is there."""
+    """What writes one log.
+
+    `path` below the host's folder of logs, and how many seconds pass until the file is there.
+    """
 
     path: str
     text: Text | LogLines
@@ -124,10 +136,12 @@ class Application:
 
 
 def applications(number: int, rate: int, seed: int) -> list[Application]:
-    """Return what the host of this number runs: about `rate` lines per second in all, whatever kinds it has.
+    """Return what the host of this number runs.
 
-    Every third host has one log for everything, with lines longer than a shipper ships in one piece: where there are
-    other logs, a line that is shipped in pieces may be ended by theirs.
+    About `rate` lines per second in all, whatever kinds it has.
+
+    Every third host has one log for everything, with lines longer than a shipper ships in one
+    piece: where there are other logs, a line that is shipped in pieces may be ended by theirs.
     """
     chance = random.Random(f"applications {number} {seed}")
     if number % 3 == 1:

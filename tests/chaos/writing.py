@@ -1,7 +1,8 @@
 """The applications of a host at work: all of them in one thread, which writes and rotates by ticks.
 
-Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by then, is not. Lines are
-cut anywhere by the bounds of writes: half a line may stand there for seconds before the rest of it comes.
+Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by
+then, is not. Lines are cut anywhere by the bounds of writes: half a line may be there for
+seconds before the rest of it comes.
 """
 
 import random
@@ -55,12 +56,12 @@ class _Pen:
         self.log.begin()
         path = self.log.path
         if self.chance.random() < _LINKED:
-            # what a shipper's patterns show as well: another name for whatever stands at the path
+            # what a shipper's patterns show as well: another name for the file at the path
             with suppress(OSError):  # a full disk
                 path.with_name(f"{path.stem}-latest{path.suffix}").symlink_to(path.name)
 
     def finish(self) -> None:
-        """End what stands unfinished, and end the log with a line that is longer than any slip in counting bytes."""
+        """Finish the last line, and end the log with a line longer than any miscount of bytes."""
         if self.log.files:
             tag = self.application.path.encode()
             self.log.append(self.rest + b"%b: this is the last line of the whole log\n" % tag)
@@ -93,7 +94,9 @@ class _Pen:
 
 @dataclass(slots=True)
 class Writing:
-    """What a host writes into `folder`; `accounts` gets all of it once more, and stands on a disk that no fault hits.
+    """What a host writes into `folder`.
+
+    `accounts` gets all of it once more, and is on a disk that no fault hits.
 
     `received()` returns how many bytes of this host have been received so far, or fewer.
     """
@@ -126,7 +129,10 @@ class Writing:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop at the end of a line in every log; raises RuntimeError when the applications died before that."""
+        """Stop at the end of a line in every log.
+
+        Raises RuntimeError when the applications died before that.
+        """
         self._over.set()
         if self._thread:
             self._thread.join()
@@ -135,7 +141,8 @@ class Writing:
 
     def _asks(self, log: LogFile) -> Callable[[int], bool]:
         def is_received(end: int) -> bool:
-            # whatever has not been received yet may be of this log: its end at most, since it comes in order
+            # whatever has not been received yet may be of this log: its end at most, since it comes
+            # in order
             behind = sum(each.written for each in self.logs) - self.received()
             return end <= log.written - behind
 
@@ -149,7 +156,7 @@ class Writing:
                     pen.tick(_TICK)
                 # what a disk held up is not made up for
                 due = max(due + _TICK, time.monotonic() - 1)
-            # a disk that takes nothing any more: what stands there is what was written
+            # a disk that takes nothing any more: it has what was written
             with suppress(OSError):
                 for pen in self._pens:
                     pen.finish()

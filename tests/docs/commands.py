@@ -25,29 +25,36 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """Return the program and the words of each command that a text names, in backticks or on a line of its own."""
+    """Return the program and arguments of each command in a text: in backticks or on a line."""
     found = _COMMAND.findall(text.replace("\\\n", " "))
     # one that ends a quoted command of a shell is followed by its quote
-    return [(name, words[:-1] if words.count("'") % 2 else words) for name, words in found]
+    return [
+        (name, arguments[:-1] if arguments.count("'") % 2 else arguments)
+        for name, arguments in found
+    ]
 
 
 def untrue_commands(text: str) -> list[tuple[str, str]]:
     """Return those of the commands that the programs do not take."""
-    return [(program, words) for program, words in commands(text) if not _takes(program, words)]
+    return [
+        (program, arguments)
+        for program, arguments in commands(text)
+        if not _takes(program, arguments)
+    ]
 
 
 def _takes(program: str, text: str) -> bool:
-    """Whether a program's own parser takes a command, which may lack what a text that only names it leaves out."""
+    """Whether a program's parser accepts a command, which may lack required arguments."""
     command: click.Command = PROGRAMS[program]
-    context, words = click.Context(command), shlex.split(re.sub(r"\bN\b", "2", text))
-    while isinstance(command, click.Group) and words:
-        if (found := command.get_command(context, words[0])) is None:
-            if program == "logbroker" and not words[0].startswith("-"):
+    context, arguments = click.Context(command), shlex.split(re.sub(r"\bN\b", "2", text))
+    while isinstance(command, click.Group) and arguments:
+        if (found := command.get_command(context, arguments[0])) is None:
+            if program == "logbroker" and not arguments[0].startswith("-"):
                 return False
             break
-        command, words = found, words[1:]
+        command, arguments = found, arguments[1:]
     try:
-        command.make_context(program, words)
+        command.make_context(program, arguments)
     except (click.exceptions.Exit, click.MissingParameter):
         return True
     except click.UsageError as error:

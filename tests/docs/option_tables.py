@@ -1,6 +1,7 @@
 """Write the options of the programs into the pages of docs/, as the programs' own help has them.
 
-`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a page stays.
+`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a
+page stays.
 """
 
 import re
@@ -49,13 +50,13 @@ def _table(options: Iterable[click.Option]) -> str:
 
 
 def _row(option: click.Option) -> str:
-    words = " ".join((option.help or "").split())
-    default = _DEFAULT.search(words)
+    text = " ".join((option.help or "").split())
+    default = _DEFAULT.search(text)
     shown = {"True": "yes", "False": "no"}.get(default[1], f"`{default[1]}`") if default else ""
     names = "` / `".join((*option.opts, *option.secondary_opts))
     # a bar would end the cell
     value = "" if option.is_flag else f" {option.metavar or 'TEXT'}".replace("|", "\\|")
-    return f"| `{names}{value}` | {shown} | {_DEFAULT.sub('', words)} |"
+    return f"| `{names}{value}` | {shown} | {_DEFAULT.sub('', text)} |"
 
 
 if __name__ == "__main__":

@@ -49,9 +49,9 @@ def test_a_page_shows_the_messages_of_the_programs(
     assert [line for line in shown.splitlines() if line not in known.splitlines()] == []
 
 
-def says(program: str, *words: str) -> list[str]:
+def says(program: str, *arguments: str) -> list[str]:
     """Return the messages of a program, without its name, a level and a part of it before them."""
-    lines = forks.run(program, *words).stderr.splitlines()
+    lines = forks.run(program, *arguments).stderr.splitlines()
     return [line.partition(": ")[2] for line in lines]
 
 

@@ -140,7 +140,8 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_
     work.mkdir()
     script = tmp_path / "page.sh"
     script.write_text(
-        f"set -e\ncd {work}\n{''.join(map(waiting, scripts))}kill $(jobs -p) 2>/dev/null || :\nwait\n"
+        f"set -e\ncd {work}\n{''.join(map(waiting, scripts))}"
+        "kill $(jobs -p) 2>/dev/null || :\nwait\n"
     )
 
     with Processes(tmp_path) as programs:
@@ -158,7 +159,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_
 
 
 def waiting(block: str) -> str:
-    """Return a block in which each program that is left running is given the time that a reader takes."""
+    """Return a block that waits, after each program left running, as long as a reader takes."""
     wait = "until logbroker status >/dev/null 2>&1; do sleep 0.1; done\n"
     return re.sub(r"^(logbroker run .* &)\n", rf"\1\n{wait}", block, flags=re.MULTILINE)
 

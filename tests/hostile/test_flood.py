@@ -64,11 +64,11 @@ def last_sequence(admin: Raw) -> int:
 
 
 @contextmanager
-def flooding(broker: Broker, words: bytes) -> Iterator[None]:
+def flooding(broker: Broker, arguments: bytes) -> Iterator[None]:
     """Have the bad host say it in one write, and go on when the first of it has come."""
     with broker.connect(BAD) as client, broker.connect("ops") as admin:
         last = last_sequence(admin)
-        thread = threading.Thread(target=client.shout, args=(words,))
+        thread = threading.Thread(target=client.shout, args=(arguments,))
         thread.start()
         wait_until("it comes", lambda: last_sequence(admin) > last, 30, [broker.process])
         yield

@@ -9,7 +9,7 @@ import pytest
 
 from receiver.consume.assignment import Ending, SessionLimits
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import Names
+from receiver.storage.names import LivePaths
 from receiver.storage.store import Store
 from tests.receiver.partition import Message, Partition
 
@@ -40,9 +40,9 @@ def test_a_line_behind_many_new_file_ids_comes_within_seconds(partition: Partiti
     report = partition.session(SessionLimits(longest=300, silence=0.5))
 
     assert time.process_time() - began < 40, "it takes three, and took 417"
-    assert report.ended is Ending.SILENCE
+    assert report.outcome is Ending.SILENCE
     assert partition.read("web01") == b"the line of another host\n"
-    assert (report.done.lines, report.done.findings) == (100 * SECTIONS + 1, ())
+    assert (report.done.lines, report.done.anomalies) == (100 * SECTIONS + 1, ())
     assert report.batches > 3, "each ends at so many files, so that progress is seen"
 
 
@@ -62,11 +62,11 @@ def test_the_work_for_a_new_path_does_not_grow_with_those_before(
     def work(first: int, count: int) -> float:
         began = time.process_time()
         for number in range(first, first + count):
-            names.live_name("evil", path(number), 0, is_own=True)
+            names.choose("evil", path(number), 0, is_own=True)
         return time.process_time() - began
 
     with Store.in_memory() as store:
-        names = Names(store, Layout("{host}/{file}"), Days())
+        names = LivePaths(store, Layout("{host}/{file}"), Days())
         early = min(work(first, 400) for first in range(0, 1600, 400))
         work(1600, 12_000)
         late = min(work(first, 400) for first in range(13_600, 15_200, 400))

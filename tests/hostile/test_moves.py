@@ -21,11 +21,11 @@ from nats_logship.wire.message import Followed, Origin, encode_origin
 from nats_logship.wire.streams import StreamLayout
 from nats_logship.wire.subjects import count_name, wake_name
 from receiver.consume.assignment import Blocked, Cause, Done, Report, SessionLimits
-from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, follows
+from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, read_follows
 from receiver.consume.wake import Wake
 from tests import secured
-from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Message, Partition, blocked, lines_of, message
+from tests.receiver.supervised import Supervised
 from tests.support.processes import Processes
 from tests.support.suite import ask
 
@@ -121,11 +121,11 @@ def test_what_a_host_wrote_there_after_its_claim_is_not_waited_for_beyond_the_sk
 
     async def waits(connection: Connection, number: int, skew: float) -> bool:
         layout, name = StreamLayout(2, 2), f"LOGS_{number}"
-        await Wake(connection, number, name).pending(1)
+        await Wake(connection, number, name).count(1)
         pulled = await pull(connection, f"{name}.{wake_name(number, 0)}", 1)
         delivery, message = pulled.messages[0]
         examiner = MovesExaminer(connection, number, name, layout, Patience(skew, 3600))
-        moves = await examiner.examine([HostClaim(EVIL, delivery, follows(message))])
+        moves = await examiner.examine([HostClaim(EVIL, delivery, read_follows(message))])
         return moves.until is not None
 
     def has_to_wait(number: int, skew: float) -> bool:
@@ -145,7 +145,7 @@ def test_an_old_partition_that_nobody_receives_holds_others_up_for_a_bounded_tim
     pair.publish(claim(1, (0, end)), shipped(1, 6, b"newer\n"), line(1, HONEST))
 
     blocked(pair.new.run(), Cause.MOVED, "partition 0", f"sequence {end}")
-    report = pair.new.session(SessionLimits(still=0.0))
+    report = pair.new.session(SessionLimits(stalled_after=0.0))
 
     assert report.done.messages == 3
     assert pair.new.read(HONEST) == b"line\n"
@@ -165,11 +165,13 @@ async def test_a_driver_waits_for_an_old_partition_only_as_long_as_it_may_stand_
     sent = (shipped(0, 0, b"older\n"), claim(0, moved=1), claim(1, (0, 2)), line(1, HONEST))
     await asyncio.to_thread(new.publish, *sent)
 
-    async with Loop(new, often=True, session=SessionLimits(60.0, 0.3, 0.01, still=2.0)) as loop:
-        await loop.until(lambda: any(isinstance(one.ended, Blocked) for one in loop.reports))
+    async with Supervised(
+        new, often=True, session=SessionLimits(60.0, 0.3, 0.01, stalled_after=2.0)
+    ) as loop:
+        await loop.until(lambda: any(isinstance(one.outcome, Blocked) for one in loop.reports))
         await loop.until(lambda: new.read(HONEST) == b"line\n")
 
-    [waited] = {one.ended.cause for one in loop.reports if isinstance(one.ended, Blocked)}
+    [waited] = {one.outcome.cause for one in loop.reports if isinstance(one.outcome, Blocked)}
     assert waited is Cause.MOVED
 
 
@@ -193,7 +195,7 @@ async def test_a_host_that_floods_its_old_partition_holds_nobody_up(
 async def flood(url: str) -> None:
     """Publish to the old partition as fast as the server takes it."""
     connection = Connection([url], "flood")
-    await connection.once()
+    await connection.connect()
     try:
         while True:
             for _ in range(10):

@@ -10,7 +10,7 @@ import pytest
 from nats_logship.wire.message import Section, Span
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done, SessionLimits
-from receiver.storage.findings import FindingKind
+from receiver.storage.anomalies import AnomalyKind
 from tests.receiver.partition import Message, Partition, message
 from tests.support.commands import run_command
 
@@ -42,10 +42,10 @@ def test_a_name_that_is_not_utf8_is_received_with_its_gap_and_stops_nobody(
 
     later = partition.receive(first.until)
 
-    assert [(one.kind, one.file, one.start) for one in first.findings] == [
-        (FindingKind.GAP, ODD, 4)
+    assert [(one.kind, one.file, one.start) for one in first.anomalies] == [
+        (AnomalyKind.GAP, ODD, 4)
     ]
-    assert (later.messages, later.findings, later.quarantined) == (2, (), 0)
+    assert (later.messages, later.anomalies, later.quarantined) == (2, (), 0)
     found = sorted(partition.files().values())
     assert found == [b"good\n", b"one\nthree\nfour\nnew\n"]
     assert partition.sql("SELECT host, start, until FROM gaps") == [("odd", 4, 8)]
@@ -74,8 +74,8 @@ def test_the_programs_that_read_such_files_end_well(partition: Partition, tmp_pa
     run_command("logreceiver", "replay", *again, "--output", tmp_path / "again")
     run_command("logreceiver", "replay", *again, "--output", "-")
     shown = run_command("logreceiver", "status", *here[:6], "--json")
-    for words in (["get", "1"], ["get", "1", "--json"], ["tail", "--no-follow", "--json"]):
-        run_command("logbroker", *words, "--server", partition.url)
+    for arguments in (["get", "1"], ["get", "1", "--json"], ["tail", "--no-follow", "--json"]):
+        run_command("logbroker", *arguments, "--server", partition.url)
 
     assert json.loads(checked)["well"]
     name = "odd/var/log/%FF%FE(%C3.log"
@@ -121,7 +121,7 @@ def test_a_message_that_nobody_foresaw_is_quarantined_alone(
             break
         whole = whole.then(report.done)
 
-    assert (whole.messages, whole.quarantined, whole.findings) == (11, 2, ())
+    assert (whole.messages, whole.quarantined, whole.anomalies) == (11, 2, ())
     assert partition.read("web01") == b"".join(b"%03d\n" % number for number in range(9))
     kept = partition.set_aside()
     assert [(about["sequence"], payload) for about, payload in kept] == [

@@ -1,4 +1,7 @@
-"""Three brokers as a cluster: the one that leads is killed in mid-round, loses its disk, and comes back."""
+"""Three brokers as a cluster.
+
+The one that leads is killed in mid-round, loses its disk, and comes back.
+"""
 
 import random
 import time

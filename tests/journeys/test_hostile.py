@@ -1,7 +1,9 @@
-"""Hosts with nothing but the files of their credentials: lines flow while others are given, and whatever a bad host does.
+"""Hosts with nothing but the files of their credentials.
 
-What a credential has no right to, and messages that are none, are tests of broker/auth and receiver/consume. Here is what it
-may do, and does too much of.
+Lines flow while others are given, and whatever a bad host does.
+
+What a credential has no right to, and messages that are none, are tests of broker/auth and
+receiver/consume. Here is what it may do, and does too much of.
 """
 
 import json
@@ -53,7 +55,10 @@ class Host:
 
 
 class Site(Suite):
-    """A suite with credentials: a receiver and hosts that come in by the files of their own; another one has no shipper."""
+    """A suite with credentials: a receiver and hosts that come in by the files of their own.
+
+    Another one has no shipper.
+    """
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)
@@ -74,10 +79,10 @@ class Site(Suite):
             self.credentials("host", host)
         self.hosts = [self._ship(host) for host in hosts]
 
-    def credentials(self, *words: str) -> None:
+    def credentials(self, *arguments: str) -> None:
         """Add a credential; its file is put into the folder."""
         where = ("--output", f"{self.folder}/", "--store-dir", str(self.folder / "store"))
-        options = ["credentials", "add", *words, *where, "--server", self.url]
+        options = ["credentials", "add", *arguments, *where, "--server", self.url]
         done = CliRunner().invoke(group, options)  # ten times as fast as a program
         assert done.exit_code == 0, (done.output, done.exception)
 
@@ -96,13 +101,16 @@ class Site(Suite):
     def _ship(self, host: str) -> Host:
         log = self.folder / f"{host}.log"
         log.touch()
-        words = ["--config", self.folder / f"host-{host}.toml", "--file", log]
-        self.start_program("logshipper", f"shipper-{host}", words)
+        arguments = ["--config", self.folder / f"host-{host}.toml", "--file", log]
+        self.start_program("logshipper", f"shipper-{host}", arguments)
         return Host(host, log, self.output / host / str(log).lstrip("/"))
 
 
 Connect = Callable[[], Raw]
-"""Opens a connection of the bad host: as many as the server gives it live until its operation is over."""
+"""Opens a connection of the bad host.
+
+As many as the server gives it live until its operation is over.
+"""
 Operation = Callable[[Connect], Sequence[Heard]]
 """One thing that the bad host does; it returns what the server said to it."""
 
@@ -210,7 +218,7 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
         assert seen == {*HONEST, BAD}
         assert not list(site.output.glob(".quarantine/*"))
         kept = site.ask(lambda c: c.api(f"STREAM.INFO.KV_{POSITIONS_BUCKET}"))["state"]["bytes"]
-        assert kept < 2 * MAX_PAYLOAD, "the room of one message"
+        assert kept < 2 * MAX_PAYLOAD, "the size of one message"
 
     for program, command, who in (
         ("logbroker", "hosts", "admin-ops"),
@@ -222,5 +230,5 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
 
 
 def files(site: Site) -> set[Path]:
-    """Return all files, but those of the bad host's own folder, where anything may be called anything."""
+    """Return all files but those in the bad host's own folder, which may have any name."""
     return {path for path in site.folder.rglob("*") if site.output / BAD not in path.parents}

@@ -1,4 +1,7 @@
-"""Seeded kills with -9: every program once, then any process, also the JVM and the workers, while files are rotated and another receiver stands by.
+"""Seeded kills with -9.
+
+Every program once, then any process, also the JVM and the workers, while files are rotated and
+another receiver is the standby.
 
 `LOGSHIP_ROUNDS=100` asks for more seeds.
 """
@@ -68,7 +71,10 @@ def _receiver(suite: Suite, name: str) -> Process:
 
 
 def _kill(victims: Sequence[int], programs: Sequence[Process], chance: random.Random) -> None:
-    """Kill one of the processes; whatever program ends of that is started again, as systemd does."""
+    """Kill one of the processes.
+
+    Whatever program ends of that is started again, as systemd does.
+    """
     time.sleep(chance.uniform(0.05, 2.0))
     with suppress(ProcessLookupError, IndexError):
         os.kill(chance.choice(victims), signal.SIGKILL)

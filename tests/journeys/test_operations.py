@@ -1,4 +1,7 @@
-"""What operators do while lines flow and programs die: a fleet is paused, a broker is set back to a backup. No line is lost or comes twice."""
+"""What operators do while lines flow and programs die.
+
+A fleet is paused, a broker is set back to a backup. No line is lost or comes twice.
+"""
 
 import time
 from pathlib import Path

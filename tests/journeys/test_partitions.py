@@ -1,4 +1,7 @@
-"""The number of partitions changes, over several streams, while lines flow and programs die: each host stays in one file, every line once, in order."""
+"""The number of partitions changes, over several streams, while lines flow and programs die.
+
+Each host stays in one file, every line once, in order.
+"""
 
 import json
 import time
@@ -39,8 +42,8 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(suite: Suite) -
     assert all(len({partition_of(host, number) for number in NUMBERS}) > 1 for host in HOSTS)
     suite.start_broker("--streams", str(STREAMS))
     where = ("--server", suite.url, "--output", suite.output, "--state-dir", suite.folder / "state")
-    words = ("--partition", "all", *where, "--rotate-size", "100kB")
-    receiver = suite.start_program("logreceiver", "receiver", words)
+    arguments = ("--partition", "all", *where, "--rotate-size", "100kB")
+    receiver = suite.start_program("logreceiver", "receiver", arguments)
     files = {host: suite.folder / "hosts" / host / "app.log" for host in HOSTS}
     shippers = {host: suite.start_shipper(host, [file]) for host, file in files.items()}
     with Traffic(list(files.values()), 300) as traffic:

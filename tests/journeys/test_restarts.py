@@ -26,12 +26,15 @@ def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shippe
     for number, end in enumerate((broker.stop, broker.kill, broker.stop), 1):
         with log.open("ab") as file:
             file.write(b"line %d\n" % number)
-        is_received = lambda: read_received(suite.output, "web01").count(b"\n") == number  # noqa: B023, E731 - called at once
+        # both functions are called at once
+        is_received = lambda: (  # noqa: E731
+            read_received(suite.output, "web01").count(b"\n") == number  # noqa: B023
+        )
         wait_until("the line is received", is_received, 60, [receiver, shipper])
         times = {one: one.said().count("broker away") for one in (receiver, shipper)}
         end()
         for one, before in times.items():
-            is_said = lambda: one.said().count("broker away") > before  # noqa: B023, E731 - called at once
+            is_said = lambda: one.said().count("broker away") > before  # noqa: B023, E731
             wait_until("the broker is missed", is_said, 60, [one])
         broker.start()
         suite.wait_for_broker(broker)

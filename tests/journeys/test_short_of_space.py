@@ -1,4 +1,7 @@
-"""Shippers, a broker and receivers where the stream is too small: hosts wait, and every line arrives once all the same."""
+"""Shippers, a broker and receivers where the stream is too small.
+
+Hosts wait, and every line arrives once all the same.
+"""
 
 import json
 from pathlib import Path
@@ -6,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.report import SUBJECT
+from broker.report import REPORT_SUBJECT
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done
-from receiver.storage.tables import GAP_REPORTS
+from receiver.storage.anomalies import GAP_REPORTS
 from tests.receiver.partition import Partition
 from tests.support.processes import Process, wait_until
 from tests.support.suite import Suite
@@ -69,16 +72,17 @@ def space(suite: Suite) -> dict[str, Any]:
     """Return what the broker reports of the space in its stream."""
 
     async def report(connection: Connection) -> dict[str, Any]:
-        told = json.loads((await connection.request(SUBJECT)).data)["retention"]
+        told = json.loads((await connection.request(REPORT_SUBJECT)).data)["retention"]
         return dict(told.get(STREAM, {}))
 
     return suite.ask(report)
 
 
 def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(suite: Suite) -> None:
-    """Of lines that a filter leaves out a receiver could not tell a repeated section from another one.
+    """A receiver could not distinguish a repeated section of filtered lines from another one.
 
-    The broker is killed in the middle of rounds, and purges what it has before the shipper hears of it.
+    The broker is killed in the middle of rounds, and purges what it has before the shipper receives
+    it.
     """
     broker = suite.start_broker("--max-bytes", str(LIMIT))
     files = [write_lines(suite, HOSTS[n], count) for n, count in ((0, LINES), (1, LINES // 4))]

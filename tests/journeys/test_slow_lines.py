@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.wire.streams import SLOWEST_LINE
+from nats_logship.wire.streams import SLOWEST_LINK
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
 from tests.support.ports import free_port
@@ -43,8 +43,8 @@ def impatient(folder: Path, every: int) -> Path:
 
 def ship(suite: Suite, line: SlowLine, log: Path, *options: str) -> Process:
     """Start a shipper of `HOST` that ends when all of a file is shipped over a line."""
-    words = ["--server", line.url, "--host", HOST, "--file", log, "--once", *options]
-    return suite.start_program("logshipper", "shipper", words)
+    arguments = ["--server", line.url, "--host", HOST, "--file", log, "--once", *options]
+    return suite.start_program("logshipper", "shipper", arguments)
 
 
 def steps(shipper: Process, seconds: float) -> set[int]:
@@ -88,8 +88,8 @@ def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_
     assert shipper.wait(60) == 0, shipper.last_words()
 
     with slow_line(suite.url, 150_000) as line:
-        words = ["--server", line.url, "--output", str(suite.output), "--partition", "all"]
-        receiver = suite.start_program("logreceiver", "receiver", [*words, "--once"])
+        arguments = ["--server", line.url, "--output", str(suite.output), "--partition", "all"]
+        receiver = suite.start_program("logreceiver", "receiver", [*arguments, "--once"])
 
         assert receiver.wait(120) == 0, receiver.last_words()
     assert (suite.output / f"{HOST}.log").read_bytes() == written
@@ -103,8 +103,8 @@ def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
     suite.ask(lambda connection: connection.api("STREAM.UPDATE.LOGS", limited))
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(700_000) + noise(400_000, longest=300_000))
-    words = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
-    shipper = suite.start_program("logshipper", "shipper", words)
+    arguments = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
+    shipper = suite.start_program("logshipper", "shipper", arguments)
 
     assert shipper.wait(60) == 0, shipper.last_words()
     assert read_lines(suite.url) == written
@@ -119,7 +119,7 @@ def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(900_000, longest=1_000_000))
 
-    with slow_line(suite.url, SLOWEST_LINE) as line:
+    with slow_line(suite.url, SLOWEST_LINK) as line:
         seen = steps(ship(suite, line, log), 300)
 
     assert read_lines(suite.url) == written
@@ -146,8 +146,10 @@ def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
     )
     with slow_line(f"nats://{door}", rate) as line:
         branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
-        words = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
-        shipper = branch.start_program("logshipper", "shipper", [*words, "--round-size", "7MiB"])
+        arguments = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
+        shipper = branch.start_program(
+            "logshipper", "shipper", [*arguments, "--round-size", "7MiB"]
+        )
         assert shipper.wait(60) == 0, shipper.last_words()
         # nats-server asks another site for the first time after 40 s
         began, is_due = time.monotonic(), lambda: held(centre) >= held(branch)

@@ -10,7 +10,7 @@ from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import LostSequences, Range, read
+from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
 from pyspark_jetstream.datasource import JetStreamSource
 from tests.conftest import apply_topology
@@ -102,7 +102,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is
     api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
     connection = Connection([own_server.url], "tests")
-    runs = read(connection, Range("logs.p0.>", 1, 6))
+    runs = read_range(connection, SequenceRange("logs.p0.>", 1, 6))
 
     read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
     own_server.kill_and_restart()
@@ -111,7 +111,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is
 
     assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
-        list(read(connection, Range("logs.p0.>", 1, 6), fail=True))
+        list(read_range(connection, SequenceRange("logs.p0.>", 1, 6), fail=True))
     background.wait(connection.close(), 5)
 
 

@@ -14,11 +14,11 @@ SCRIPT = """
 import os, sys
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from receiver.spark.java import gateway_to, running_jvm
+from receiver.spark.java import connect_jvm, run_jvm
 
 url, folder, own = sys.argv[1:]
 os.environ |= {"PYTHONPATH": own, "PYSPARK_PYTHON": sys.executable}  # of Spark's workers
-with running_jvm("local[1]") as jvm, gateway_to(jvm) as gateway:
+with run_jvm("local[1]") as jvm, connect_jvm(jvm) as gateway:
     for name in [one for one in sys.modules if one.partition(".")[0] == "receiver"]:
         del sys.modules[name]
     sys.path.insert(0, own)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.client.ranges import EARLIEST, LATEST
+from nats_logship.client.find import EARLIEST, LATEST
 from pyspark_jetstream.options import SourceOptions
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -8,26 +8,26 @@ from typing import Any
 import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from nats_logship.client.ranges import SourceMessage
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
 
-AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
+AS_STORED = 1_795_176_000_123_456_789
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 IDENTITY = Identity(7, 5, "ab", 5, "cd")
 ORIGIN = Origin("1-aa", 99, (Section("/var/log/ü.log", Span("f1", 10, 15), 5, 2, IDENTITY),))
 
 
-def rows(*messages: SourceMessage, explode: bool = False) -> list[dict[str, Any]]:
+def rows(*messages: StreamMessage, explode: bool = False) -> list[dict[str, Any]]:
     show = SourceOptions(headers=False, explode=explode)
     return [row for batch in record_batches(messages, show) for row in batch.to_pylist()]
 
 
 def stored(
     headers: dict[str, str], payload: bytes, subject: str = "logs.p3.web1.example"
-) -> SourceMessage:
-    return SourceMessage(8, AS_WRITTEN, subject, headers, payload)
+) -> StreamMessage:
+    return StreamMessage(subject, 8, AS_STORED, headers, payload)
 
 
 def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
@@ -55,7 +55,7 @@ def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
     }
 
 
-def lines(*messages: SourceMessage) -> list[tuple[Any, ...]]:
+def lines(*messages: StreamMessage) -> list[tuple[Any, ...]]:
     found = rows(*messages, explode=True)
     return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
 
@@ -90,7 +90,7 @@ def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
         bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)
     ]
     blocks = [
-        SourceMessage(n, AS_WRITTEN, "logs.p0.web", {}, payload)
+        StreamMessage("logs.p0.web", n, AS_STORED, {}, payload)
         for n, payload in enumerate(payloads)
     ]
 

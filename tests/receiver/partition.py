@@ -36,9 +36,9 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
+from receiver.storage.anomalies import gap_report
 from receiver.storage.layout import Permissions
-from receiver.storage.site import Site
-from receiver.storage.tables import gap_report
+from receiver.storage.partition_folders import PartitionFolders
 from tests.support.forks import Fork
 from tests.support.processes import stat_of, wait_until
 from tests.support.received import read_received
@@ -55,7 +55,7 @@ _RUN = """
 import pickle, sys
 from receiver.consume import fetch, task
 assignment, destination, fetch._PULL_MESSAGES = pickle.loads(bytes.fromhex(sys.argv[1]))
-print(task.run(assignment, destination))
+print(task.run_session(assignment, destination))
 """
 
 
@@ -112,8 +112,8 @@ class Partition:
 
     def take_over(self, owner: str = "host:1") -> Offset:
         """Claim as the driver of a receiver does that starts."""
-        site = Site(self.output, self.state, self.number, self.template)
-        offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, site).claim(NOW))
+        folders = PartitionFolders(self.output, self.state, self.number, self.template)
+        offset = self.ask(lambda c: Claim(c, self.number, owner, self.stream, folders).claim(NOW))
         assert offset
         return offset
 
@@ -189,11 +189,11 @@ class Partition:
     ) -> Done | Blocked | Superseded:
         """Have one batch received; return what was committed, or why nothing was."""
         assignment = replace(self.assignment(first, epoch), rotation=rotation)
-        report = task.run(assignment, self.destination)
-        return report.done if isinstance(report.ended, Ending) else report.ended
+        report = task.run_session(assignment, self.destination)
+        return report.done if isinstance(report.outcome, Ending) else report.outcome
 
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
-        return task.run(self.assignment(first, epoch, session), self.destination)
+        return task.run_session(self.assignment(first, epoch, session), self.destination)
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""

@@ -16,7 +16,7 @@ IN_BATCH = (
 )
 """Those that every batch in which files are rotated comes through, on its way to the end of the session."""
 IN_UNDO = ("fenced", "undoing", "undone", "settled")
-IN_TURN = ("turned",)
-IN_DRIVER = ("claimed", "heard", "compressed", "packed", "pruned")
+IN_ROTATION = ("files_closed",)
+IN_DRIVER = ("claimed", "report_received", "compressed", "packed", "pruned")
 
-POINTS = (*IN_BATCH, *IN_UNDO, *IN_TURN, *IN_DRIVER)
+POINTS = (*IN_BATCH, *IN_UNDO, *IN_ROTATION, *IN_DRIVER)

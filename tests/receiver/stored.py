@@ -8,7 +8,8 @@ from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import OpenPartition
 from receiver.storage.rotation import live_of
-from receiver.storage.store import FileRow, SegmentRow, Store, StoredBatch, path_of
+from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
+from receiver.storage.store import Store, path_of
 
 
 @contextmanager
@@ -25,11 +26,11 @@ def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator
 
 def begun(state: Path, output: Path, partition: int = 0) -> Store:
     """Return a store whose first batch is settled."""
-    store = Store(path_of(state, partition), make=True)
-    if store.batch() is None:
+    store = Store.create(path_of(state, partition))
+    if store.read_batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
         with store.transaction():
-            store.put_batch(StoredBatch(1, 1, 5, 5, store_inode=store.inode(), output_inode=inode))
+            store.put_batch(StoredBatch(1, 1, 5, 5, store_inode=store.inode, output_inode=inode))
     return store
 
 

@@ -10,12 +10,12 @@ from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import page_of
-from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.pages import samples
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
-GAP = Finding(FindingKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
+GAP = Anomaly(AnomalyKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
 
 
 class Clock:
@@ -49,14 +49,14 @@ def problem(meter: Meter) -> str:
 def a_session(partition: int, batches: int, pending: int = 0) -> Report:
     counts = {"messages": 40, "lines": 4000, "size": 800_000, "quarantined": 2, "pending": pending}
     stored_at = NOW - 90 * SECOND
-    done = Done(partition, 10, 50, **counts, stored_at=stored_at, findings=(GAP,))
+    done = Done(partition, 10, 50, **counts, stored_at=stored_at, anomalies=(GAP,))
     return Report(done, batches, Ending.SILENCE, 0.5)
 
 
 def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
-    meter.partitions[0].claimed(Offset(10, 7, "", ""))
-    meter.partitions[0].done(a_session(0, batches=3))
-    meter.partitions[0].done(a_session(0, batches=2, pending=5))
+    meter.partitions[0].note_claim(Offset(10, 7, "", ""))
+    meter.partitions[0].count(a_session(0, batches=3))
+    meter.partitions[0].count(a_session(0, batches=2, pending=5))
 
     told, wanted = (
         exposed(meter),
@@ -64,7 +64,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
             **{"lines_total": 8000, "bytes_total": 1_600_000, "messages_total": 80},
             **{"batches_total": 5, "quarantined_total": 4, "offset": 50, "epoch": 7},
             **{"lag_messages": 5, "lag_seconds": 90, "last_commit_timestamp_seconds": NOW / SECOND},
-            **{"findings_total|gap": 2, "finding_bytes_total|gap": 500},
+            **{"anomalies_total|gap": 2, "anomaly_bytes_total|gap": 500},
         },
     )
     assert {name: told[f"logreceiver_{name}|0"] for name in wanted} == wanted
@@ -75,14 +75,14 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     meter: Meter, clock: Clock
 ) -> None:
     for partition in (0, 3):
-        meter.partitions[partition].claimed(Offset(1, 1, "", ""))
-    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
+        meter.partitions[partition].note_claim(Offset(1, 1, "", ""))
+    meter.partitions[3].note_blocked(Blocked(Cause.DISK, "p: No space left on device"))
     clock.now += 100 * SECOND
-    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].note_blocked(Blocked(Cause.DISK, "p: No space left on device"))
 
     told, ailing, status = exposed(meter), problem(meter), meter.status()
     report = json.loads(meter.report())
-    meter.partitions[3].done(a_session(3, batches=1))
+    meter.partitions[3].count(a_session(3, batches=1))
 
     assert told["logreceiver_blocked|disk|3"] == 1
     assert told["logreceiver_blocked|disk|0"] == 0
@@ -103,21 +103,21 @@ def test_a_broker_that_refuses_for_a_moment_is_logged_for_no_partition(
 ) -> None:
     refused = [Blocked(Cause.BROKER, f"the broker refuses: {why}") for why in ("no leader", "503")]
     caplog.set_level("INFO")
-    standing = meter.partitions[3]
+    third = meter.partitions[3]
     for _ in range(3):  # as in a restart, three times
         for one in (*refused, *refused):
-            standing.stuck(one)
+            third.note_blocked(one)
         assert json.loads(meter.report())["3"]["blocked"]["detail"] == refused[1].detail
-        standing.done(a_session(3, batches=0))
+        third.count(a_session(3, batches=0))
     quiet = list(caplog.messages)
     for _ in range(30):
-        standing.stuck(refused[0])
+        third.note_blocked(refused[0])
 
     assert not [message for message in quiet if "blocked" in message or "resumed" in message]
     assert caplog.text.count("partition 3 is blocked, its lines wait in the stream: broker: ") == 1
 
-    standing.stuck(Blocked(Cause.DISK, "No space left on device"))
-    standing.done(a_session(3, batches=1))
+    third.note_blocked(Blocked(Cause.DISK, "No space left on device"))
+    third.count(a_session(3, batches=1))
     assert "blocked, its lines wait in the stream: disk: " in caplog.text
     assert caplog.messages.count("partition 3: resumed") == 1
 
@@ -141,9 +141,9 @@ def test_gaps_and_quarantined_messages_are_told_for_a_day(meter: Meter, clock: C
         return report["gaps"], report["quarantined"]
 
     assert told() == (0, 0)
-    meter.partitions[0].done(a_session(0, batches=1))
+    meter.partitions[0].count(a_session(0, batches=1))
     clock.now += 20 * 3600 * SECOND
-    meter.partitions[0].done(a_session(0, batches=1))
+    meter.partitions[0].count(a_session(0, batches=1))
     assert told() == (2, 4)
     clock.now += 5 * 3600 * SECOND
     assert told() == (1, 2)
@@ -171,10 +171,10 @@ def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stan
     meter: Meter, clock: Clock
 ) -> None:
     assert meter.status() == "starting"
-    meter.partitions[0].claimed(Offset(1, 1, "", ""))
+    meter.partitions[0].note_claim(Offset(1, 1, "", ""))
     assert not meter.is_ready
-    meter.partitions[3].released(owner="central2:77")
-    meter.partitions[0].done(a_session(0, batches=1, pending=1234))
+    meter.partitions[3].note_released(owner="central2:77")
+    meter.partitions[0].count(a_session(0, batches=1, pending=1234))
     clock.now += SECOND
 
     assert meter.is_ready

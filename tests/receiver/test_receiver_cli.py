@@ -92,7 +92,7 @@ def test_help_is_quick_and_brings_no_spark() -> None:
 def test_partitions_may_be_given_in_any_form(given: object, wanted: tuple[int, ...]) -> None:
     settings = load(ReceiverSettings, {"partition": given}, None)
 
-    assert settings.wanted(4) == wanted
+    assert settings.select_partitions(4) == wanted
 
 
 def test_local_is_the_time_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,15 +36,14 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage import folders
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order, Retention
-from receiver.storage.site import Site
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Partition
-from tests.receiver.points import IN_BATCH, IN_TURN, IN_UNDO
+from tests.receiver.points import IN_BATCH, IN_ROTATION, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.support.processes import Processes
@@ -67,7 +66,7 @@ RECEIVING = {
     "restart_broker": 1,
 }
 POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
-POINTS_IN_TURN = ("closed", "rotated", *IN_TURN)
+POINTS_IN_TURN = ("closed", "rotated", *IN_ROTATION)
 MOST_ATTEMPTS = 12
 NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
 
@@ -93,9 +92,11 @@ class Program:
 
     def claim(self, partition: int) -> None:
         """Have a new owner claim the partition."""
-        site = Site(self.output, self.state, partition, str(self.layout.template))
+        folders = PartitionFolders(self.output, self.state, partition, str(self.layout.template))
         self.sync(partition)
-        offset = self.broker.ask(lambda c: Claim(c, partition, "model:1", "LOGS", site).claim(NOW))
+        offset = self.broker.ask(
+            lambda c: Claim(c, partition, "model:1", "LOGS", folders).claim(NOW)
+        )
         assert offset is not None
         self.note(f"p{partition} claimed at {offset.next} epoch {offset.epoch}")
         self.model.next[partition] = self.first[partition] = offset.next
@@ -119,7 +120,7 @@ class Program:
         self.clean[partition] = False
         try:
             with disk.plugged_in() if disk else nullcontext():
-                report = task.run(assignment, self.destination)
+                report = task.run_session(assignment, self.destination)
         except Died:
             self.note("died")
             self.sync(partition)
@@ -131,7 +132,7 @@ class Program:
     def heard(self, partition: int, epoch: int, report: Report) -> bool:
         if self.epochs[partition] == epoch:  # else that was another driver
             self.first[partition] = max(self.first[partition], report.done.until)
-        match report.ended:
+        match report.outcome:
             case Superseded() if self.epochs[partition] == epoch:
                 self.claim(partition)
             case Blocked(Cause.STATE) if self.epochs[partition] == epoch:
@@ -212,9 +213,9 @@ class Program:
         for partition in HOSTS:
             self.sync(partition)
         compress = ("none", "zstd", "gzip")[amount % 3]
-        order = Order(self.output, self.state, compress, Limits(number=amount))
+        order = SegmentPolicy(self.output, self.state, compress, Limits(number=amount))
         before = {live: self.model.segments(live) for live in self.model.files}
-        Retention(order, lambda: 0).tidy(lambda: False)
+        SegmentCleaner(order, lambda: 0).clean(lambda: False)
         for live, segments in before.items():
             self.model.removed(live, segments)
 
@@ -248,9 +249,7 @@ class Program:
         self.wake_up(amount % 2)
 
     def wake_up(self, partition: int) -> None:
-        """Be another worker, or the same one again."""
-        if self.chance.random() < 0.5:
-            folders._settled.clear()
+        """Go on, or claim the partition first."""
         if self.chance.random() < 0.3:
             self.claim(partition)
 

@@ -205,7 +205,7 @@ def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_block
 ) -> None:
     trigger = tmp_path / "appended"
     scene.publish(20)
-    for point in ("claimed", "heard"):
+    for point in ("claimed", "report_received"):
         (tmp_path / point).touch()
     receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     for _ in range(2):

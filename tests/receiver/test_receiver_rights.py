@@ -11,10 +11,10 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Presence, is_gone, report_of
+from receiver.driver.presence import Presence, is_gone, request_report
 from tests import secured
-from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition, blocked
+from tests.receiver.supervised import Supervised
 from tests.receiver.test_task_moves import HOST, lines, move, shipped
 from tests.secured import Secured
 from tests.support import forks
@@ -41,7 +41,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     last = await asyncio.to_thread(anybody.lines, "web01", *payloads)
     expected = b"".join(payloads)
 
-    async with Loop(central, session=SessionLimits(60.0, 60.0, 0.01)) as loop:
+    async with Supervised(central, session=SessionLimits(60.0, 60.0, 0.01)) as loop:
         assert await find_partitions(loop.connection)
         await loop.has(expected)
         await asyncio.to_thread(anybody.lines, "web01", b"4\n")
@@ -52,7 +52,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
         loop.stop.set()
         await asyncio.wait_for(asyncio.shield(loop.running), 20)
 
-    assert loop.reports[-1].ended is Ending.ASKED
+    assert loop.reports[-1].outcome is Ending.ASKED
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (last + 2, True)
     assert "Violation" not in server.said()
@@ -113,12 +113,12 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
     await of_admin.begin()
 
     for asking in (other, admin):
-        assert await report_of(asking, present.address) == b"alive"
+        assert await request_report(asking, present.address) == b"alive"
         assert await is_gone(asking, f"{present.address}x")
-    assert await report_of(admin, of_admin.address) == b"alive"
+    assert await request_report(admin, of_admin.address) == b"alive"
 
     await other.publish(f"logship.receiver.{present.address}", reply="$KV.LOGS_OFFSETS.p0")
-    assert await report_of(other, present.address) == b"alive"
+    assert await request_report(other, present.address) == b"alive"
     assert await read(admin, "LOGS_OFFSETS", "p0") is None
     for connection in (own, other, admin, second):
         await connection.close()

@@ -11,7 +11,7 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Cause, Ending, SessionLimits
-from receiver.storage.retention import Order, Retention
+from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked
 from tests.support.processes import wait_until
@@ -36,10 +36,12 @@ def test_a_stay_lasts_only_until_it_has_told_what_a_person_has_to_know(
     partition.publish(("logs.p0.web01", b"no zstd", {"Content-Encoding": "zstd"}))
     partition.lines("web01", b"three")
 
-    report = replace(partition, limit=1, pull=1).session(SessionLimits(60, 0.1, telling=telling))
+    report = replace(partition, limit=1, pull=1).session(
+        SessionLimits(60, 0.1, report_within=telling)
+    )
 
     assert report.batches == batches
-    assert report.ended is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
+    assert report.outcome is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
 
 
 def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
@@ -48,7 +50,7 @@ def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
     limits = SessionLimits(60, 60, gather=60)
     assignment = replace(partition.assignment(session=limits), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(task.run, assignment, partition.destination)
+        report = thread.submit(task.run_session, assignment, partition.destination)
         for line in (b"one", b"two"):
             partition.lines("web01", line)
             written = partial(lambda line: line in partition.read("web01"), line)
@@ -59,28 +61,30 @@ def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
 
     assert (before, partition.offset().next) == (1, 3)
     assert partition.read("web01") == b"one\ntwo\n"
-    assert (ended.ended, ended.batches, ended.done.lines) == (Ending.ASKED, 1, 2)
+    assert (ended.outcome, ended.batches, ended.done.lines) == (Ending.ASKED, 1, 2)
 
 
 def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
     small = replace(partition, rotate_size=4)
     assignment = replace(small.assignment(session=SessionLimits(60, 60)), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(task.run, assignment, small.destination)
+        report = thread.submit(task.run_session, assignment, small.destination)
         small.lines("web01", b"one", b"two")
         wait_until("it is committed", lambda: small.offset().next == 3, 30)
         small.lines("web01", b"six")
         wait_until("more is committed", lambda: small.offset().next == 4, 30)
 
         known = small.sql("SELECT path, length FROM files")
-        Retention(Order(small.output, small.state, "zstd"), lambda: 0).tidy(lambda: False)
+        SegmentCleaner(SegmentPolicy(small.output, small.state, "zstd"), lambda: 0).clean(
+            lambda: False
+        )
         small.lines("web01", b"ten")
         wait_until("all is committed", lambda: small.offset().next == 5, 30)
         small.ask(lambda connection: connection.publish("leave.now"))
         ended = report.result(60)
 
     assert known == [("web01.log", 4)]
-    assert (ended.ended, ended.done.lines) == (Ending.ASKED, 4)
+    assert (ended.outcome, ended.done.lines) == (Ending.ASKED, 4)
     assert sorted(small.files()) == [
         "web01.log",
         "web01.log.000001.zst",

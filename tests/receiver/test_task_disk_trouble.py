@@ -12,8 +12,8 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
-from receiver.consume.marked_folders import Elsewhere, held, look, marked_folder
-from receiver.storage.disk import can_sync_all
+from receiver.consume.marked_folders import WrongFolder, check_folder, hold_locks, mark_folder
+from receiver.storage.disk import can_sync_file_system
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.processes import wait_until
@@ -58,10 +58,10 @@ def finish(partition: Partition, begin: int) -> None:
     """Receive the rest."""
     for _ in range(3):
         report = partition.session(_LONG, begin)
-        if report.ended is Ending.SILENCE:
+        if report.outcome is Ending.SILENCE:
             return
         begin = report.done.until
-    pytest.fail(f"it never comes to its end: {report.ended}")
+    pytest.fail(f"it never comes to its end: {report.outcome}")
 
 
 def unsafe(disk: FaultyDisk) -> list[str]:
@@ -76,7 +76,7 @@ def unsafe(disk: FaultyDisk) -> list[str]:
 def is_trusted(folder: Path) -> bool:
     opened = os.open(folder, os.O_RDONLY)
     try:
-        return can_sync_all(opened)
+        return can_sync_file_system(opened)
     finally:
         os.close(opened)
 
@@ -109,7 +109,7 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
         disk = FaultyDisk(trouble, struck + 1)
         with disk.plugged_in():
             try:
-                outcome = own.session(_LONG, begin).ended
+                outcome = own.session(_LONG, begin).outcome
             except Died:
                 outcome = None
         if not disk.has_struck:
@@ -220,10 +220,10 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
     away = tmp_path / "unmounted"
     for folder in (partition.output, partition.state):
         folder.mkdir(parents=True)
-    folders = tuple(map(marked_folder, (partition.output, partition.state)))
+    folders = tuple(map(mark_folder, (partition.output, partition.state)))
     destination = replace(partition.destination, folders=folders)
-    with held(folders), ThreadPoolExecutor(1) as thread:
-        report = thread.submit(task.run, partition.assignment(session=session), destination)
+    with hold_locks(folders), ThreadPoolExecutor(1) as thread:
+        report = thread.submit(task.run_session, partition.assignment(session=session), destination)
         wait_until("it is committed", lambda: partition.offset().next == 2, 30)
         if not session.longest:
             assert report.result().done.until == 2
@@ -231,17 +231,17 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
         partition.output.mkdir()
         partition.lines("web01", b"two")
         if not session.longest:
-            report = thread.submit(task.run, partition.assignment(2), destination)
-        ended = report.result(30).ended
+            report = thread.submit(task.run_session, partition.assignment(2), destination)
+        ended = report.result(30).outcome
 
         blocked(ended, Cause.REACH, "is its disk mounted?", str(partition.output))
         assert list(partition.output.iterdir()) == []
         partition.output.rmdir()
         away.rename(partition.output)
-        assert task.run(partition.assignment(2), destination).done.lines == 1
+        assert task.run_session(partition.assignment(2), destination).done.lines == 1
     assert partition.files() == {"web01.log": b"one\ntwo\n"}
 
 
 def test_where_the_drivers_lock_is_not_felt_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(Elsewhere, match=r"locks on .* do not reach"):
-        look(marked_folder(tmp_path))
+    with pytest.raises(WrongFolder, match=r"locks on .* do not reach"):
+        check_folder(mark_folder(tmp_path))

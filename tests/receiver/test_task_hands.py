@@ -111,7 +111,7 @@ def test_what_others_append_is_cut_off_with_a_warning_and_is_in_no_segment(
     else:
         stay = replace(partition.assignment(2, session=SessionLimits(60, 60)), leave="leave.now")
         with ThreadPoolExecutor(1) as thread:
-            report = thread.submit(task.run, stay, partition.destination)
+            report = thread.submit(task.run_session, stay, partition.destination)
             for number, line in enumerate(lines, 3):
                 partition.lines("web01", line)
                 committed = partial(lambda end: partition.offset().next == end, number)

@@ -8,10 +8,10 @@ import pytest
 
 from nats_logship.wire.message import Section
 from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
-from receiver.storage.retention import Order, Retention
+from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.receiver.faulty_disk import mounted
 from tests.receiver.partition import Partition, lines_of, message
-from tests.receiver.points import IN_BATCH, IN_TURN
+from tests.receiver.points import IN_BATCH, IN_ROTATION
 
 pytestmark = pytest.mark.nats
 
@@ -57,7 +57,9 @@ def partition(partition: Partition) -> Partition:
 
 
 def tidy(partition: Partition) -> None:
-    Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
+    SegmentCleaner(SegmentPolicy(partition.output, partition.state, "zstd"), lambda: 0).clean(
+        lambda: False
+    )
 
 
 def check(partition: Partition, sent: Sent) -> None:
@@ -66,7 +68,7 @@ def check(partition: Partition, sent: Sent) -> None:
     report = partition.session(_LONG, partition.offset().next)
     tidy(partition)
 
-    assert report.ended is Ending.SILENCE
+    assert report.outcome is Ending.SILENCE
     assert partition.offset().next == COUNT + 1
     assert {host: partition.read(host) for host in _HOSTS} == sent.lines
     assert len(list(partition.output.glob("*.zst"))) >= 4, "rotation is what is tested here"
@@ -108,7 +110,7 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
     check(partition, sent)
 
 
-@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
+@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_ROTATION])
 def test_a_task_killed_while_it_closes_files_though_no_line_comes_is_mended_by_the_next(
     partition: Partition, point: str
 ) -> None:

@@ -12,7 +12,7 @@ import zstandard
 from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
 from receiver.storage.layout import Layout, Permissions
-from receiver.storage.retention import Limits, Order, Retention
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.commands import CommandFailed, run_command
 
@@ -128,8 +128,8 @@ def daily(partition: Partition) -> Partition:
     return replace(partition, template=TEMPLATE)
 
 
-def order(partition: Partition, compress: str = "zstd", limits: Limits = Limits()) -> Order:  # noqa: B008 - a value
-    return Order(partition.output, partition.state, compress, limits, Layout(TEMPLATE))
+def order(partition: Partition, compress: str = "zstd", limits: Limits = Limits()) -> SegmentPolicy:  # noqa: B008 - a value
+    return SegmentPolicy(partition.output, partition.state, compress, limits, Layout(TEMPLATE))
 
 
 def paths(partition: Partition) -> list[str]:
@@ -145,14 +145,14 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
     daily = replace(daily, rotate_every=every)
     until = daily.receive().until
     (_, live) = paths(daily)
-    retention = Retention(order(daily), time.time_ns)
+    retention = SegmentCleaner(order(daily), time.time_ns)
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
 
-    retention.tidy(lambda: False)
+    retention.clean(lambda: False)
     assert live in paths(daily), "nobody has said that the partition is silent"
     turned = daily.run(until, rotation=ForcedRotation.DUE)
-    retention.tidy(lambda: False)
+    retention.clean(lambda: False)
 
     assert isinstance(turned, Done)
     assert turned.closed == (live,)
@@ -179,7 +179,7 @@ def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are
         daily.receive(last)
     known = daily.sql("SELECT path FROM segments ORDER BY path")
 
-    Retention(order(daily, "none", Limits(number=1)), time.time_ns).tidy(lambda: False)
+    SegmentCleaner(order(daily, "none", Limits(number=1)), time.time_ns).clean(lambda: False)
 
     assert known == [("2099-12-03/web01.log",), ("2099-12-04/web01.log",)]
     assert [path for path in paths(daily) if path.endswith(".log")] == [

@@ -10,7 +10,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.streams import STREAM
 from receiver.consume.assignment import Done
-from receiver.storage.findings import FindingKind
+from receiver.storage.anomalies import AnomalyKind
 from tests.conftest import apply_topology
 from tests.raw import Raw
 from tests.receiver.partition import Partition, lines_of, message, ours
@@ -52,10 +52,10 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     done = partition.run(first.until)
 
     assert isinstance(done, Done)
-    assert [(f.kind, f.start, f.end) for f in done.findings] == [
-        (FindingKind.REPEAT, 6, 12),
-        (FindingKind.REPEAT, 9, 12),
-        (FindingKind.GAP, 16, 20),
+    assert [(f.kind, f.start, f.end) for f in done.anomalies] == [
+        (AnomalyKind.REPEAT, 6, 12),
+        (AnomalyKind.REPEAT, 9, 12),
+        (AnomalyKind.GAP, 16, 20),
     ]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
     partition.run(done.until)

@@ -28,7 +28,7 @@ def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -
         second = partition.take_over("b:2")
         partition.lines("web01", b"3")
         kept_out = partition.session(SessionLimits(lock=0.1), second.next, second.epoch)
-        blocked(kept_out.ended, Cause.LOCKED, "p0.lock")
+        blocked(kept_out.outcome, Cause.LOCKED, "p0.lock")
         report = go_on()
 
     assert "Superseded" in report

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from nats_logship.wire.streams import StreamLayout
-from receiver.driver.driver import destination_of, limits_of
+from receiver.driver.driver import make_destination, make_limits
 from receiver.settings import ReceiverSettings
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
@@ -23,7 +23,7 @@ def needs_no_foreign_package(code: str, *arguments: str) -> None:
 def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
     settings = ReceiverSettings(partition=("0",))
     sent = pickle.dumps(
-        (destination_of(settings, (), StreamLayout(10)), limits_of(settings, 2, 2).session)
+        (make_destination(settings, (), StreamLayout(10)), make_limits(settings, 2, 2).session)
     )
 
     load = "import pickle, receiver.consume.task, receiver.driver.jobs; "

@@ -8,7 +8,7 @@ from pathlib import Path
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume import task
-from receiver.driver.driver import Followers
+from receiver.driver.driver import Driver
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from tests.receiver.partition import Partition
@@ -41,13 +41,13 @@ class Receiver:
         self.connection = Connection([url], "receiver")
         self.meter = Meter(time.time_ns)
         self.stop = asyncio.Event()
-        self.followers = Followers(
+        self.driver = Driver(
             *(self.settings, self.connection, name, self.meter, ()),
-            *(lambda destination, one: task.run(one, destination), 2),
+            *(lambda destination, one: task.run_session(one, destination), 2),
         )
 
     async def __aenter__(self) -> "Receiver":
-        running = self.followers.run(StreamLayout(2), 2, self.stop)
+        running = self.driver.run(StreamLayout(2), 2, self.stop)
         self.running = asyncio.create_task(running)
         return self
 

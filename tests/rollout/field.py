@@ -1,4 +1,4 @@
-"""A field of machines on a bridge of their own, each booted with real systemd and reached by real SSH; Ansible rolls out to it.
+"""Machines on a bridge of their own, with real systemd and real SSH; Ansible rolls out to them.
 
 Nothing of it is on this machine's network, and nothing is left of it, however the test ends.
 """
@@ -54,7 +54,8 @@ _ADDRESS = """
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'ip link set lo up; ip link set host0 up; ip address add {address}/24 dev host0'
+ExecStart=/bin/sh -c 'ip link set lo up; ip link set host0 up; \
+  ip address add {address}/24 dev host0'
 """
 _SSHD_SETTINGS = """
 HostKey /etc/ssh/field_host_key
@@ -94,8 +95,9 @@ class Field:
 
     def wait(self) -> None:
         """Wait until all machines are reached."""
+        is_up = "systemctl is-active sshd address"
         for name, machine in self.machines.items():
-            up = lambda machine=machine: machine.does("systemctl is-active sshd address")  # noqa: E731
+            up = lambda machine=machine: machine.does(is_up)  # noqa: E731
             wait_until(f"{name} is reached", up, 60)
 
     def inventory(self, groups: dict[str, Sequence[str]], variables: dict[str, Any]) -> None:
@@ -108,7 +110,8 @@ class Field:
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": str(self.folder / "key"),
             "ansible_ssh_transfer_method": "piped",
-            "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            "ansible_ssh_common_args": "-o StrictHostKeyChecking=no "
+            "-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
             "logship_install_os_packages": [],
             "logship_broker_controller_command": str(Path(sys.executable).with_name("logbroker")),
         }
@@ -118,19 +121,21 @@ class Field:
         }
         path.write_text(yaml.safe_dump(content), "utf-8")
 
-    def play(self, playbook: str, *words: str) -> dict[str, int]:
-        """Play a playbook on the inventory, which must succeed; return how many tasks changed something on each machine.
+    def play(self, playbook: str, *arguments: str) -> dict[str, int]:
+        """Play a playbook on the inventory, which must succeed.
+
+        Return how many tasks changed something on each machine.
 
         What it says is in `said`, from its first word on.
         """
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
         with self.said.open("a+", encoding="utf-8") as log:
-            log.write(f"=== {playbook} {' '.join(words)}\n")
+            log.write(f"=== {playbook} {' '.join(arguments)}\n")
             log.flush()
             begin = log.tell()
             done = subprocess.run(
-                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *words],
+                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *arguments],
                 cwd=ROOT / "ansible",
                 env=os.environ
                 | {
@@ -152,12 +157,15 @@ class Field:
         return {name: int(count) for name, count in changed}
 
 
-def received(look: Callable[[], Verdict]) -> None:
-    """Wait for a perfect verdict; machines go on to log of themselves, so they are looked at until no line is under way."""
+def received(judge: Callable[[], Verdict]) -> None:
+    """Wait for a perfect verdict.
+
+    Machines go on to log of themselves, so they are looked at until no line is under way.
+    """
     with suppress(TookTooLong):
-        wait_until("all lines are received", lambda: look().is_perfect, 120, every=1)
+        wait_until("all lines are received", lambda: judge().is_perfect, 120, every=1)
         return
-    raise AssertionError(str(look()))
+    raise AssertionError(str(judge()))
 
 
 @contextmanager
@@ -234,5 +242,5 @@ def _flatten(laid: Path) -> None:
         subprocess.run(["rm", "-r", f"{laid}/lib"], check=True)
 
 
-def _says(command: list[str], words: str) -> bool:
-    return words in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def _says(command: list[str], arguments: str) -> bool:
+    return arguments in subprocess.run(command, capture_output=True, text=True, check=False).stdout

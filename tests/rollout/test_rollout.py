@@ -1,4 +1,6 @@
-"""From an inventory to lines, an upgrade under load, a host cut off, a clean end: on booted machines, over SSH.
+"""From an inventory to lines, an upgrade under load, a host cut off, a clean end.
+
+On booted machines, over SSH.
 
 `make rollout-test` runs it, as root; it takes the wheels that `make wheelhouse` has gathered.
 """
@@ -50,9 +52,9 @@ def newer(tmp_path: Path) -> Path:
 
 
 def footprints(machine: Machine) -> set[str]:
-    """Return the paths and users of ours that a machine has, but for what journald and Ansible remember."""
+    """Return our paths and users on a machine, but those that journald and Ansible remember."""
     names = " -o ".join(f"-name '*{program}*'" for program in (*PROGRAMS, "logship"))
-    files = machine.told(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
+    files = machine.output_of(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
     users = machine.run(f"getent passwd {' '.join(PROGRAMS)}; getent group {' '.join(PROGRAMS)}")
     return {path for path in files if "/journal/" not in path} | set(users.stdout.splitlines())
 
@@ -128,11 +130,14 @@ def _upgrades(field: Field) -> None:
 
     for name, machine in field.machines.items():
         program = next(program for kind, program in PROGRAM_OF.items() if name.startswith(kind))
-        assert NEWER in machine.told(f"{program} --version")
+        assert NEWER in machine.output_of(f"{program} --version")
 
 
 def _lose_power(field: Field) -> None:
-    """Power a host and what receives off in order, cut that of a broker; what they are to run comes back by itself."""
+    """Power a host and what receives off in order, cut that of a broker.
+
+    What they are to run comes back by itself.
+    """
     for name in ("web01", "logs"):
         field.machines[name].power_off()
     field.machines["broker1"].cut_power()
@@ -140,7 +145,7 @@ def _lose_power(field: Field) -> None:
 
 
 def _keeps_secrets(field: Field) -> None:
-    """Neither what was printed nor what the machines have logged of it, each task's arguments, shows a secret."""
+    """Neither the output nor the machines' logs of it, task arguments included, show a secret."""
     logged = [machine.disk / "var/log/text.log" for machine in field.machines.values()]
     assert "Invoked with" in logged[0].read_text("utf-8")
     made = (field.folder / "inventory/logship-secrets").glob("cluster-secret")
@@ -148,8 +153,8 @@ def _keeps_secrets(field: Field) -> None:
     for text in (file.read_text("utf-8") for file in (field.said, *logged)):
         assert not re.search("|".join(secrets), text)
     for machine in field.machines.values():
-        assert not machine.told("find /etc/credstore -perm /077")
-        assert machine.told("find /etc/credstore -type f")
+        assert not machine.output_of("find /etc/credstore -perm /077")
+        assert machine.output_of("find /etc/credstore -type f")
 
 
 def _cuts_off(site: Site, host: str) -> None:
@@ -172,5 +177,5 @@ def _removes(field: Field, before: list[set[str]]) -> None:
     field.play("uninstall.yml", "--extra-vars", "logship_remove_data=true")
     assert [footprints(machine) for machine in field.machines.values()] == before
     for machine in field.machines.values():
-        assert not machine.told("systemctl list-units --failed --no-legend --plain 'log*'")
+        assert not machine.output_of("systemctl list-units --failed --no-legend --plain 'log*'")
         assert not machine.run(f"pgrep -x '{'|'.join((*PROGRAMS, 'nats-server'))}'").stdout

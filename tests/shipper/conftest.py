@@ -15,7 +15,7 @@ import pytest
 
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.message import Origin, decode_origin, decode_payload, split
+from nats_logship.wire.message import Origin, decode_origin, decode_payload, split_sections
 from receiver.consume.judging import judge
 from shipper.sources.block import Block
 from tests.shipper.logs import ROOT, Ship
@@ -38,7 +38,10 @@ class Read:
         if self.origin is None:
             return []
         read_at = self.origin.read_at
-        return [Block(section, part, read_at) for section, part in split(self.origin, self.lines)]
+        return [
+            Block(section, part, read_at)
+            for section, part in split_sections(self.origin, self.lines)
+        ]
 
 
 @contextmanager
@@ -110,7 +113,7 @@ async def read_stream(
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
     body = json.dumps({"seq": first, "next_by_subj": str(subject), "batch": 100_000}).encode()
     found: list[Read] = []
-    async with connection.hearing(answers.put_nowait) as inbox:
+    async with connection.open_inbox(answers.put_nowait) as inbox:
         await connection.publish("$JS.API.DIRECT.GET.LOGS", body, inbox)
         while "Status" not in (headers := (message := await answers.get()).headers or {}):
             origin, lines = decode_origin(headers), decode_payload(headers, message.data)
@@ -133,13 +136,13 @@ def received(url: str) -> bytes:
             before = ends.get(span.file)
             assert before is not None or span.start == 0, f"{span} does not begin at 0"
             judged = judge(before, one.section, "web01", message.sequence)
-            assert before is None or span.start <= before, judged.finding
+            assert before is None or span.start <= before, judged.anomaly
             found += one.lines[judged.skip :]
             ends[span.file] = max(span.end, before or 0)
     return found
 
 
-def arrives(
+def wait_for_lines(
     url: str, expected: bytes, *watched: Process, read: Callable[[str], bytes] = read_lines
 ) -> None:
     """Wait until all lines are in the stream, and see that each is there once and in order."""

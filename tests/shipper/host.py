@@ -116,8 +116,8 @@ class Host:
         notices = await self.follower.scan()
         # as the shipping loop does
         waiting = () if self.follower.has_decided else self.positions.files.values()
-        starts = self.follower.start_cursors(self.positions.begun())
-        self.positions = self.positions.found([*waiting, *starts])
+        starts = self.follower.start_cursors(self.positions.started_files())
+        self.positions = self.positions.with_starts([*waiting, *starts])
         self._note_ended()
         self.notices += notices
         return notices

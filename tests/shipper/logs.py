@@ -30,5 +30,5 @@ def rotate(log: Path) -> None:
     log.touch()
 
 
-def says(process: Process, words: str) -> None:
+def wait_for_log(process: Process, words: str) -> None:
     wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])

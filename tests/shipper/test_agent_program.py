@@ -15,8 +15,8 @@ from nats_logship.wire.subjects import Subject
 from shipper.sources.notices import Notice, NoticeKind, log_notices
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
-from tests.shipper.conftest import arrives, read_lines, read_stream, received
-from tests.shipper.logs import Ship, append, lines, rotate, says
+from tests.shipper.conftest import read_lines, read_stream, received, wait_for_lines
+from tests.shipper.logs import Ship, append, lines, rotate, wait_for_log
 from tests.shipper.saved import put, saved
 from tests.support.processes import Process, wait_until
 from tests.support.suite import ask
@@ -61,7 +61,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     process = ship(logs_url, "--file", log, *options, *more)
     # what was rotated away before anything was shipped is nobody's, as far as a next start can know
     append(log, lines(0, 1))
-    arrives(logs_url, lines(0, 1), process)
+    wait_for_lines(logs_url, lines(0, 1), process)
     written = 1
     for number in range(6):
         for _ in range(chance.randrange(10, 40)):
@@ -83,7 +83,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
 
     append(log, lines(written, written + 1 + written % 2))  # the last one is shipped
     written += 1 + written % 2
-    arrives(logs_url, lines(0, written, step), process)
+    wait_for_lines(logs_url, lines(0, written, step), process)
     assert received(logs_url) == lines(0, written, step)  # without a gap between them
     assert process.said().count("cannot be read: ") == 1  # the snapshot that was garbled
     assert "Traceback" not in process.said()
@@ -97,11 +97,11 @@ def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
 ) -> None:
     options = ("--grace", "100ms", "--poll-every", "50ms")
     process = ship(logs_url, "--file", log.with_name("*.log"), *options)
-    arrives(logs_url, b"one\n", process)
+    wait_for_lines(logs_url, b"one\n", process)
 
     log.unlink()
 
-    says(process, f"INFO sources: {log}: is gone, read to its end")
+    wait_for_log(process, f"INFO sources: {log}: is gone, read to its end")
     log_notices([Notice(NoticeKind.GONE, "a.log", "is gone, bytes 1 to 5 were not read", lost=4)])
     assert caplog.records[-1].levelname == "WARNING"
 
@@ -159,7 +159,7 @@ def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the
     log, missing = tmp_path / "a.log", tmp_path / "missing/x.log"
     log.write_bytes(b"one\n")
     first = ship(logs_url, "--file", log)
-    arrives(logs_url, b"one\n", first)
+    wait_for_lines(logs_url, b"one\n", first)
 
     follows, once = ship(logs_url, "--file", log), ship(logs_url, "--file", log, "--once")
     mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
@@ -170,7 +170,7 @@ def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the
     assert f"{missing}: is not there yet; nothing was" in said(mistyped, 1)
     said(at_another, 0)
     append(log, b"two\n")
-    arrives(logs_url, b"one\ntwo\n", first)
+    wait_for_lines(logs_url, b"one\ntwo\n", first)
     said(ship(logs_url, "--file", log, "--once", host="web02"), 0)
     assert first.stop(12) == 0
 

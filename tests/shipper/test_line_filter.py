@@ -132,7 +132,7 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
     for b in left:
         judged = judge(reached, b.section, "web01", 1)
         assert judged.skip == 0
-        assert judged.finding is None
+        assert judged.anomaly is None
         reached = b.section.span.end
 
 

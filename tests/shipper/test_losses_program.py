@@ -7,7 +7,7 @@ import pytest
 
 from tests.pages import page, samples
 from tests.shipper.conftest import read_lines
-from tests.shipper.logs import Ship, append, lines, rotate, run, says
+from tests.shipper.logs import Ship, append, lines, rotate, run, wait_for_log
 
 pytestmark = pytest.mark.nats
 
@@ -29,8 +29,8 @@ def test_a_file_that_went_away_while_no_shipper_ran_is_reported_wherever_one_loo
 
     checked = run("check", "--host", own_host, *options)
     process = ship(logs_url, "--file", log, "--listen", "127.0.0.1:0", host=own_host)
-    says(process, f"{log}: was deleted, moved or truncated while no shipper ran")
-    says(process, "listening on http://127.0.0.1:")
+    wait_for_log(process, f"{log}: was deleted, moved or truncated while no shipper ran")
+    wait_for_log(process, "listening on http://127.0.0.1:")
     told = samples(page(process, "/metrics")[1])
     status = run("status", "--host", own_host, *options[2:])
 

@@ -43,7 +43,7 @@ async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at
     process.start()
     assert await asyncio.to_thread(process.wait, 30) == 0
 
-    pages = HostMessages(connection, DIES, 1).since(1, "LOGS")
+    pages = HostMessages(connection, DIES, 1).read_since(1, "LOGS")
     told = {one.sequence: one async for page in pages for one in page}
     before, after = (one for one in told.values() if one.origin and one.origin.sections)
     assert (before.subject, after.subject) == (str(Subject.for_host(DIES, 2)), NEW)

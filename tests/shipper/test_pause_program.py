@@ -8,8 +8,8 @@ import pytest
 
 from tests.pages import page
 from tests.secured import host, start_secured
-from tests.shipper.conftest import arrives
-from tests.shipper.logs import Ship, append, run, says
+from tests.shipper.conftest import wait_for_lines
+from tests.shipper.logs import Ship, append, run, wait_for_log
 from tests.support.commands import run_command
 from tests.support.processes import Process, Processes, wait_until
 
@@ -33,20 +33,20 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     shipper, _ = (start(own_host, "--listen", "127.0.0.1:0"), start(other))
     for name in (own_host, other):
         append(logs[name], b"one\n")
-    arrives(server.url(), b"one\none\n", shipper)
+    wait_for_lines(server.url(), b"one\none\n", shipper)
     told = logbroker("pause", f"{own_host[:4]}*", "--reason", "disk is swapped")
-    says(shipper, "paused until ")
+    wait_for_log(shipper, "paused until ")
     time.sleep(2)  # within which a round under way has come
     append(logs[own_host], b"two\n")
     time.sleep(1)  # in which it would come
     append(logs[other], b"other\n")
-    arrives(server.url(), b"one\none\nother\n", shipper)
+    wait_for_lines(server.url(), b"one\none\nother\n", shipper)
     reported, table = (run("status", *m, "--host", own_host) for m in (["--json"], []))
     health, (_, metrics) = page(shipper, "/healthz"), page(shipper, "/metrics")
     seen = logbroker("hosts"), logbroker("status")
     logbroker("resume")
-    says(shipper, "resumed")
-    arrives(server.url(), b"one\none\nother\ntwo\n", shipper)
+    wait_for_log(shipper, "resumed")
+    wait_for_lines(server.url(), b"one\none\nother\ntwo\n", shipper)
     logbroker("pause", "--for", "3s")  # which is over by time
     is_paused = lambda: shipper.said().count("paused until ") == 2  # noqa: E731
     wait_until("it is paused again", is_paused, 60, [shipper])
@@ -54,7 +54,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     shipper.kill()
     shipper.start()
 
-    arrives(server.url(), b"one\none\nother\ntwo\nthree\n", shipper)
+    wait_for_lines(server.url(), b"one\none\nother\ntwo\nthree\n", shipper)
     assert "disk is swapped" in told
     (status,) = json.loads(reported.stdout)
     assert "paused until " in status["paused"]

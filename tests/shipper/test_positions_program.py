@@ -13,8 +13,8 @@ import pytest
 
 from broker.topology import Topology
 from nats_logship.wire.streams import POSITIONS_BUCKET
-from tests.shipper.conftest import arrives, read_lines, received
-from tests.shipper.logs import ROOT, Ship, append, lines, rotate, run, says
+from tests.shipper.conftest import read_lines, received, wait_for_lines
+from tests.shipper.logs import ROOT, Ship, append, lines, rotate, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
 from tests.shipper.saved import saved_positions
 from tests.support.processes import Process, Processes, wait_until
@@ -83,7 +83,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     process = ship("--round-size", 65536)
     assert process.wait(60) == -signal.SIGKILL, process.last_words()
     process.start()
-    arrives(logs_url, lines(0, 500), process, read=received)
+    wait_for_lines(logs_url, lines(0, 500), process, read=received)
     process.kill()
     # at the start, and, of what is passed more than once in it, when a file was rotated
     for passes in (0,) if point in ONCE else (0, 1, 3):
@@ -99,7 +99,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     writer.write(100)
     process.start()
 
-    arrives(logs_url, lines(0, writer.written), process, read=received)
+    wait_for_lines(logs_url, lines(0, writer.written), process, read=received)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(12) == 0
     assert ship("--once").wait(60) == 0
@@ -111,19 +111,19 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
 ) -> None:
     append(log, lines(0, 500))
     process = ship()
-    arrives(logs_url, lines(0, 500), process, read=received)
+    wait_for_lines(logs_url, lines(0, 500), process, read=received)
     ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
     append(log, lines(500, 600))
-    arrives(
+    wait_for_lines(
         logs_url, lines(0, 600), process, read=received
     )  # without a new file nobody waits for the bucket
     rotate(log)
     append(log, lines(600, 700))
-    says(process, "run `logbroker apply`")
+    wait_for_log(process, "run `logbroker apply`")
     (bucket,) = [one for one in Topology().streams() if one["name"] == BUCKET]
     ask(logs_url, lambda broker: broker.api(f"STREAM.CREATE.{BUCKET}", bucket))
 
-    arrives(logs_url, lines(0, 700), process, read=received)
+    wait_for_lines(logs_url, lines(0, 700), process, read=received)
     assert process.stop(12) == 0
     assert sorted(c.offset for c in ask(logs_url, saved_positions).files.values()) == [
         *(len(lines(0, 100)), len(lines(0, 600)))
@@ -138,7 +138,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
     writer.write(2000)
     for _ in range(3):
         racing = [ship("--take-over", "--round-size", 65536) for _ in range(2)]
-        arrives(logs_url, lines(0, writer.written), read=received)
+        wait_for_lines(logs_url, lines(0, writer.written), read=received)
         deadline = time.monotonic() + 40
         while all(one.is_running() for one in racing) and time.monotonic() < deadline:
             writer.write(100)  # the one that was deposed learns it when it ships
@@ -148,7 +148,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
         assert loser.wait(1) == 78, loser.last_words()
         assert "Traceback" not in loser.said()
         writer.write(1000)
-        arrives(logs_url, lines(0, writer.written), winner, read=received)
+        wait_for_lines(logs_url, lines(0, writer.written), winner, read=received)
         assert winner.stop(12) == 0
         (cursor,) = ask(logs_url, saved_positions).files.values()
         assert cursor.offset == log.stat().st_size
@@ -174,11 +174,11 @@ def test_an_agent_runs_where_nothing_can_be_written_and_writes_nothing(
     nothing = dict.fromkeys(("HOME", "TMPDIR"), str(no_disk))
     nothing |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     agent = processes.start("agent", [*command, "--file", log], nothing, no_disk)
-    arrives(logs_url, lines(0, 100), agent)
+    wait_for_lines(logs_url, lines(0, 100), agent)
     agent.kill()
     append(log, lines(100, 200))
     agent.start()
-    arrives(logs_url, lines(0, 200), agent)
+    wait_for_lines(logs_url, lines(0, 200), agent)
 
     assert agent.stop(12) == 0
     assert list(log.parent.iterdir()) == [log]
@@ -190,9 +190,9 @@ def test_status_tells_without_an_agent_what_the_broker_has(
 ) -> None:
     append(log, lines(0, 100))
     process = ship(host=own_host)
-    arrives(logs_url, lines(0, 100), process)
+    wait_for_lines(logs_url, lines(0, 100), process)
     append(log, lines(100, 200))
-    arrives(logs_url, lines(0, 200), process)
+    wait_for_lines(logs_url, lines(0, 200), process)
     process.kill()
     (snapshot,) = ask(logs_url, partial(saved_positions, host=own_host)).files.values()
     append(log, b"more\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.shipper.conftest import read_stream
-from tests.shipper.logs import ROOT, says
+from tests.shipper.logs import ROOT, wait_for_log
 from tests.shipper.rotators import WAYS, Rotated, Way
 from tests.support import forks
 from tests.support.oracle import judge
@@ -45,7 +45,7 @@ class _Play:
         """Return what was written, all of which was shipped, as far as the shipper found it."""
         # a shipper that comes later knows nothing of what was rotated away before
         shipper = self._start("agent")
-        says(shipper, " ships on ")
+        wait_for_log(shipper, " ships on ")
         with self.rotated.being_written(self._processes):
             wait_until("the log is known", self._has_shipped, 60, [shipper])
             for _ in range(3):  # while it runs, and while it starts

@@ -6,8 +6,8 @@ import pytest
 
 from nats_logship.wire.subjects import inbox_of
 from tests.secured import Secured, host, start_secured, write_conf
-from tests.shipper.conftest import arrives
-from tests.shipper.logs import Ship, append, run, says
+from tests.shipper.conftest import wait_for_lines
+from tests.shipper.logs import Ship, append, run, wait_for_log
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
@@ -38,7 +38,7 @@ def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
     access = ("--user", "web01", "--password", SECRET, *prefixes)
     reload(server)
     process = ship(server.address, "--file", log, *access)
-    arrives(server.url(), b"one\n", process)
+    wait_for_lines(server.url(), b"one\n", process)
     written = b"one\n"
 
     for right, other, complaint in (
@@ -49,12 +49,12 @@ def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
         reload(server, right, other)
         append(log, b"another\n")
         written += b"another\n"
-        says(process, complaint)
+        wait_for_log(process, complaint)
         if right == '"logs.*.web01"':
             words = ("--host", "web01", "--file", log, "--server", server.address, *access)
             check = run("check", *words)
         reload(server)
-        arrives(server.url(), written, process)
+        wait_for_lines(server.url(), written, process)
 
     assert process.stop(10) == 0
     assert SECRET not in process.said()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.shipper.conftest import read_lines
-from tests.shipper.logs import ROOT, append, says
+from tests.shipper.logs import ROOT, append, wait_for_log
 from tests.support.oracle import judge
 from tests.support.processes import Process, Processes, wait_until
 
@@ -23,7 +23,7 @@ class Running:
         self.config.write_text(self.settings("a.log"))
         command = [sys.executable, "-m", "shipper", "--config", self.config, "--host", "web01"]
         self.process: Process = processes.start("shipper", command, folder=ROOT)
-        says(self.process, "ships on")
+        wait_for_log(self.process, "ships on")
 
     def settings(self, *names: str) -> str:
         files = ", ".join(f'"{self.folder / name}"' for name in names)

@@ -15,8 +15,8 @@ import pytest
 from tests.conftest import Server, apply_topology
 from tests.descriptors import held_by
 from tests.manager import Manager
-from tests.shipper.conftest import arrives, read_lines, read_stream
-from tests.shipper.logs import Ship, append, says
+from tests.shipper.conftest import read_lines, read_stream, wait_for_lines
+from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.ports import free_port
 from tests.support.processes import Process, wait_until
 from tests.support.suite import ask
@@ -37,9 +37,9 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes
     process.hang_up()
     wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
     own_server.start()
-    says(process, "run `logbroker apply`")
+    wait_for_log(process, "run `logbroker apply`")
     apply_topology(own_server.url)
-    arrives(own_server.url, b"one\n", process)
+    wait_for_lines(own_server.url, b"one\n", process)
     assert process.stop(10) == 0
 
 
@@ -90,14 +90,14 @@ def test_no_expression_holds_up_its_lines_its_health_a_reload_or_its_end(
     process = ship(logs_url, "--config", config)
     append(log, b"a" * 40 + b"B\n" + b"a" * 40 + b"\nlast\n")
 
-    arrives(logs_url, b"one\n" + b"a" * 40 + b"B\nlast\n", process)
+    wait_for_lines(logs_url, b"one\n" + b"a" * 40 + b"B\nlast\n", process)
 
     append(log, (b"a" * 1000 + b"B\n") * 2000)
     with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as healthy:
         assert healthy.status == 200
     config.write_text(config.read_text().replace(excluded, 'exclude_lines = ["^a"]\n'))
     process.hang_up()
-    says(process, "changed: exclude_lines")
+    wait_for_log(process, "changed: exclude_lines")
     ends_in_time(process)
 
 

@@ -22,8 +22,8 @@ import pytest
 
 from tests.conftest import apply_topology
 from tests.pages import page
-from tests.shipper.conftest import arrives, read_lines
-from tests.shipper.logs import ROOT, Ship, lines, run, says
+from tests.shipper.conftest import read_lines, wait_for_lines
+from tests.shipper.logs import ROOT, Ship, lines, run, wait_for_log
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
@@ -60,7 +60,7 @@ def test_the_writer_waits_while_256_mib_are_not_acknowledged(
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
-        arrives(own_broker.url, b"one\n", process)
+        wait_for_lines(own_broker.url, b"one\n", process)
         own_broker.stop()
         writing = threading.Thread(target=_write_all, args=(writer, 300 << 20))
         writing.start()
@@ -96,7 +96,7 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
         writer.start()
         while writer.is_alive():
             process = ship_input(logs_url, f"< {pipe}")
-            says(process, "ships on")
+            wait_for_log(process, "ships on")
             time.sleep(chance.uniform(0, 1.5))
             process.kill()
         last = ship_input(logs_url, f"< {pipe}")
@@ -121,7 +121,7 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
-        arrives(own_broker.url, b"one\n", process)
+        wait_for_lines(own_broker.url, b"one\n", process)
         own_broker.stop()
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(tmp_path) >= 7, 40, [process])
@@ -188,7 +188,7 @@ def test_sigterm_ships_at_the_next_start_what_was_still_in_the_pipe(
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"first\n")
-        arrives(own_broker.url, b"first\n", process)
+        wait_for_lines(own_broker.url, b"first\n", process)
         own_broker.stop()
         with process.stopped():
             writer.write(wanted)
@@ -248,13 +248,13 @@ def test_inputs_of_every_kind_are_read_as_they_come_and_a_silent_one_is_no_troub
 ) -> None:
     with _writer_of(kind.split()[-1], tmp_path / "input") as (path, open_writer):
         process = ship_kind(kind, path)
-        says(process, "ships on")
+        wait_for_log(process, "ships on")
         descriptor = open_writer()
         os.write(descriptor, b"one\ntwo\nthr")
-        arrives(logs_url, b"one\ntwo\n", process)
+        wait_for_lines(logs_url, b"one\ntwo\n", process)
         code, reason = page(process, "/healthz")
         os.write(descriptor, b"ee\n")
-        arrives(logs_url, b"one\ntwo\nthree\n", process)
+        wait_for_lines(logs_url, b"one\ntwo\nthree\n", process)
         if kind.endswith("terminal"):
             os.write(descriptor, b"\x04")  # the end of the input, for a terminal
         else:
@@ -272,7 +272,7 @@ def test_an_input_that_breaks_ends_it_with_1_once_all_is_shipped(
         process = ship_kind("two-way socket", path)
         with socket.socket(fileno=open_writer()) as writer:
             writer.sendall(b"one\n")
-            arrives(logs_url, b"one\n", process)
+            wait_for_lines(logs_url, b"one\n", process)
             # what is closed with unread bytes in it is reset
 
     assert process.wait(40) == 1, process.last_words()
@@ -286,7 +286,7 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     process = ship_input(logs_url, f"< {pipe}", "--listen", "127.0.0.1:0")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
-        arrives(logs_url, lines(0, 10), process)
+        wait_for_lines(logs_url, lines(0, 10), process)
         _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, most))
         writer.write(lines(10, 4000))
@@ -308,11 +308,11 @@ def test_what_a_full_disk_left_in_the_pipe_is_named_at_sigterm(
     own_broker.stop()
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
-        says(process, "broker away")
+        wait_for_log(process, "broker away")
         _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (5_000, most))
         writer.write(b"1234567\n" * 1000)
-        says(process, "File too large")
+        wait_for_log(process, "File too large")
 
         assert process.stop(12) == 1
     assert "3000 bytes of standard input were not read (cannot write to" in process.said()

@@ -1,1 +1,4 @@
-"""What tests, benches and the demo share: real programs, addresses, traffic, and the judge of what arrived."""
+"""What tests, benches and the demo share.
+
+Real programs, addresses, traffic, and the judge of what arrived.
+"""

@@ -1,4 +1,7 @@
-"""Commands of ours as an operator gives them: run to their end, and given again while something is in their way."""
+"""Commands of ours as an operator gives them.
+
+Run to their end, and given again while something is in their way.
+"""
 
 import subprocess
 import time
@@ -21,18 +24,26 @@ class CommandFailed(Exception):
         self.code = code
 
 
-def run_command(program: str, *words: object, seconds: float = _SECONDS) -> str:
-    """Run a command of one of the programs and return what it says; raises `CommandFailed`, `TimeoutExpired`."""
-    command = [installed(program), *map(str, words)]
+def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> str:
+    """Run a command of one of the programs and return what it says.
+
+    Raises `CommandFailed`, `TimeoutExpired`.
+    """
+    command = [installed(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
         said = f"{done.stdout}{done.stderr}"
-        raise CommandFailed(done.returncode, f"{program} {' '.join(map(str, words[:2]))}: {said}")
+        raise CommandFailed(
+            done.returncode, f"{program} {' '.join(map(str, arguments[:2]))}: {said}"
+        )
     return done.stdout
 
 
 def retried(action: Callable[[], Answer]) -> Answer:
-    """Return what an action returns that a disk or a broker may refuse for a while; raises `TimeoutError` after a minute."""
+    """Return what an action returns that a disk or a broker may refuse for a while.
+
+    Raises `TimeoutError` after a minute.
+    """
     give_up = time.monotonic() + _SECONDS
     while True:
         try:

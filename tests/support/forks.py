@@ -1,7 +1,10 @@
-"""Programs of ours that start without the half second of CPU in which Python imports them: forked from a process that has done so.
+"""Programs of ours that start without the half second of CPU in which Python imports them.
 
-A fork has its own arguments, environment, folder, standard files and session, and does from there on what any start of
-`python -c CODE` does. Journeys, and whatever looks at a start itself, start the real thing.
+Forked from a process that has done so.
+
+A fork has its own arguments, environment, folder, standard files and session, and does from there
+on what any start of `python -c CODE` does. Journeys, and whatever looks at a start itself, start
+the real thing.
 """
 
 import gc
@@ -36,7 +39,10 @@ _MESSAGE = 1 << 20
 
 
 class ForkServer:
-    """A process that has imported a program, forks, and tells how forks ended; it ends with the one that started it."""
+    """A process that has imported a program, forks, and reports how forks ended.
+
+    It ends with the one that started it.
+    """
 
     def __init__(self, program: str) -> None:
         """Start it; forks wait until it has imported what belongs to the program."""
@@ -54,7 +60,7 @@ class ForkServer:
             )
 
     def ask(self, request: object) -> int:
-        """Return the process id of a new fork, or, for the process id of one that has ended, its exit code."""
+        """Return the process id of a new fork or, given that of an ended one, its exit code."""
         with self._asking:
             self._requests.send(json.dumps(request).encode())
             answer = self._requests.recv(_MESSAGE)
@@ -79,7 +85,10 @@ class Fork:
         stdout: IO[bytes] | None = None,
         stderr: IO[bytes] | None = None,
     ) -> None:
-        """Start it where what belongs to a program is imported already; it appends to its files, if any, and nothing is there to be read."""
+        """Start it where what belongs to a program is imported already.
+
+        It appends to its files, if any, and nothing is there to be read.
+        """
         self.returncode: int | None = None
         self._server = fork_server(program)
         files = [file and file.name for file in (stdout, stderr)]
@@ -109,18 +118,19 @@ class Fork:
             signal.pidfd_send_signal(self._process, number)
 
 
-def start(words: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
+def start(arguments: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
     """Start one of our programs as a fork, and any other as `subprocess.Popen` does."""
-    match words:
+    match arguments:
         case [sys.executable, "-m", program, *arguments] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
-            return Fork(_PROGRAMS[program], _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
+            name = _PROGRAMS[program]
+            return Fork(name, _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
         case _:
-            return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
+            return subprocess.Popen(arguments, **how)  # type: ignore[call-overload,no-any-return]
 
 
 def run(
-    program: str, *words: object, seconds: float = 60.0, **environment: str
+    program: str, *arguments: object, seconds: float = 60.0, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run one of our programs to its end, as a fork; raises `subprocess.TimeoutExpired`."""
     module = program.removeprefix("log")
@@ -128,17 +138,20 @@ def run(
         paths = [Path(folder, name) for name in ("out", "error")]
         with paths[0].open("wb") as out, paths[1].open("wb") as error:
             env, code = os.environ | environment, _AS_PROGRAM.format(module)
-            fork = Fork(module, code, *map(str, words), env=env, stdout=out, stderr=error)
+            fork = Fork(module, code, *map(str, arguments), env=env, stdout=out, stderr=error)
         try:
             ended = fork.wait(seconds)
         finally:
             fork.send_signal(signal.SIGKILL)
         said = (path.read_text("utf-8") for path in paths)
-        return subprocess.CompletedProcess([program, *map(str, words)], ended, *said)
+        return subprocess.CompletedProcess([program, *map(str, arguments)], ended, *said)
 
 
 def serve(number: int, program: str) -> None:
-    """Import a program, then fork whatever is asked for; returns at the end, and in each fork when its code has."""
+    """Import a program, then fork whatever is asked for.
+
+    Returns at the end, and in each fork when its code has.
+    """
     exec(_IMPORTS[program])
     os.umask(0o022)
     gc.collect()

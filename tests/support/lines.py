@@ -1,6 +1,9 @@
-"""Believable log lines: access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
+"""Believable log lines.
 
-Every line begins with the tag of its file and a number that counts up, so that the oracle can tell each from all others.
+Access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
+
+Every line begins with the tag of its file and a number that counts up, so that the oracle can distinguish
+each from all others.
 """
 
 import json
@@ -16,7 +19,10 @@ _LOCALES = ["en_US", "de_DE", "fr_FR", "ja_JP", "ru_RU", "el_GR"]
 
 
 class LogLines:
-    """The lines of one log file, endless; `tag` names the file and stands at the beginning of each line."""
+    """The lines of one log file, endless.
+
+    `tag` names the file and begins each line.
+    """
 
     def __init__(self, tag: str, seed: int) -> None:
         """Begin at line 0; the same tag and seed give the same lines."""
@@ -26,7 +32,10 @@ class LogLines:
         self._next = 0
 
     def take(self, lines: int) -> bytes:
-        """Return the next lines, at least `lines` of them: an entry of several lines is never cut."""
+        """Return the next lines, at least `lines` of them.
+
+        An entry of several lines is never cut.
+        """
         until = self._next + lines
         parts: list[bytes] = []
         while self._next < until:
@@ -81,7 +90,10 @@ def _trace(faker: "Faker", world: "Faker", chance: random.Random) -> tuple[str, 
         line
         for _ in range(chance.randrange(2, 6))
         for line in (
-            f'  File "{faker.file_path(depth=3, extension="py")}", line {chance.randrange(900)}, in {faker.word()}',
+            (
+                f'  File "{faker.file_path(depth=3, extension="py")}", '
+                f"line {chance.randrange(900)}, in {faker.word()}"
+            ),
             f"    {faker.word()} = {faker.word()}({faker.word()})",
         )
     ]

@@ -1,7 +1,8 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
-Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign, each by itself, and
-says whether the bytes are equal. Of a line that was torn the whole one is missing as well, unless it came, too.
+Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign,
+each by itself, and says whether the bytes are equal. The whole of a torn line is
+missing as well, unless it came, too.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,8 +26,9 @@ _PATIENCE = 150.0  # seconds
 class Verdict:
     """What became of the lines of a host. All numbers are lines.
 
-    `missing`: written, and not received. `repeated`: received more often than written. `reordered`: received behind a later
-    one of its file. `torn`: a part of a written one, or several run together. `foreign`: never written. `examples` shows some.
+    `missing`: written, and not received. `repeated`: received more often than written. `reordered`:
+    received behind a later one of its file. `torn`: a part of a written one, or several run
+    together. `foreign`: never written. `examples` shows some.
     """
 
     written: int
@@ -57,14 +59,15 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"{self.written} written, {self.received} received: {self.missing} missing, "
-            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, {self.foreign} foreign; "
+            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, "
+            f"{self.foreign} foreign; "
             f"bytes {'equal' if self.bytes_equal else 'DIFFER'}"
             + "".join(f"\n  {e}" for e in self.examples)
         )
 
 
 def judge_host(sources: Iterable[Path], output: Path, host: str) -> Verdict:
-    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written."""
+    """Compare the received files of `host` below `output` with its sources, in write order."""
     return judge([path.read_bytes() for path in sources], read_received(output, host))
 
 
@@ -74,7 +77,7 @@ def expect_all(
     watched: Sequence[Process] = (),
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Wait until as much as was written of each host is received below `output`, and expect each line once and in order."""
+    """Wait until all bytes of each host are received below `output`; expect each line once."""
 
     def is_received() -> bool:
         meanwhile()
@@ -90,10 +93,11 @@ def expect_all(
 
 
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
-    """Judge the bytes received from a host against those of its source files, which may be interleaved by lines.
+    """Compare a host's received bytes with its source files, which may be interleaved by lines.
 
-    Order is judged within each source; a line that stands in several sources is judged by its count alone. A source's
-    unfinished last line counts as finished: the receiver finishes it when another file's lines follow.
+    Order is judged within each source; a line that is in several sources is judged by its count
+    alone. A source's unfinished last line counts as finished: the receiver finishes it when another
+    file's lines follow.
     """
     written = [one if one.endswith(b"\n") or not one else one + b"\n" for one in sources]
     if len(written) == 1 and written[0] == received:
@@ -153,7 +157,10 @@ def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:
 def _name(
     unknown: Sequence[bytes], sources: Sequence[bytes], written: Iterable[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return which received lines that nobody wrote are torn, and which are foreign; inner parts only of the first 200."""
+    """Return which received lines that nobody wrote are torn, and which are foreign.
+
+    Inner parts only of the first 200.
+    """
     heads = sorted(written) if unknown else []
     tails = sorted(line[::-1] for line in heads)
     torn: list[bytes] = []
@@ -198,7 +205,7 @@ def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[i
 
 
 def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
-    """Return in which source each line stands, `_SHARED` for several."""
+    """Return the source of each line, `_SHARED` for several."""
     owners: dict[bytes, int] = {}
     for number, lines in enumerate(sources):
         if number:

@@ -1,7 +1,10 @@
-"""Real programs as processes of their own: started, killed, ended and cleaned up with everything that they started.
+"""Real programs as processes of their own.
 
-Each runs in a session of its own, and sessions that its children open are remembered, so that its whole tree is found
-again after its head was killed and its children were adopted. Knows nothing of what the programs do.
+Started, killed, ended and cleaned up with everything that they started.
+
+Each runs in a session of its own, and sessions that its children open are remembered, so that its
+whole tree is found again after its head was killed and its children were adopted. Knows nothing of
+what the programs do.
 """
 
 import os
@@ -31,7 +34,7 @@ def installed(program: str) -> str:
 
 
 class ProgramDied(Exception):
-    """A program ended although it was needed; the message holds its last words."""
+    """A program ended although it was needed; the message holds its last arguments."""
 
 
 class TookTooLong(Exception):
@@ -47,15 +50,16 @@ def wait_until(
 ) -> None:
     """Return as soon as `holds()` is true, which is asked `every` so many seconds.
 
-    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends meanwhile.
+    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends
+    meanwhile.
     """
     deadline = time.monotonic() + seconds
     while not holds():
         for process in watched:
             process.check()
         if time.monotonic() > deadline:
-            words = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
-            raise TookTooLong(f"{what}: not within {seconds:g} s{words}")
+            arguments = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
+            raise TookTooLong(f"{what}: not within {seconds:g} s{arguments}")
         time.sleep(every)
 
 
@@ -77,7 +81,7 @@ Launch = Callable[..., Running]
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A started program; `log` collects what it writes on stdout and stderr, over all of its starts."""
+    """A started program; `log` collects its stdout and stderr, over all of its starts."""
 
     name: str
     arguments: tuple[str, ...]
@@ -133,12 +137,15 @@ class Process:
         return self.said()[-_LAST_WORDS:].strip()
 
     def catches(self, number: int) -> bool:
-        """Whether it has a handler of its own for a signal, by which it would end otherwise (proc(5))."""
+        """Whether it handles a signal that would end it otherwise (proc(5))."""
         caught = proc(self.pid, "status").partition("SigCgt:")[2].split()
         return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
 
     def kill(self) -> None:
-        """Send -9 to the program itself, as the kernel's OOM killer would; its children have to find out."""
+        """Send -9 to the program itself, as the kernel's OOM killer would.
+
+        Its children have to find out.
+        """
         self.tree()
         self.send(signal.SIGKILL)
         self.wait(10)
@@ -152,7 +159,7 @@ class Process:
         self.send(signal.SIGHUP)
 
     def kill_tree(self) -> None:
-        """Send -9 to it and all that it has started, also to what one of them is starting just now; no more than a second."""
+        """Kill it and all descendants, also one that starts right now, within a second."""
         for _ in range(20):
             pids = self.tree()
             if self.popen is not None:
@@ -164,7 +171,10 @@ class Process:
 
     @contextmanager
     def stopped(self) -> Iterator[list[int]]:
-        """Have it and all that it has started do nothing meanwhile; yields whom, in the order in which they go on."""
+        """Have it and all that it has started do nothing meanwhile.
+
+        Yields whom, in the order in which they go on.
+        """
         pids = self.tree()
         _send(pids, signal.SIGSTOP)
         yield pids
@@ -187,7 +197,7 @@ class Process:
         return self.wait(seconds)
 
     def tree(self) -> list[int]:
-        """Return the process ids of all that it started and that still lives, from earlier starts too."""
+        """Return the ids of all living processes that it started, at earlier starts too."""
         found: set[int] = set()
         living = _living()
         while more := {
@@ -207,7 +217,9 @@ class Process:
 
 
 class Processes:
-    """The programs of a test, a demo or a measurement; whatever happens, none of them outlives the `with`.
+    """The programs of a test, a demo or a measurement.
+
+    Whatever happens, none of them outlives the `with`.
 
     A signal that would end the process leaves through it, unless it is handled otherwise.
     """
@@ -257,7 +269,7 @@ class Processes:
         ending = [*reversed(self._started)]
         for process in ending:
             process.send(signal.SIGSTOP)  # it starts nothing more while we look
-            process.tree()  # once it has gone, nobody can tell what it has started
+            process.tree()  # its children are unknown once it has gone
             process.terminate()
             process.send(signal.SIGCONT)
         deadline = time.monotonic() + _END
@@ -269,13 +281,19 @@ class Processes:
 
 
 def leave(number: int, _frame: object) -> None:
-    """End by a signal, as its handler: through every `with`, with the code that a shell gives it."""
+    """End by a signal, as its handler.
+
+    Through every `with`, with the code that a shell gives it.
+    """
     sys.unraisablehook = lambda lost: _leave_again(lost, number)
     sys.exit(128 + number)
 
 
 def _leave_again(lost: "sys.UnraisableHookArgs", number: int) -> None:
-    """Have the signal come again, a moment later, when it came where nothing can be raised: while C tidies up an object, say."""
+    """Have the signal come again, a moment later, when it came where nothing can be raised.
+
+    While C tidies up an object, say.
+    """
     if lost.exc_type is not SystemExit:
         sys.__unraisablehook__(lost)
         return
@@ -284,7 +302,10 @@ def _leave_again(lost: "sys.UnraisableHookArgs", number: int) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold back what handlers of signals raise: a program that has just begun would be known to nobody."""
+    """Hold back what handlers of signals raise.
+
+    A program that has just begun would be known to nobody.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -317,7 +338,10 @@ def _living() -> dict[int, tuple[int, int]]:
 
 
 def proc(pid: int, name: str) -> str:
-    """Return what a file in the folder of a process says (proc(5)); empty when the process has gone, also while it is read."""
+    """Return what a file in the folder of a process says (proc(5)).
+
+    Empty when the process has gone, also while it is read.
+    """
     try:
         return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
     except OSError:
@@ -325,6 +349,9 @@ def proc(pid: int, name: str) -> str:
 
 
 def stat_of(pid: int) -> list[str]:
-    """Return the fields of a process from its state on (proc(5), field 3); empty when there is none."""
-    # the name stands in parentheses and may hold anything, spaces and parentheses too
+    """Return the fields of a process from its state on (proc(5), field 3).
+
+    Empty when there is none.
+    """
+    # the name is in parentheses and may hold anything, spaces and parentheses too
     return proc(pid, "stat").rpartition(")")[2].split()

@@ -1,4 +1,7 @@
-"""What a receiver wrote for a host, as one run of bytes: the closed segments in the order of their numbers, then the live one."""
+"""What a receiver wrote for a host, as one run of bytes.
+
+The closed segments in the order of their numbers, then the live one.
+"""
 
 import gzip
 import re
@@ -12,7 +15,10 @@ _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.
 
 
 def segments_by_host(output: Path) -> dict[str, list[Path]]:
-    """Return the files of every host, oldest first; raises ValueError when a number is there twice."""
+    """Return the files of every host, oldest first.
+
+    Raises ValueError when a number is there twice.
+    """
     numbered: dict[str, dict[int | float, Path]] = {}
     for path in output.iterdir():
         name = _SEGMENT.fullmatch(path.name)

@@ -1,4 +1,6 @@
-"""The three programs of the suite, run for real in one folder: command lines, readiness, what they have done so far; and a plain nats-server.
+"""The three programs of the suite, run for real in one folder.
+
+Command lines, readiness, what they have done so far; and a plain nats-server.
 
 Reads what the programs promise to everybody (files, the broker's own state), never what they log.
 """
@@ -26,12 +28,18 @@ _AWAY = (BrokerAway, ConnectionLost, Rejected)
 
 
 class Suite:
-    """A broker, shippers and receivers that share a folder: `store/`, `state/`, `out/` and the programs' logs."""
+    """A broker, shippers and receivers that share a folder.
+
+    `store/`, `state/`, `out/` and the programs' logs.
+    """
 
     def __init__(
         self, folder: Path, processes: Processes, partitions: int = 2, url: str = ""
     ) -> None:
-        """Nothing is started yet; the broker is at `url`, or at a free port of this machine, also when it starts again."""
+        """Nothing is started yet.
+
+        The broker is at `url`, or at a free port of this machine, also when it starts again.
+        """
         self.folder = folder
         self.output = folder / "out"
         self.partitions = partitions
@@ -44,10 +52,10 @@ class Suite:
 
     def start_broker(self, *options: str, under: Sequence[str] = ()) -> Process:
         """Start the broker, `under` another program if wanted, and wait until it is set up."""
-        words = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
-        words += ["--listen", self.url.removeprefix("nats://")]
-        words += ["--partitions", str(self.partitions), *options]
-        broker = self._processes.start("logbroker", [*under, installed("logbroker"), *words])
+        arguments = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
+        arguments += ["--listen", self.url.removeprefix("nats://")]
+        arguments += ["--partitions", str(self.partitions), *options]
+        broker = self._processes.start("logbroker", [*under, installed("logbroker"), *arguments])
         self.wait_for_broker(broker)
         return broker
 
@@ -57,17 +65,17 @@ class Suite:
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
         """Start a shipper that follows `files` as `host`; does not wait."""
-        words = [word for file in files for word in ("--file", file)]
-        words += ["--server", self.url, "--host", host, *options]
-        return self.start_program("logshipper", f"logshipper-{host}", words)
+        arguments = [word for file in files for word in ("--file", file)]
+        arguments += ["--server", self.url, "--host", host, *options]
+        return self.start_program("logshipper", f"logshipper-{host}", arguments)
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
         """Start one receiver for the given partitions; does not wait."""
         name = "logreceiver-p" + "-".join(map(str, partitions))
-        words = [word for number in partitions for word in ("--partition", str(number))]
-        words += ["--server", self.url, "--output", str(self.output)]
-        words += ["--state-dir", str(self.folder / "state" / name), *options]
-        return self.start_program("logreceiver", name, words)
+        arguments = [word for number in partitions for word in ("--partition", str(number))]
+        arguments += ["--server", self.url, "--output", str(self.output)]
+        arguments += ["--state-dir", str(self.folder / "state" / name), *options]
+        return self.start_program("logreceiver", name, arguments)
 
     def start_program(
         self,
@@ -79,9 +87,12 @@ class Suite:
         """Start one of the programs with arguments of the caller's own."""
         return self._processes.start(name, [installed(program), *arguments], environment)
 
-    def administer(self, command: str, *words: str) -> str:
-        """Run a command of logbroker against the broker and return what it says; raises `CommandFailed`."""
-        return run_command("logbroker", command, *words, "--server", self.url, seconds=180)
+    def administer(self, command: str, *arguments: str) -> str:
+        """Run a command of logbroker against the broker and return what it says.
+
+        Raises `CommandFailed`.
+        """
+        return run_command("logbroker", command, *arguments, "--server", self.url, seconds=180)
 
     def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
         """Wait until the receiver owns its partitions, which nobody has claimed before."""
@@ -89,7 +100,10 @@ class Suite:
         wait_until(f"{receiver.name} owns its partitions", owns, 60, [receiver])
 
     def offset(self, partition: int) -> Offset | None:
-        """Return what a receiver has committed; None when it has not begun, or while the broker is away."""
+        """Return what a receiver has committed.
+
+        None when it has not begun, or while the broker is away.
+        """
 
         async def read_offset(connection: Connection) -> Offset | None:
             entry = await read(connection, OFFSETS_BUCKET, offset_key(partition))
@@ -106,7 +120,7 @@ class Suite:
         return 0
 
     def stream(self) -> dict[str, Any]:
-        """Return what the broker says of the stream, with the number of messages on each subject; raises as `ask`."""
+        """Return the stream's info, with the number of messages by subject; raises as `ask`."""
         asked = {"subjects_filter": ">"}
         return self.ask(lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked))
 
@@ -115,7 +129,10 @@ class Suite:
         return int(self.ask(lambda connection: connection.ask(subject, payload))["seq"])
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """Ask the broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+        """Ask the broker on a connection of its own.
+
+        Raises `BrokerAway`, `ConnectionLost`, `Rejected`.
+        """
         return ask(self.url, question, self.access)
 
     def _is_ready(self) -> bool:
@@ -135,12 +152,15 @@ def ask(
     question: Callable[[Connection], Awaitable[Answer]],
     access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> Answer:
-    """Ask a broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+    """Ask a broker on a connection of its own.
+
+    Raises `BrokerAway`, `ConnectionLost`, `Rejected`.
+    """
 
     async def connected() -> Answer:
         connection = Connection([url], "tests", access=access)
         try:
-            await connection.once()
+            await connection.connect()
             return await question(connection)
         finally:
             await connection.close()
@@ -156,6 +176,9 @@ def start_nats_server(processes: Processes, name: str, settings: Path) -> Proces
 
 
 def wait_until_ready(server: Process) -> None:
-    """Wait until the latest start of a nats-server is done; what each start says stands in one log."""
+    """Wait until the latest start of a nats-server is done.
+
+    All starts write to one log.
+    """
     has_started = lambda: server.said().count("Server is ready") >= server.starts  # noqa: E731
     wait_until("nats-server is ready", has_started, 60, [server])

@@ -1,8 +1,11 @@
-"""A machine of a test's own: this one's root, read only, under a layer in memory, booted with real systemd.
+"""A machine of a test's own.
 
-It has a network, users and processes of its own, a name that nobody resolves, not even itself, and the suite at
-/opt/logship as an operator installs it, unless it is bare. All of its mounts and processes are in namespaces that end with it, so nothing is
-left of it, however the test ends, but for empty groups of processes where it is killed.
+This one's root, read only, under a layer in memory, booted with real systemd.
+
+It has a network, users and processes of its own, a name that nobody resolves, not even itself, and
+the suite at /opt/logship as an operator installs it, unless it is bare. All of its mounts and
+processes are in namespaces that end with it, so nothing is left of it, however the test ends, but
+for empty groups of processes where it is killed.
 """
 
 import os
@@ -20,19 +23,21 @@ from pathlib import Path
 
 import pytest
 
-from broker.server.process import find
+from broker.server.process import find_nats_server
 from tests.support.processes import Process, Processes, proc, wait_until
 
 ROOT = Path(__file__).parents[2]
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-# one in somebody's home, with shared libraries, is none that a service's user could start; the system's does as well
+# one in somebody's home, with shared libraries, is none that a service's user could start; the
+# system's does as well
 _BASE = Path("/usr" if Path("/usr/bin", _PYTHON).exists() else sys.base_prefix)
 _HOME = _BASE if Path("/usr") == _BASE else Path("/opt/python")
 _SUITE = "/opt/logship"
 _PROGRAMS = {"logbroker": "broker", "logshipper": "shipper", "logreceiver": "receiver"}
 _CGROUPS = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 
-# what it is given ends when the test's process does, in whatever way, and takes all of its own processes along
+# what it is given ends when the test's process does, in whatever way, and takes all of its own
+# processes along
 _ALONE = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--propagation", "private", "--pid", "--mount-proc", "--kill-child"),
@@ -50,7 +55,8 @@ for cgroups in {cgroups}; do
 done
 {layers}
 cd {folder}/root
-rm -rf etc/systemd/system etc/fstab etc/machine-id etc/logship etc/credstore opt/logship var/log/journal
+rm -rf etc/systemd/system etc/fstab etc/machine-id etc/logship etc/credstore opt/logship
+rm -rf var/log/journal
 rm -rf var/lib/logbroker var/lib/logshipper var/log/logship var/log/app.log
 cp -a {laid}/. .
 echo {host} > etc/hostname
@@ -95,7 +101,10 @@ class Machine:
 
     @property
     def disk(self) -> Path:
-        """Its files as they are stored, also while it is off; what it mounts itself is not there."""
+        """Its files as they are stored, also while it is off.
+
+        What it mounts itself is not there.
+        """
         return Path(f"/proc/{self.process.pid}/root{self._layers}")
 
     def wait(self) -> None:
@@ -111,15 +120,15 @@ class Machine:
 
     def power_off(self) -> None:
         """Have it end all that runs there and power itself off, and boot it again."""
-        self.told("systemctl --no-block poweroff")
+        self.output_of("systemctl --no-block poweroff")
         self._wait_for_next()
 
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
         """Run a command there as root."""
-        words = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
+        arguments = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         path = f"{_SUITE}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return subprocess.run(
-            [*words, "/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command],
+            [*arguments, "/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command],
             capture_output=True,
             text=True,
             timeout=seconds,
@@ -130,7 +139,7 @@ class Machine:
         """Whether a command succeeds there."""
         return self.run(command, seconds).returncode == 0
 
-    def told(self, command: str, seconds: float = 60) -> str:
+    def output_of(self, command: str, seconds: float = 60) -> str:
         """Return what a command says that must succeed."""
         done = self.run(command, seconds)
         if done.returncode:
@@ -142,7 +151,7 @@ class Machine:
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
-        return self.told(f"systemctl show --value -p {name} {shlex.quote(unit)}")
+        return self.output_of(f"systemctl show --value -p {name} {shlex.quote(unit)}")
 
     def journal(self, unit: str = "log*") -> str:
         """Return what units have said."""
@@ -167,7 +176,7 @@ class Machine:
 
 
 def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]:
-    """Boot a machine; nothing of the suite runs on it yet, and its settings are as they were installed."""
+    """Boot a machine whose settings are as installed; none of the suite's programs runs yet."""
     if reason := reason_not_to_boot():
         pytest.skip(reason)
     laid, root = folder / "laid", folder / "mounts/root"
@@ -186,7 +195,10 @@ def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]
 def bare(
     folder: Path, host: str, laid: Path, bridge: tuple[int, str]
 ) -> AbstractContextManager[Machine]:
-    """Boot a machine that has nothing of the suite, but files in `laid`; it is on a bridge in the network of a process."""
+    """Boot a machine that has nothing of the suite, but files in `laid`.
+
+    It is on a bridge in the network of a process.
+    """
     process, name = bridge
     return _switched_on(
         folder,
@@ -217,7 +229,7 @@ def _switched_on(
         unit="" if Path("/run/systemd/system").exists() else "--keep-unit",
         **given,
     )
-    # to be told to end is to be interrupted: tests end in order, and what they have made is removed
+    # SIGTERM interrupts: tests end in order, and what they have made is removed
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Processes(folder) as processes:
@@ -234,7 +246,10 @@ def _switched_on(
 
 
 def _lay_out(suite: Path) -> list[str]:
-    """Make an installation of this checkout; return what it takes of this machine, as nspawn mounts it."""
+    """Make an installation of this checkout.
+
+    Return what it takes of this machine, as nspawn mounts it.
+    """
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     inside = [f"{_SUITE}/from/{number}" for number in range(len(packages))]
     site, commands = suite / "lib" / _PYTHON / "site-packages", suite / "bin"
@@ -251,7 +266,7 @@ def _lay_out(suite: Path) -> list[str]:
     base = [] if _BASE == _HOME else [f"{_BASE}:{_HOME}"]
     theirs = [f"{there}:{here}" for there, here in zip(packages, inside, strict=True)]
     (commands / "nats-server").touch()
-    server = f"{find().resolve()}:{_SUITE}/bin/nats-server"
+    server = f"{find_nats_server().resolve()}:{_SUITE}/bin/nats-server"
     return [*base, *theirs, server, f"{ROOT}:{_SUITE}/source"]
 
 

@@ -24,8 +24,8 @@ analyze = pytest.mark.skipif(
 
 
 def install(folder: Path) -> None:
-    words = ["make", "-C", ROOT, "install-units", f"DESTDIR={folder}"]
-    subprocess.run(words, check=True, capture_output=True)
+    arguments = ["make", "-C", ROOT, "install-units", f"DESTDIR={folder}"]
+    subprocess.run(arguments, check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def installed(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+def judged(arguments: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        ["systemd-analyze", *words], capture_output=True, text=True, cwd=folder, check=False
+        ["systemd-analyze", *arguments], capture_output=True, text=True, cwd=folder, check=False
     )
 
 
@@ -103,9 +103,9 @@ def test_systemd_has_nothing_to_say_against_any_of_them_and_their_drop_ins(insta
 @analyze
 @pytest.mark.parametrize("service", SERVICES)
 def test_none_is_exposed_more_than_two_of_ten(installed: Path, service: str) -> None:
-    words = ["security", "--offline=true", "--no-pager", "--threshold=20", f"./{service}"]
+    arguments = ["security", "--offline=true", "--no-pager", "--threshold=20", f"./{service}"]
 
-    done = judged(words, installed)
+    done = judged(arguments, installed)
 
     if "unrecognized option" in done.stderr:
         pytest.skip("this systemd-analyze judges no files")
@@ -116,13 +116,13 @@ def test_none_is_exposed_more_than_two_of_ten(installed: Path, service: str) -> 
 def test_a_unit_starts_its_program_for_ever_unless_a_person_must_mend_something(
     service: str,
 ) -> None:
-    words = (UNITS / service).read_text("utf-8").splitlines()
+    arguments = (UNITS / service).read_text("utf-8").splitlines()
 
     codes = f"RestartPreventExitStatus={Exit.USAGE.value} {Exit.CONFIGURATION.value}"
-    assert {"StartLimitIntervalSec=0", "Restart=always", codes} <= set(words)
+    assert {"StartLimitIntervalSec=0", "Restart=always", codes} <= set(arguments)
 
 
-def test_settings_that_are_there_stay_when_units_are_installed_again(tmp_path: Path) -> None:
+def test_settings_that_exist_are_kept_when_units_are_installed_again(tmp_path: Path) -> None:
     install(tmp_path)
     own = tmp_path / "etc/logship/logshipper.toml"
     own.write_text("mine", "utf-8")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nats_logship.app.plural import counted
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decide import (
@@ -312,7 +312,7 @@ class Catalogue:
         read_in = {file.file: file.entry.path for file in self.files.values()}
         for file in truncated:
             lost = file.end - file.offset
-            unread = counted(lost, "byte", "were")
+            unread = format_count(lost, "byte", "were")
             text = f"was truncated or written anew; {unread} seen in it and not read"
             if file.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[file.file]}", 0

@@ -3,7 +3,7 @@
 from logging import ERROR
 from typing import Any
 
-from broker.server.process import read_line
+from broker.server.process import parse_log_line
 from tests.raw import Heard, Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
@@ -42,7 +42,7 @@ def of_others(found: dict[str, Any]) -> dict[str, Any]:
 
 def is_reported(server: Secured, who: str, words: str) -> None:
     def is_said() -> bool:
-        told = (read_line(line) for line in server.said().splitlines() if words in line)
+        told = (parse_log_line(line) for line in server.said().splitlines() if words in line)
         return any(f"user:{who}" in one.text and one.level == ERROR for one in told)
 
     wait_until("the denial is reported", is_said, 30, [server.process])

@@ -16,7 +16,7 @@ NAMES = ("broker1.example.net", "127.0.0.1", "::1", "localhost")
 
 def init(store: Path, *names: str) -> Pki:
     pki = Pki(store)
-    pki.sign(pki.found("tests", NOW), names or ["localhost"], NOW)
+    pki.sign(pki.create_authority("tests", NOW), names or ["localhost"], NOW)
     return pki
 
 
@@ -49,7 +49,7 @@ def test_a_brokers_certificate_holds_for_its_names_and_its_authority_and_no_othe
 ) -> None:
     pki, stranger = init(tmp_path, *NAMES), init(tmp_path / "stranger")
 
-    assert pki.names() == NAMES
+    assert pki.read_names() == NAMES
     for name in NAMES:
         shake_hands(pki.broker, pki.authority, name)
     with pytest.raises(ssl.SSLError, match=r"[Hh]ostname mismatch"):

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from broker.auth.permissions import API
-from broker.inspect.reader import MessageReader, at_sequence
+from broker.inspect.reader import MessageReader
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.subjects import reader_names
 from tests.broker.auth.oracle import everything
 from tests.raw import Raw
@@ -54,7 +55,7 @@ async def test_its_readers_have_names_of_their_own_leave_nothing_and_one_too_man
     try:
         found = [await reader.follow() for reader in readers]
         assert {one[0].name for one in found} == {"logs.p0.web01"}
-        with pytest.raises(OperatorError, match="24 readers of this monitor are at work"):
+        with pytest.raises(OperatorError, match="all 24 consumers that this monitor may create"):
             await MessageReader(connection, "LOGS", at_sequence(1)).follow()
     finally:
         for reader in readers:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.auth.permissions import API, permissions_of
+from broker.auth.permissions import API, grant_rights
 from nats_logship.client.answer import Denied
 from nats_logship.client.bucket import read, write
 from nats_logship.client.config import require_layout
@@ -24,7 +24,7 @@ CONFIG = ("partitions", "streams", "pause")
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
 def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
-    mine, other = (permissions_of(secured.host(name), 1) for name in (host, "db" + host[2:]))
+    mine, other = (grant_rights(secured.host(name), 1) for name in (host, "db" + host[2:]))
     assert mine is not None
     assert other is not None
 
@@ -64,7 +64,9 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         await agent.open()
 
         assert agent.config.subject.partition == 0
-        heads = {head.stream: head for head in await HostMessages(host, "web02", STREAMS).heads()}
+        heads = {
+            head.stream: head for head in await HostMessages(host, "web02", STREAMS).read_last()
+        }
         assert heads["LOGS_1"].origin is not None
         assert heads["LOGS_1"].origin.moved == 0
         assert set(heads) == {"LOGS_0", "LOGS_1"}
@@ -72,9 +74,9 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
             with pytest.raises(Denied):
                 await other.request(f"$JS.API.DIRECT.GET.{stream}.logs.p1.web02")
         wake = Wake(receiver, 1, "LOGS_1", 1)
-        assert await wake.pending(1) == 2
+        assert await wake.count(1) == 2
         with pytest.raises(Denied):
-            await Wake(receiver, 0, "LOGS_0", 1).pending(1)
+            await Wake(receiver, 0, "LOGS_0", 1).count(1)
         with pytest.raises(Denied):
             await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
     finally:

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from broker.backup.archives import BUCKETS, Backup, back_up, check
-from broker.backup.restore import present, preview, restore
-from broker.inspect.reader import MessageReader, at_sequence
+from broker.backup.archives import BUCKETS, Backup, back_up, check_archive
+from broker.backup.restore import find_streams, preview, restore
+from broker.inspect.reader import MessageReader
+from broker.inspect.streams import read_known_layout
 from broker.provision.apply import apply
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
-from nats_logship.client.config import known_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
 from tests.conftest import Server
@@ -118,13 +119,13 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     done.set()
     await asyncio.gather(*loading)
     for archive in backup.archives:
-        check(tmp_path, archive)
+        check_archive(tmp_path, archive)
 
     await restore(target, tmp_path, backup.archives)
 
     logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
     entry = await bucket.read(target, OFFSETS_BUCKET, "p0")
-    found = (await present(target, ["LOGS"]))["LOGS"]
+    found = (await find_streams(target, ["LOGS"]))["LOGS"]
     assert entry is not None
     assert 100 < Offset.decode(entry.value).next <= logs.until
     positions = [await bucket.read(target, POSITIONS_BUCKET, key) for key in keys]
@@ -132,7 +133,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     assert await digests(target, logs.until) == await digests(source, logs.until)
     assert (found["state"]["last_seq"], found["state"]["consumer_count"]) == (logs.until - 1, 0)
     assert found["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
-    assert (await known_layout(target)).partitions == 2
+    assert (await read_known_layout(target)).partitions == 2
     assert await ship(target, 1) == logs.until
     assert await apply(target, Topology(partitions=2)) == ()
 
@@ -172,12 +173,12 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     with pytest.raises(OperatorError, match="run the same `logbroker restore` again"):
         await restore(target, tmp_path, backup.archives)
 
-    half = await present(target, STREAMS)
+    half = await find_streams(target, STREAMS)
     assert ("LOGS" in half) == (share > 0.5)
     with pytest.raises(Rejected):
         await ship(target, 1)
     assert await apply(target, Topology(partitions=3)) == ()
-    assert ("LOGS" in await present(target, STREAMS)) == ("LOGS" in half)
+    assert ("LOGS" in await find_streams(target, STREAMS)) == ("LOGS" in half)
     assert preview(backup.archives, half) == {}
     with pytest.raises(OperatorError, match="no whole stream"):
         await taken(target, made(tmp_path / "again"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.backup import archives
-from broker.backup.archives import NAME, Archive, Backup, load
+from broker.backup.archives import MANIFEST, Backup, StreamArchive, load_backup
 from nats_logship.app.exits import OperatorError
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 
 def put(folder: Path, now: datetime = NOW) -> Path:
     with archives.new_backup(folder, now) as part:
-        (part / NAME).write_bytes(b"{}")
+        (part / MANIFEST).write_bytes(b"{}")
     return part.with_suffix("")
 
 
@@ -38,11 +38,11 @@ def test_a_backup_gets_its_name_once_it_is_whole_and_one_that_is_broken_off_leav
 def test_what_a_crash_left_is_no_backup_and_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "2026-11-20T000000Z.part"
     left.mkdir()
-    (left / NAME).write_bytes(b"{}")
+    (left / MANIFEST).write_bytes(b"{}")
     other = tmp_path / "mine.part"
     other.mkdir()
     with pytest.raises(OperatorError, match="no whole backup"):
-        archives.find(tmp_path)
+        archives.find_backup(tmp_path)
 
     put(tmp_path)
 
@@ -74,17 +74,17 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None
 
     assert removed == made[:2]
     assert sorted(tmp_path.iterdir()) == [*made[2:], tmp_path / "notes"]
-    assert archives.find(tmp_path) == made[3]
-    assert archives.find(made[2]) == made[2]
+    assert archives.find_backup(tmp_path) == made[3]
+    assert archives.find_backup(made[2]) == made[2]
 
 
 def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
     of_stream = {"stream": "LOGS", "file": "LOGS.nats", "size": 5, "sha256": "ab", "created": ""}
-    archive = Archive(**of_stream, config={"name": "LOGS"}, state={"last_seq": 3})
+    archive = StreamArchive(**of_stream, config={"name": "LOGS"}, state={"last_seq": 3})
     backup = Backup(began="2026-11-21T00:00:00Z", server="nats://a", archives=(archive,))
-    path, document = tmp_path / NAME, json.loads(backup.model_dump_json())
+    path, document = tmp_path / MANIFEST, json.loads(backup.model_dump_json())
     path.write_text(json.dumps(document))
-    assert load(tmp_path) == backup
+    assert load_backup(tmp_path) == backup
 
     (written,) = document["archives"]
     wrong = [{"file": "../x"}, {"size": "5"}, {"colour": "blue"}]
@@ -92,4 +92,4 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
     for content in (*changed, {**document, "version": 2}, "cut off"):
         path.write_text(json.dumps(content))
         with pytest.raises(OperatorError, match="damaged, or of another version"):
-            load(tmp_path)
+            load_backup(tmp_path)

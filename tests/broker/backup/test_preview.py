@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
-from broker.backup.archives import Archive
-from broker.backup.restore import adapted, preview
+from broker.backup.archives import StreamArchive
+from broker.backup.closing import close_config, open_config
+from broker.backup.restore import adapt, preview
 from nats_logship.app.exits import OperatorError
-from nats_logship.wire.descent import Ancestor, ancestors, opened, restoring
+from nats_logship.wire.restored import Ancestor, ancestors
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
 
 
-def archive(stream: str, first: str = "", last: str = "", **config: Any) -> Archive:
+def archive(stream: str, first: str = "", last: str = "", **config: Any) -> StreamArchive:
     state = {"messages": 5, "bytes": 500, "first_seq": 1, "last_seq": 9}
     times = {"first_ts": first or "2026-11-21T11:00:00Z", "last_ts": last or "2026-11-21T11:30:00Z"}
-    return Archive(
+    return StreamArchive(
         stream=stream,
         file=f"{stream}.nats",
         size=1,
@@ -36,7 +37,7 @@ def info(stream: str, last: int, messages: int = 3, **config: Any) -> dict[str, 
 
 NAMES, CONFIG = ("KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS", "LOGS"), "KV_LOGS_CONFIG"
 ALL = tuple(map(archive, (*NAMES, CONFIG)))
-HALF = restoring({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
+HALF = close_config({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
 EMPTY = {name: info(name, 0, 0) for name in NAMES} | {CONFIG: info(CONFIG, 1, 1)}
 
 
@@ -71,11 +72,11 @@ def test_replicas_storage_and_age_are_the_brokers_unless_everything_would_expire
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
     there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY}
 
-    assert adapted(day, {}, NOW) == day
-    assert adapted(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
-    other = adapted(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
+    assert adapt(day, {}, NOW) == day
+    assert adapt(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
+    other = adapt(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
     assert (other["num_replicas"], other["max_age"]) == (1, DAY)
-    assert adapted(old, {}, NOW).config["max_age"] == 0
+    assert adapt(old, {}, NOW).config["max_age"] == 0
 
 
 def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
@@ -89,8 +90,8 @@ def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
 
 def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:
     archived = {"name": "LOGS", "subjects": ["logs.>"], "metadata": {"_nats.level": "1"}}
-    once = opened(restoring(archived, Ancestor("first", 100)), archived)
-    twice = opened(restoring(once, Ancestor("second", 70)), archived)
+    once = open_config(close_config(archived, Ancestor("first", 100)), archived)
+    twice = open_config(close_config(once, Ancestor("second", 70)), archived)
 
     assert twice["subjects"] == archived["subjects"]
     assert ancestors(twice) == (Ancestor("first", 70), Ancestor("second", 70))

@@ -41,8 +41,8 @@ def test_the_first_credential_closes_the_door_and_is_a_file_that_nobody_else_rea
     said = done(call("add", "host", HOST, "--server", "nats://b1:4222,nats://b2:4222"))
 
     file = Path(f"host-{HOST}.toml")
-    assert f"host {HOST}: its credential is {file}" in said
-    assert "from now on nobody gets in without a credential" in said
+    assert f"wrote the credential of host {HOST} to {file}" in said
+    assert "from now on the broker accepts nobody without a credential" in said
     assert "no broker runs on" in said
     settings = tomllib.loads(file.read_text())
     assert {**settings, "nkey_seed": settings["nkey_seed"][:2]} == {
@@ -64,7 +64,7 @@ def test_standard_output_gets_the_secret_and_nothing_else(call: Call) -> None:
 
     done(result)
     assert tomllib.loads(result.stdout)["host"] == "a"
-    assert "from now on nobody" in result.stderr
+    assert "from now on the broker accepts nobody" in result.stderr
     assert list(Path().glob("host-*")) == []
 
 
@@ -73,7 +73,7 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
 
     said = refused(call("add", "host", "a", "b"))
 
-    assert "host-b.toml is there already; --force replaces it" in said
+    assert "host-b.toml exists already; --force replaces it" in said
     assert not Path("host-a.toml").exists()
     assert names() == []
     done(call("add", "host", "a", "b", "--force"))
@@ -83,13 +83,13 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["add", "host"], "say which host", id="no name"),
+        pytest.param(["add", "host"], "give the name of a host", id="no name"),
         pytest.param(["add", "host", "a b"], "holds white space", id="name"),
         pytest.param(["add", "admin", "../x"], "admin name", id="path"),
         pytest.param(["add", "host", "known"], "host known has a credential already", id="known"),
-        pytest.param(["add", "receiver", "central"], "say which partitions", id="partitions"),
+        pytest.param(["add", "receiver", "central"], "which partitions", id="partitions"),
         pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
-        pytest.param(["add", "host", "a", "b", "--output", "-"], "takes one", id="printed"),
+        pytest.param(["add", "host", "a", "b", "--output", "-"], "writes one", id="printed"),
         *(
             pytest.param(["add", "host", *words], "there is no directory nosuch; ", id=words[-1])
             for words in (["a", "--output", "nosuch/"], ["a", "b", "--output", "nosuch"])

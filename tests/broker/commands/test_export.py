@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.backup.closing import mark_config
 from broker.commands.apply import read_stream
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.connection import Connection
-from nats_logship.wire.descent import marked
 from tests.broker.conftest import Call, ask, logbroker
 
 SETTINGS = ("--partitions", "11", "--max-bytes", "100MB")
@@ -51,7 +51,7 @@ def test_a_stream_that_is_not_whole_is_not_opened(
 ) -> None:
     async def mark(connection: Connection) -> None:
         config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
-        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
+        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", mark_config(config))
 
     call("export", tmp_path)
     ask(logs_url, mark)

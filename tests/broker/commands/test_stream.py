@@ -93,7 +93,7 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
         (("stream", "rm", "LOGS", "--yes"), "logbroker purge"),
         (("stream", "rm", "LOGS_3", "--yes"), "logbroker purge"),
         (("stream", "rm", "KV_LOGS_POSITIONS", "--yes"), "logbroker's own"),
-        (("consumer", "rm", "LOGS", "receiver-p0", "--yes"), "own and stays"),
+        (("consumer", "rm", "LOGS", "receiver-p0", "--yes"), "own and is not"),
         (("stream", "info", "NONE"), "stream not found"),
         (("consumer", "info", "LOGS", "none"), "consumer not found"),
         (("stream", "info", "a.b"), "cannot be the name"),

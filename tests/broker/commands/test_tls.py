@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.auth.certificates import names_in
+from broker.auth.certificates import parse_names
 from nats_logship.client.access import Access
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.wire.streams import STREAM
@@ -25,14 +25,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
     )
     assert called.returncode == 0, called.stderr
-    assert "TLS is on" in called.stdout
+    assert "uses TLS from its next start" in called.stdout
     return store
 
 
 def test_init_makes_a_certificate_for_the_names_given_and_replaces_none(made: Path) -> None:
     files = {path.name: path for path in (made / "tls").iterdir()}
     before = {name: path.read_bytes() for name, path in files.items()}
-    names = names_in(before["broker.pem"])
+    names = parse_names(before["broker.pem"])
 
     again = logbroker("tls", "init", "--store-dir", made)
 
@@ -54,10 +54,10 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path) -> None:
     assert logbroker("tls", "renew", "--store-dir", made).returncode == 0
     same = broker.read_bytes()
     assert same != before
-    assert names_in(same) == names_in(before)
+    assert parse_names(same) == parse_names(before)
 
     assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
-    assert names_in(broker.read_bytes())[0] == "other"
+    assert parse_names(broker.read_bytes())[0] == "other"
 
     (store, at) = ("--store-dir", made)
     before = broker.read_bytes()
@@ -66,7 +66,7 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path) -> None:
     assert (told["done"], told["names"][0], told["path"]) == ("not renewed", "other", str(broker))
     assert broker.read_bytes() == before
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
-        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
+        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed again")
 
 
 def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_there(
@@ -81,7 +81,7 @@ def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_
 
     assert called.returncode == 0, called.stderr
     assert (second / "authority.pem").read_bytes() == (made / "tls/authority.pem").read_bytes()
-    assert socket.gethostname() in names_in((second / "broker.pem").read_bytes())
+    assert socket.gethostname() in parse_names((second / "broker.pem").read_bytes())
     (second / "authority.key").unlink()
     alone = logbroker("tls", "renew", "--store-dir", second.parent)
     assert alone.returncode == 78
@@ -101,7 +101,7 @@ async def certificate(url: str, access: Access) -> bytes | str | None:
     """Return the certificate that a client is shown, once it got in; else why it did not."""
     connection = Connection([url], "test", access=access)
     try:
-        client = await connection.once()
+        client = await connection.connect()
         await connection.api(f"STREAM.INFO.{STREAM}")
         return client.tls and client.tls.getpeercert(binary_form=True)
     except BrokerAway as error:
@@ -124,7 +124,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
     url = (await asyncio.to_thread(broker.ready))["server"]
     trusting = Access(tls_ca=store / "tls" / "authority.pem")
     connection = Connection([url], "test", access=trusting)
-    client = await connection.once()
+    client = await connection.connect()
     before = await certificate(url, trusting)
     assert isinstance(before, bytes)
     assert "certificate" in str(await certificate(url, Access(tls_first=False)))

@@ -18,7 +18,7 @@ from playwright.async_api import Browser, Error, Page, async_playwright, expect
 from broker.topology import Topology
 from nats_logship.client.connection import Connection
 from receiver.consume.claim import Claim
-from receiver.driver.presence import until_free
+from receiver.driver.presence import wait_until_free
 from receiver.meter import Meter
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
@@ -96,8 +96,8 @@ async def test_all_views_show_what_real_programs_do(
         await expect(page.locator("#cards")).to_contain_text("Messages behind0", timeout=90_000)
         await expect(page.locator("#streams")).to_contain_text("LOGS")
         waits = Connection([suite.url], "standby")
-        claim, standing = Claim(waits, 0, "<b>central2", "LOGS"), Meter(lambda: 0).expect(0)
-        standby = asyncio.create_task(until_free(claim, standing, 3600))
+        claim, meter = Claim(waits, 0, "<b>central2", "LOGS"), Meter(lambda: 0).expect(0)
+        standby = asyncio.create_task(wait_until_free(claim, meter, 3600))
         shown = page.locator("#partitions tr", has_text="p0").locator("td").last
         await expect(shown).to_contain_text(", standby: <b>central2", timeout=30_000)
         standby.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
+from broker.inspect.checks import CHECKS, CheckResult, Grade, find_worst, format_nagios, judge
 from broker.inspect.status import SiteStatus, StreamPeer
 from tests.broker.conftest import Call, StartBroker, ask, logbroker
 from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
@@ -22,8 +22,8 @@ def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
 
     assert [one.grade for one in found] == [*[Grade.CRITICAL] * 2, *[Grade.UNKNOWN] * 4]
     assert {one.text for one in found} == {"no broker at nats://b:4222"}
-    assert overall(found) is Grade.CRITICAL
-    assert overall(found[2:]) is Grade.UNKNOWN
+    assert find_worst(found) is Grade.CRITICAL
+    assert find_worst(found[2:]) is Grade.UNKNOWN
 
 
 def _replicas(*followers: StreamPeer, **changed: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ _LAGS = altered(_FOLLOWER, current=False, lag=20)
         ("sites", _UNLINKED, Grade.WARNING, "n1 is connected to 1 of 2 other sites"),
         (
             *("sites", {"nodes": (a_node(site_remotes=1, site_links=None),)}, Grade.WARNING),
-            "unknown how many of 1",
+            "an unknown number of 1",
         ),
         ("sites", {"nodes": (a_node(site_remotes=1, site_links=1),)}, Grade.OK, ""),
     ],
@@ -132,7 +132,7 @@ def test_each_check_grades_what_it_sees_and_says_why(
 ) -> None:
     found = judge([check], a_status(**changed))
 
-    assert overall(found) is grade
+    assert find_worst(found) is grade
     assert any(text in one.text for one in found)
 
 
@@ -143,10 +143,10 @@ def test_nagios_reads_one_line_with_the_worst_first() -> None:
         CheckResult("receivers", Grade.OK, "so"),
     ]
 
-    assert to_nagios(found) == (
+    assert format_nagios(found) == (
         r"CRITICAL logbroker CRITICAL:space: full; WARNING:stream: p1 / waits\n"
     )
-    assert to_nagios(found[2:]) == "OK logbroker OK:receivers: so"
+    assert format_nagios(found[2:]) == "OK logbroker OK:receivers: so"
 
 
 @pytest.mark.nats

@@ -33,10 +33,10 @@ async def test_the_program_tells_who_comes_goes_and_is_refused(server: Secured) 
     stranger = Access(user="x", password="y")
     while not shown.done():
         other = Connection([server.url("ann")], "somebody")
-        await other.once()
+        await other.connect()
         await other.close()
         with pytest.raises(BrokerAway):
-            await Connection([server.address], "stranger", access=stranger).once()
+            await Connection([server.address], "stranger", access=stranger).connect()
         await asyncio.sleep(0.1)
     out, _ = shown.result()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.report import SUBJECT
+from broker.report import REPORT_SUBJECT
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
 from tests.broker.conftest import Call, ask, logbroker
@@ -103,7 +103,7 @@ async def test_a_report_that_anybody_sends_ends_no_command(
         for answer in REPORTS:
             await connection.publish(message.reply, answer)
 
-    await connection.subscribe(SUBJECT, hear)
+    await connection.subscribe(REPORT_SUBJECT, hear)
     await connection.api("INFO")  # the subscription has reached the server
 
     ended = [

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, Start, at_sequence, follow
+from broker.inspect.reader import MessageReader, follow
 from broker.topology import Topology
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import LAST_PER_SUBJECT, Start, at_sequence
 from nats_logship.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish
 

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from broker.inspect.ask import ask_hosts, full_status, node_reports
+from broker.inspect.collect import collect_status
+from broker.inspect.hosts import collect_hosts
 from broker.inspect.message import StoredMessage
+from broker.inspect.servers import collect_reports
 from broker.inspect.status import (
     BrokerStatus,
     PartitionStatus,
     SiteStatus,
     StreamStatus,
-    facts,
-    partition_row,
 )
+from broker.inspect.status_table import describe, format_partition
 from broker.inspect.top import TopView
-from broker.report import SUBJECT, NodeReport
+from broker.report import REPORT_SUBJECT, NodeReport
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.delivery import RawMessage
@@ -76,7 +77,7 @@ def a_node(**changed: Any) -> NodeReport:
 
 
 def _text(status: BrokerStatus) -> str:
-    return "\n".join(f"{name}: {text}" for name, text in facts(status))
+    return "\n".join(f"{name}: {text}" for name, text in describe(status))
 
 
 def test_replicas_come_with_their_leader_first() -> None:
@@ -146,11 +147,11 @@ async def test_a_receiver_is_asked_once_for_all_its_partitions_and_missed_when_i
         offset = Offset(1, 1, "", "central", presence="here")
         await connection.ask(f"$KV.LOGS_OFFSETS.p{number}", offset.encode())
 
-    there = await full_status(connection)
+    there = await collect_status(connection)
     await receiver.close()
-    gone = await full_status(connection)
+    gone = await collect_status(connection)
     await connection.ask("$KV.LOGS_OFFSETS.p0", replace(offset, released=True).encode())
-    released = await full_status(connection)
+    released = await collect_status(connection)
 
     assert asked == ["logship.receiver.here"]
     assert [one.receiver for one in there.partitions] == [
@@ -164,8 +165,8 @@ async def test_a_receiver_is_asked_once_for_all_its_partitions_and_missed_when_i
     (last, _), (_, second) = released.partitions, gone.partitions
     assert last.receiver["released"]
     assert 0 < last.missing_seconds < second.missing_seconds + 60
-    assert partition_row(altered(first))[-1] == "central (gone)"
-    assert partition_row(last)[-1] == "nobody since central"
+    assert format_partition(altered(first))[-1] == "central (gone)"
+    assert format_partition(last)[-1] == "nobody since central"
 
 
 @pytest.mark.nats
@@ -173,12 +174,12 @@ async def test_a_stream_without_our_buckets_has_no_partitions(connection: Connec
     for bucket in ("LOGS_CONFIG", "LOGS_OFFSETS"):
         await connection.api(f"STREAM.DELETE.KV_{bucket}")
 
-    status = await full_status(connection)
+    status = await collect_status(connection)
 
     assert (status.partitions, status.nodes) == ((), ())
     await connection.api("STREAM.DELETE.LOGS")
     with pytest.raises(Rejected, match="stream not found"):
-        await full_status(connection)
+        await collect_status(connection)
 
 
 @pytest.mark.nats
@@ -192,11 +193,11 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
         async def hear(message: RawMessage, node: Connection = node, answer: str = answer) -> None:
             await node.publish(message.reply, answer.encode())
 
-        await node.once()
-        await node.subscribe(SUBJECT, hear)
+        await node.connect()
+        await node.subscribe(REPORT_SUBJECT, hear)
         await node.api("INFO")  # the subscription has reached the server
 
-    found = await node_reports(connection)
+    found = await collect_reports(connection)
 
     assert [report.name for report in found] == ["n1", "n2"]
     for node in nodes:
@@ -221,7 +222,7 @@ def test_rates_are_what_was_counted_since_the_last_view() -> None:
 
 @pytest.mark.nats
 async def test_hosts_are_what_was_published(connection: Connection, publish: Publish) -> None:
-    assert await ask_hosts(connection) == []
+    assert await collect_hosts(connection) == []
     await publish("web01", b"one\ntwo\n")
     await publish("web01", b"", more=(("/var/log/auth.log", b"x\n"),))
     await publish("web01", b"removed\n", file="/old")
@@ -232,7 +233,7 @@ async def test_hosts_are_what_was_published(connection: Connection, publish: Pub
     await add_subjects(connection, "logs.q0.>")
     await connection.ask("logs.q0.nobody", b"of no host")
 
-    db, plain, web = await ask_hosts(connection)
+    db, plain, web = await collect_hosts(connection)
 
     assert (web.host, web.messages, web.file) == ("web01", 2, "/var/log/auth.log")
     assert (db.partitions, db.messages, db.agent) == ((0, 1), 2, "2-0000000b")
@@ -254,7 +255,7 @@ async def test_a_host_that_sends_without_a_pause_is_there(
 
     sending = asyncio.create_task(send())
     try:
-        found = [await ask_hosts(connection) for _ in range(30)]
+        found = [await collect_hosts(connection) for _ in range(30)]
     finally:
         sending.cancel()
 

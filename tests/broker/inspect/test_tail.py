@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from broker.inspect.reader import get_message
-from broker.inspect.tail import TailOptions, as_shown, tail
+from broker.inspect.tail import TailOptions, format_lines, tail
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import format_time
@@ -27,7 +27,7 @@ Lines = Callable[[int], bytes]
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
     pieces = [one async for one in tail(connection, wanted)]
     return b"".join(
-        as_shown(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
+        format_lines(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
     )
 
 
@@ -140,7 +140,7 @@ async def test_a_message_that_is_not_what_it_says_is_named_and_passed(
 async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server: Server) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
     connection, sender = Connection([own_server.url], "tail"), Connection([own_server.url], "host")
-    await connection.once()
+    await connection.connect()
     found, sent = b"", b""
 
     async def watch() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.provision.apply import apply, carry_out, look
+from broker.provision.apply import apply, carry_out, read_actual
 from broker.provision.plan import plan
 from broker.topology import Topology
 from nats_logship.app.exits import ConfigurationError
@@ -56,12 +56,12 @@ async def test_messages_go_exactly_where_a_plan_says_so(
     await apply(fresh, BEFORE)
     await publish(fresh, "aaaabbbccd")
 
-    made = plan(after, await look(fresh, after))
+    made = plan(after, await read_actual(fresh, after))
     await carry_out(fresh, made)
 
     assert any(step.deletes for step in made) == bool(gone)
     assert await held(fresh) == 10 - gone
-    assert not plan(after, await look(fresh, after))
+    assert not plan(after, await read_actual(fresh, after))
 
 
 async def test_a_start_deletes_nothing(fresh: Connection, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.provision.apply import consumers_of
+from broker.provision.apply import list_consumers
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
@@ -36,7 +36,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
 
     async def refused(connection: Connection) -> str:
         try:
-            found = await consumers_of(connection, STREAM)
+            found = await list_consumers(connection, STREAM)
         except (ConnectionLost, Rejected) as error:
             if "no server tells of" in str(error):
                 return str(error)

@@ -11,14 +11,13 @@ from broker.provision.plan import (
     Step,
     compare,
     describe,
+    format_value,
     plan,
-    plan_document,
     plan_partitions,
-    shown,
+    serialize_plan,
 )
-from broker.topology import Topology
+from broker.topology import MAX_COPIED_MESSAGE, Topology
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.wire.streams import COPIED_MESSAGE
 
 NOTHING = Actual({}, {})
 STATE = {"bytes": 0, "first_ts": "2026-11-23T10:00:00Z"}
@@ -104,7 +103,7 @@ def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
 ) -> None:
     damaged = as_applied(Topology(partitions=3), partitions=stored, messages=9, offsets=3)
 
-    made = plan(Topology(partitions=3 if is_told else 10, partitions_told=is_told), damaged)
+    made = plan(Topology(partitions=3 if is_told else 10, partitions_given=is_told), damaged)
 
     assert [(step.name, step.config) for step in made] == [
         ("LOGS_CONFIG/partitions", {"value": "3"})
@@ -193,12 +192,12 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
     ]
     slightly = compare(stream(max_bytes=33_475_333_259), info({"max_bytes": 33_475_333_258}))
     assert "- max_bytes: 33475333258  + max_bytes: 33475333259" in describe(slightly)
-    (found,) = plan_document(made)
+    (found,) = serialize_plan(made)
     assert {"field": "max_bytes", "before": None, "after": 33_475_333_259} in found["changes"]
     assert found["deletes"] == "deletes lines"
     assert describe(()) == ""
-    assert shown("field", {"owner": "ops"}) == '{"owner": "ops"}'
-    assert len(shown("field", [*range(300)])) == 201
+    assert format_value("field", {"owner": "ops"}) == '{"owner": "ops"}'
+    assert len(format_value("field", [*range(300)])) == 201
 
 
 @pytest.mark.parametrize(("first", "is_lost"), [("10:00:03", False), ("09:59:57", True)])
@@ -215,7 +214,7 @@ def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool
     ("topology", "largest"),
     [
         pytest.param(Topology(), None, id="a broker alone"),
-        pytest.param(Topology(sources=()), COPIED_MESSAGE, id="a site that others copy"),
+        pytest.param(Topology(sources=()), MAX_COPIED_MESSAGE, id="a site that others copy"),
         pytest.param(Topology(sources=("branch",)), -1, id="one that copies another"),
         pytest.param(Topology(sources=(), mirror="first"), -1, id="one that is a copy"),
     ],

@@ -59,7 +59,7 @@ def test_a_purge_shows_what_goes_and_asks_first(call: Call, url: str) -> None:
     again = call(*purge)
 
     assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
-    assert "say what is to go" in aimless.stderr
+    assert "give at least one of --host" in aimless.stderr
     assert dry.stdout == unasked.stdout
     assert "4 messages" in dry.stdout
     assert "NOT RECEIVED by partition 0;" in dry.stdout

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.report import SUBJECT
-from broker.retention import excess
+from broker.report import REPORT_SUBJECT
+from broker.retention.decide import compute_share
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
@@ -44,7 +44,7 @@ def test_the_share_to_purge_follows_the_limit_and_the_disk(
 ) -> None:
     info = {"config": {"max_bytes": limit}, "state": {"bytes": held, "messages": 1}}
 
-    assert excess(info, missing) == pytest.approx(share, abs=0.01)
+    assert compute_share(info, missing) == pytest.approx(share, abs=0.01)
 
 
 class Stream:
@@ -91,7 +91,7 @@ class Stream:
 
     async def space(self) -> dict[str, Any]:
         """Return what the broker reports of the stream's space."""
-        report = json.loads((await self.connection.request(SUBJECT)).data)
+        report = json.loads((await self.connection.request(REPORT_SUBJECT)).data)
         return dict(report["retention"].get(self.name, {}))
 
     async def until(self, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

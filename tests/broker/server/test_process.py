@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from broker.server.health import failed_write
-from broker.server.process import NatsServer, explain, find, read_line, started, with_names
+from broker.server.health import find_failed_write
+from broker.server.process import (
+    NatsServer,
+    add_names,
+    explain_end,
+    find_nats_server,
+    parse_log_line,
+    run_nats_server,
+)
 from nats_logship.app.exits import OperatorError
 from tests.secured import key_of
 
@@ -47,7 +54,7 @@ async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.
     """Run a server: gives it, its port, and what ends when it does."""
     lock = os.open(conf.parent, os.O_RDONLY)
     try:
-        async with started(find(), conf, 10**8, lock, {}) as server:
+        async with run_nats_server(find_nats_server(), conf, 10**8, lock, {}) as server:
             attending = asyncio.ensure_future(server.attend())
             ports = await server.ports()
             try:
@@ -134,14 +141,14 @@ async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
 
 def test_the_last_error_is_the_reason_of_an_end_and_is_shown_on_one_line() -> None:
     lines = ["[7] [INF] Server is ready", "", "goroutine 1 [running]:", "[7] [WRN] slow"]
-    assert explain(map(read_line, lines)) == ""
+    assert explain_end(map(parse_log_line, lines)) == ""
 
     for last, reason in (
         ("[7] 2026/11/20 19:00:00.1 [ERR] bad", "bad"),
         ("panic: runtime error", "panic: runtime error"),
         ("[7] [FTL] a\x1b[2Kb\r\u202ec", r"a\x1b[2Kb\r\u202ec"),
     ):
-        assert explain(map(read_line, ["[7] [ERR] first", last, *lines])) == reason
+        assert explain_end(map(parse_log_line, ["[7] [ERR] first", last, *lines])) == reason
 
 
 KNOWN = {key_of("web01"): "host web01"}
@@ -173,7 +180,7 @@ TRIED = 'Publish Violation - Subject "logs.p0.other"'
 def test_the_log_names_a_credential_where_the_server_says_whose_connection_it_is(
     line: str, shown: str | None
 ) -> None:
-    found = with_names(line, KNOWN)
+    found = add_names(line, KNOWN)
 
     assert found.endswith(shown or line)
     assert ("host web01" in found) == (shown is not None)
@@ -197,4 +204,4 @@ WRITE = "write /s/4.blk: no space left on device"
     ],
 )
 def test_a_failed_write_is_told_apart_from_other_trouble(data: Any, frozen: str) -> None:
-    assert failed_write(json.dumps({"data": data}).encode()) == frozen
+    assert find_failed_write(json.dumps({"data": data}).encode()) == frozen

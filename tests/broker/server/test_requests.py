@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.server.requests import copying_only, listen, pulled_only
+from broker.server.requests import listen, rewrite_copy_request, rewrite_pull_request
 from nats_logship.client.connection import Connection, Message
 
 
@@ -31,14 +31,16 @@ from nats_logship.client.connection import Connection, Message
     ],
 )
 def test_what_could_push_or_cannot_be_read_is_refused(request_: bytes) -> None:
-    assert isinstance(pulled_only(request_), str)
+    assert isinstance(rewrite_pull_request(request_), str)
 
 
 def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
     twice = b'{"config": {"deliver_subject": "x"}, "config": {"name": "a"}}'
 
-    assert pulled_only(twice) == b'{"config": {"name": "a"}}'
-    assert str(pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')).isprintable()
+    assert rewrite_pull_request(twice) == b'{"config": {"name": "a"}}'
+    assert str(
+        rewrite_pull_request(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')
+    ).isprintable()
 
 
 COPY = {
@@ -64,7 +66,7 @@ COPY = {
 def test_the_request_of_a_server_that_copies_is_passed_on_as_it_is() -> None:
     request = json.dumps({"stream_name": "LOGS", "config": COPY, "action": ""}).encode()
 
-    passed = copying_only(request, "centre")
+    passed = rewrite_copy_request(request, "centre")
 
     assert isinstance(passed, bytes)
     assert json.loads(passed) == {"stream_name": "LOGS", "config": COPY}
@@ -107,7 +109,7 @@ def test_the_request_of_a_server_that_copies_is_passed_on_as_it_is() -> None:
 def test_a_site_makes_no_other_consumer_than_one_for_its_copy(change: dict[str, Any]) -> None:
     request = json.dumps({"stream_name": "LOGS", "config": COPY | change}).encode()
 
-    assert isinstance(copying_only(request, "centre"), str)
+    assert isinstance(rewrite_copy_request(request, "centre"), str)
 
 
 @pytest.mark.nats

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.auth.permissions import accounts_of
-from broker.server.process import find
-from broker.server.resolve import ServerConf, ServerKeys, quoted, resolve
+from broker.auth.permissions import build_accounts
+from broker.server.process import find_nats_server
+from broker.server.resolve import ServerConf, ServerKeys, render, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
 from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.nkey import new_seed
-from tests.broker.auth.test_store import EVERY_KIND, key
+from tests.broker.auth.test_credentials import EVERY_KIND, key
 
 SPACE = Space(free=10**9, held=0, total=10**10)
 ROUTES = ("nats-route://b1:6222", "nats-route://b2:6222")
@@ -62,7 +62,7 @@ def test_nats_server_takes_every_section_whatever_the_texts_are(tmp_path: Path, 
 
     path = store / "nats-server.conf"
     path.write_text(conf.text, "utf-8")
-    found = subprocess.run([find(), "-t", "-c", path], capture_output=True, text=True)
+    found = subprocess.run([find_nats_server(), "-t", "-c", path], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
@@ -110,8 +110,8 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
 
 
 def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
-    section = accounts_of(EVERY_KIND.credentials, key(99), streams=1)
-    accounts = json.loads(quoted(section))["accounts"].values()
+    section = build_accounts(EVERY_KIND.credentials, key(99), streams=1)
+    accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])
     ]

@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 
 from broker.server.store import (
-    await_credentials,
     check_encryption,
     check_membership,
     is_locked,
-    locked_store,
+    lock_store,
+    wait_for_credentials,
     write_state,
 )
 from nats_logship.app.exits import ConfigurationError, OperatorError
 
 
 def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:
-    with locked_store(tmp_path / "s") as lock:
+    with lock_store(tmp_path / "s") as lock:
         assert is_locked(tmp_path / "s")
         inherited = os.dup(lock)  # by a child, which may live on
-    with pytest.raises(OperatorError, match="another broker"), locked_store(tmp_path / "s"):
+    with pytest.raises(OperatorError, match="another broker"), lock_store(tmp_path / "s"):
         pass
     os.close(inherited)
     assert not is_locked(tmp_path / "s")
-    with locked_store(tmp_path / "s"):
+    with lock_store(tmp_path / "s"):
         pass
 
 
@@ -62,16 +62,16 @@ def test_a_store_in_the_clear_is_not_opened_with_a_key(alone: Path) -> None:
 
 
 def test_what_a_running_broker_does_not_take_is_an_error(tmp_path: Path) -> None:
-    with locked_store(tmp_path):
+    with lock_store(tmp_path):
         write_state(tmp_path, revision=2)
 
-        assert await_credentials(tmp_path, 2) == "the broker has taken the change"
+        assert wait_for_credentials(tmp_path, 2) == "the broker has taken the change"
         with pytest.raises(OperatorError, match=r"not taken it within 0.2 s"):
-            await_credentials(tmp_path, 3, 0.2)
+            wait_for_credentials(tmp_path, 3, 0.2)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"revision": 1}'])
 def test_where_no_broker_runs_a_file_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
 
-    assert "no broker runs" in await_credentials(tmp_path, 2)
+    assert "no broker runs" in wait_for_credentials(tmp_path, 2)

@@ -1,7 +1,8 @@
-"""Faults of calls: syncs that fail or take long, short writes, files that the kernel refuses to change, and clocks that jump.
+"""Faults of system calls: failing and slow syncs, short writes, immutable files, clock jumps.
 
-Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`). nats-server talks to the
-kernel without libc, so its calls are met there, by strace. What was refused is let through again, and nobody does anything else.
+Python, Java and what they start get it from the shim between them and libc (`tests.chaos.shim`).
+nats-server talks to the kernel without libc, so its calls are met there, by strace. What was
+refused is let through again, and nobody does anything else.
 """
 
 import errno
@@ -77,7 +78,10 @@ def _refused(
 def _stepped(
     world: World, chance: Chance, where: Callable[[World, Chance], list[Program]]
 ) -> Iterator[None]:
-    """Step what programs read as the time; times of files stay true, so that they look as much older or younger."""
+    """Step what programs read as the time.
+
+    Times of files stay true, so that they look as much older or younger.
+    """
     controls = [world.control(program) for program in where(world, chance)]
     seconds = chance.choice(_STEPS) * chance.choice((1, -1))
     for control in controls:
@@ -101,10 +105,10 @@ def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -
 
 
 def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
-    words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid)]
+    arguments = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid)]
     calls = injected.partition(":")[0]
-    words += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
-    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    arguments += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
+    tracer = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + _ATTACHED
     while time.monotonic() < deadline and tracer.poll() is None:
         if _tracer_of(pid) == tracer.pid:

@@ -1,7 +1,9 @@
-"""Faults that take three brokers: the one that leads is hit, or all of them, or the lines between them; a disk is lost.
+"""Faults that take three brokers.
 
-No more than one disk is ever lost at a time, and only while the two others have all there is: with three copies that is what
-is promised, and more would take lines on purpose.
+The one that leads is hit, or all of them, or the lines between them; a disk is lost.
+
+No more than one disk is ever lost at a time, and only while the two others have all there is: with
+three copies that is what is promised, and more would take lines on purpose.
 """
 
 import shutil
@@ -30,7 +32,7 @@ _LONGEST_PAUSE = 2.0  # seconds between the starts of two brokers
 _a_disk_is_lost = threading.Lock()
 
 
-def _told(world: World, stream: str) -> dict[str, Any]:
+def _info(world: World, stream: str) -> dict[str, Any]:
     try:
         return dict(world.ask(lambda c: c.api(f"STREAM.INFO.{stream}"), _PATIENCE))
     except TimeoutError:
@@ -38,7 +40,7 @@ def _told(world: World, stream: str) -> dict[str, Any]:
 
 
 def _leader(world: World, stream: str = STREAM) -> Broker:
-    leader = _told(world, stream)["cluster"].get("leader")
+    leader = _info(world, stream)["cluster"].get("leader")
     for broker in world.brokers:
         if broker.name == leader:
             return broker
@@ -102,7 +104,10 @@ def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _lose_disk(store: Path) -> None:
-    """Empty the store but for what an operator puts there again: the credential store, and certificates."""
+    """Empty the store but for what an operator puts there again.
+
+    The credential store, and certificates.
+    """
     for path in retried(lambda: list(store.iterdir())):  # the disk may have trouble just now
         if path.name not in {"credentials.json", "tls"}:
             retried(partial(_remove, path))
@@ -113,10 +118,13 @@ def _remove(path: Path) -> None:
 
 
 def _wait_until_whole(world: World, others: int, seconds: float) -> None:
-    """Return once the leader of every stream counts so many others that have all there is; raises `CannotStrike`."""
+    """Return once the leader of every stream counts so many others that have all there is.
+
+    Raises `CannotStrike`.
+    """
     deadline = time.monotonic() + seconds
     streams = [config["name"] for config in Topology().streams()]
-    while not all(_has_copies(_told(world, name), others) for name in streams):
+    while not all(_has_copies(_info(world, name), others) for name in streams):
         if time.monotonic() > deadline:
             raise CannotStrike("the copies are not whole")
         time.sleep(0.2)

@@ -1,4 +1,7 @@
-"""Faults of who gets in: credentials revoked and rotated, stores damaged, certificates renewed under traffic."""
+"""Faults of who gets in.
+
+Credentials revoked and rotated, stores damaged, certificates renewed under traffic.
+"""
 
 import os
 import time
@@ -14,7 +17,7 @@ from tests.support.commands import CommandFailed, retried, run_command
 _REFUSES_WITHIN = 15.0  # seconds until a broker that finds the damage has ended
 
 
-def _whom(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
+def _choose(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
         host = chance.choice(world.hosts)
         return host.name, host.shipper
@@ -27,7 +30,7 @@ def _cut_off(
 ) -> Iterator[None]:
     """Take a credential away from who is at work, or change its secret, and give it another one."""
     assert world.keys
-    keys, (name, program) = world.keys, _whom(world, kind, chance)
+    keys, (name, program) = world.keys, _choose(world, kind, chance)
 
     def mend() -> None:
         retried(lambda: keys.add(kind, name))
@@ -44,7 +47,10 @@ for _kind in ("host", "receiver"):
 
 @fault((0.5, 8.0), "secured")
 def damage_credentials(world: World, chance: Chance) -> Iterator[None]:
-    """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
+    """Damage a broker's credential store and have it read again.
+
+    It goes on by what it knows, and starts by no such store.
+    """
     assert world.keys
     with world.keys.changing:
         yield from _damaged(chance.choice(world.brokers), world, chance)
@@ -85,14 +91,18 @@ def _start_refused(program: Program) -> None:
 
 @fault(MOMENT, "secured")
 def renew_certificate(world: World, chance: Chance) -> Iterator[None]:
-    """Sign a broker's certificates anew, as it does by itself a month before they end."""
+    """Sign a broker's certificates again, as it does by itself a month before they end."""
     broker = chance.choice(world.brokers)
-    renew = lambda: run_command("logbroker", "tls", "renew", "--store-dir", broker.store)  # noqa: E731
+    command = ("logbroker", "tls", "renew", "--store-dir", broker.store)
+    renew = lambda: run_command(*command)  # noqa: E731
     return _changed(renew, lambda: None)
 
 
 def _changed(change: Callable[[], object], mend: Callable[[], None]) -> Iterator[None]:
-    """Make a change, and mend it later; one that came only half way, as a broker or a disk is away, is mended at once."""
+    """Make a change, and mend it later.
+
+    One that came only half way, as a broker or a disk is away, is mended at once.
+    """
     try:
         change()
     except CommandFailed as failed:
@@ -106,7 +116,10 @@ def _changed(change: Callable[[], object], mend: Callable[[], None]) -> Iterator
 
 
 def _take_over(world: World, program: Program) -> None:
-    """Have a program, and rivals of it, use the new file that is in its place: those with a key's path do so by themselves."""
+    """Have a program, and rivals of it, use the new file that is in its place.
+
+    Those with a key's path do so by themselves.
+    """
     for one in list(world.supervisor.programs):
         is_meant = one is program or one.name.startswith(f"{program.name}-rival-")
         if is_meant and "--nkey" not in one.process.arguments:

@@ -1,4 +1,7 @@
-"""What operators do in the middle of things: signals, commands and limits that must disturb nothing, and find nothing wrong."""
+"""What operators do in the middle of things.
+
+Signals, commands and limits that must disturb nothing, and find nothing wrong.
+"""
 
 import shutil
 import signal
@@ -23,12 +26,12 @@ _SHORT = (5.0, 15.0)  # seconds
 _short_of_space = Lock()
 
 
-def _run(program: str, *words: str | Path) -> None:
-    """Run a command; raises `CannotStrike` where it says in a line that it cannot do it now, or takes too long."""
+def _run(program: str, *arguments: str | Path) -> None:
+    """Run a command; raises `CannotStrike` if it refuses with a line, or takes too long."""
     try:
-        run_command(program, *words, seconds=_SECONDS)
+        run_command(program, *arguments, seconds=_SECONDS)
     except TimeoutExpired:
-        raise CannotStrike(f"{program} {words[0]} took too long") from None
+        raise CannotStrike(f"{program} {arguments[0]} took too long") from None
     except CommandFailed as failed:
         if (
             failed.code != _OUT_OF_REACH
@@ -44,7 +47,7 @@ def backup(world: World, chance: Chance) -> None:
     """Take a backup while lines flow; it must be whole."""
     folder = world.folder / f"backup-{chance.randrange(1 << 24):06x}"
     try:
-        _run("logbroker", "backup", folder, *world.admin_words)
+        _run("logbroker", "backup", folder, *world.admin_arguments)
         run_command("logbroker", "backup", folder, "--verify")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -56,7 +59,7 @@ def verify(world: World, _: Chance) -> None:
     folders = ("--output", world.output, "--state-dir", world.receiver_state)
     # it has stores open, which keeps a disk in use, and believes what they say
     with world.disks["central"].trouble(), alone(memory, HARMED):
-        _run("logreceiver", "verify", "--json", *folders, *world.admin_words)
+        _run("logreceiver", "verify", "--json", *folders, *world.admin_arguments)
 
 
 @fault((1.0, 8.0))
@@ -64,9 +67,9 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
     """Pause a host, some or all; their lines wait, and flow again when they are resumed."""
     name = chance.choice(world.hosts).name
     globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
-    resume = partial(run_command, "logbroker", "resume", *world.admin_words)
+    resume = partial(run_command, "logbroker", "resume", *world.admin_arguments)
     try:
-        _run("logbroker", "pause", *globs, *world.admin_words)
+        _run("logbroker", "pause", *globs, *world.admin_arguments)
     except CannotStrike:  # the answer alone may be lost
         retried(resume)
         raise
@@ -76,7 +79,10 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
 
 @fault()
 def short_of_space(world: World, chance: Chance) -> None:
-    """Give the stream space for few messages for a while: retention purges all the time, hosts wait, and nothing is lost by it."""
+    """Give the stream space for few messages for a while.
+
+    Retention purges all the time, hosts wait, and nothing is lost by it.
+    """
     with alone(_short_of_space, "it is short of space already"):
         _hold(world, chance.randint(20, 200))
         time.sleep(chance.uniform(*_SHORT))

@@ -1,8 +1,11 @@
-"""Faults of what programs remember: entries in the broker and stores of receivers are deleted, garbled, moved or older.
+"""Faults of what programs remember.
 
-A shipper mends its positions by itself. A receiver promises a clear error that names its partition, and changes neither files
-nor offset until somebody has decided. So a fault ends when the receiver has said so and nothing has changed: then an operator
-brings back what was there. Of a bucket of offsets that is lost nothing is there any more: files are adopted.
+Entries in the broker and stores of receivers are deleted, garbled, moved or older.
+
+A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
+and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
+has said so and nothing has changed: then an operator brings back what was there. For a bucket of
+offsets that is lost nothing is there any more: files are adopted.
 """
 
 import os
@@ -26,7 +29,9 @@ from nats_logship.wire.streams import (
     positions_key,
 )
 from nats_logship.wire.subjects import consumer_name
-from receiver.storage.store import Damaged, Store, StoredBatch, path_of
+from receiver.storage.damage import Damaged
+from receiver.storage.rows import StoredBatch
+from receiver.storage.store import Store, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import SEEN, held
@@ -35,7 +40,7 @@ from tests.support.commands import retried, run_command
 
 _LASTS = (0.5, 8.0)
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
-_TOLD, _TOLD_ON_SPARK = 90.0, 240.0  # seconds within which a receiver tells of the harm
+_REPORTED, _REPORTED_ON_SPARK = 90.0, 240.0  # seconds within which a receiver reports the harm
 _SECONDS = 10.0
 HARMED = "what a receiver remembers is harmed already"
 
@@ -61,7 +66,7 @@ def _moved(content: bytes, chance: Chance) -> bytes:
 
 
 def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
-    """Harm the snapshot of a host's positions, or set it back, while its shipper runs or is dead; start the shipper again."""
+    """Harm the snapshot of a host's positions, or set it back; start the shipper again."""
     host = chance.choice(world.hosts)
     key = positions_key(host.name)
     older = world.read_entry(POSITIONS_BUCKET, key)
@@ -76,7 +81,10 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
 
 
 def _require_headers(world: World) -> None:
-    """Raise `CannotStrike` where the stream has let messages go: of their files only snapshots tell."""
+    """Raise `CannotStrike` where the stream has let messages go.
+
+    Only snapshots know their files.
+    """
     if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
         raise CannotStrike("the stream has let messages go")
 
@@ -86,37 +94,42 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.it
 
 
 def _listen(world: World) -> Callable[[bytes], bytes]:
-    """Return what waits until a receiver says from now on what a pattern matches, and returns its last group."""
+    """Return a function that waits for a receiver's log line and returns the last group of it."""
     begins = {one.log: one.log.stat().st_size for one in world.receivers}
 
-    def hear(pattern: bytes) -> bytes:
+    def wait_for(pattern: bytes) -> bytes:
         found: list[re.Match[bytes]] = []
 
-        def is_said() -> bool:
+        def is_logged() -> bool:
             told = (log.read_bytes()[begin:] for log, begin in begins.items())
             found.extend(match for text in told if (match := re.search(pattern, text)))
             return bool(found)
 
-        seconds = _TOLD_ON_SPARK if world.spark else _TOLD
-        world.supervisor.wait(f"a receiver says {pattern!r}", is_said, seconds)
+        seconds = _REPORTED_ON_SPARK if world.spark else _REPORTED
+        world.supervisor.wait(f"a receiver says {pattern!r}", is_logged, seconds)
         return bytes(found[0].groups()[-1])
 
-    return hear
+    return wait_for
 
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition whose memory is harmed: the position and the live files, by how long they are, must stay as they are."""
+    """A partition whose memory is harmed.
+
+    The position and the live files, by how long they are, must stay as they are.
+    """
 
     world: World
     number: int
-    hear: Callable[[bytes], bytes]
+    wait_for: Callable[[bytes], bytes]
     entry: bytes
     lives: Mapping[Path, int] = field(default_factory=dict)
 
     def mend(self, bring_back: Callable[[], object]) -> None:
-        """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
-        self.hear(b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number)
+        """Restore the entry once a receiver has reported it, and start the receivers again."""
+        self.wait_for(
+            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number
+        )
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
             if _position(now) != _position(self.entry):
@@ -130,7 +143,10 @@ class _Partition:
 
 
 def _position(entry: bytes) -> Offset | bytes:
-    """Return an entry but for who has it since when: a receiver may claim a partition before a task of it finds the harm."""
+    """Return an entry but for who has it since when.
+
+    A receiver may claim a partition before a task of it finds the harm.
+    """
     try:
         offset = Offset.decode(entry)
         return replace(offset, epoch=0, owner="", presence="", released=False, committed_at="")
@@ -140,7 +156,7 @@ def _position(entry: bytes) -> Offset | bytes:
 
 @contextmanager
 def stopped(world: World) -> Iterator[None]:
-    """Have all receivers dead, and started again behind it, those too that refused to go on by what was harmed."""
+    """Kill all receivers, and start them again afterwards, also those that refused to go on."""
     with held(world.receivers, kill=True):
         retried(lambda: _wait_for_tasks(world))  # the disk may have trouble just now
         yield
@@ -171,11 +187,11 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     with alone(memory, HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
-            hear = _listen(world)
+            wait_for = _listen(world)
             was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
             harmed = world.read_entry(OFFSETS_BUCKET, key)
         yield
-        partition = _Partition(world, number, hear, harmed)
+        partition = _Partition(world, number, wait_for, harmed)
         partition.mend(lambda: world.ask(lambda c: c.ask(f"$KV.{OFFSETS_BUCKET}.{key}", was)))
 
 
@@ -234,7 +250,7 @@ def _opened(path: Path) -> Store:
 
 def _batch(path: Path) -> StoredBatch:
     with _opened(path) as store:
-        if batch := store.batch():
+        if batch := store.read_batch():
             return batch
     raise CannotStrike("the store was never begun")
 
@@ -247,7 +263,7 @@ def _copy(path: Path) -> bytes:
 def _lives(world: World, path: Path) -> dict[Path, int]:
     """Return the live files that a partition has, by how long they are."""
     with _opened(path) as store:
-        paths = [world.output / row.path for row in store.files("TRUE")]
+        paths = [world.output / row.path for row in store.list_files()]
     return {one: one.stat().st_size for one in paths if one.exists()}
 
 
@@ -261,7 +277,10 @@ _CHANGES: tuple[dict[str, object], ...] = (
 
 @fault(_LASTS)
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
-    """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
+    """Delete the consumer of a partition, or change or pause it, with other hands.
+
+    Deleted, it is made again.
+    """
     name = consumer_name(chance.choice(world.partitions_in_use))
     change, deletion = chance.choice(_CHANGES), f"CONSUMER.DELETE.{STREAM}.{name}"
 
@@ -283,7 +302,7 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _apply(world: World) -> None:
-    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words, seconds=20))
+    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_arguments, seconds=20))
 
 
 @fault((1.0, 12.0))
@@ -297,26 +316,31 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets; an operator makes it again, and does what the receiver says of each."""
+    """Take away the bucket of offsets.
+
+    An operator makes it again, and does what the receiver says of each.
+    """
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}
             world.delete(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
-            hear = _listen(world)
+            wait_for = _listen(world)
         yield
         _apply(world)
         if received:
             for number in received:
-                hear(rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number))
+                wait_for(
+                    rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number)
+                )
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
                 command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))
-                words = (*command, *folders, "--yes", *world.admin_words)
-                retried(lambda: run_command("logreceiver", *words))
+                arguments = (*command, *folders, "--yes", *world.admin_arguments)
+                retried(lambda: run_command("logreceiver", *arguments))
 
 
 def _has_received(world: World, number: int) -> bool:
-    """Whether files of a partition were written, which its offset does not say behind an `offsets adopt`."""
+    """Whether a partition wrote files since `offsets adopt` that its offset does not include."""
     path = path_of(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0

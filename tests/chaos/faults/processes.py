@@ -84,32 +84,38 @@ def _wait_for_end(pid: int) -> None:
     deadline = time.monotonic() + _GONE_WITHIN
     while _is_there(pid):
         if time.monotonic() > deadline:
-            words = " ".join(_words(pid)[:6])
-            raise RuntimeError(f"{words} is there {_GONE_WITHIN:g} s after its signal to end")
+            arguments = " ".join(_command_line(pid)[:6])
+            raise RuntimeError(f"{arguments} is there {_GONE_WITHIN:g} s after its signal to end")
         time.sleep(0.05)
 
 
 def _is_there(pid: int) -> bool:
-    """Whether there is such a process, and no zombie of one; the first thread is one before the others have ended."""
+    """Whether there is such a process, and no zombie of one.
+
+    The first thread is one before the others have ended.
+    """
     fields = stat_of(pid)
     return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
 
 
-def _words(pid: int) -> list[str]:
+def _command_line(pid: int) -> list[str]:
     return proc(pid, "cmdline").split("\0")
 
 
 def _is_java(pid: int) -> bool:
-    return _words(pid)[0].endswith("/java")
+    return _command_line(pid)[0].endswith("/java")
 
 
 def _is_server(pid: int) -> bool:
-    return "nats-server" in _words(pid)[0]
+    return "nats-server" in _command_line(pid)[0]
 
 
 def _is_python_daemon(pid: int) -> bool:
-    """Whether it is what Python workers are forked from, or one of these: they have its command line."""
-    return any(name in _words(pid) for name in PYTHON_DAEMONS)
+    """Whether it is what Python workers are forked from, or one of these.
+
+    They have its command line.
+    """
+    return any(name in _command_line(pid) for name in PYTHON_DAEMONS)
 
 
 def _spark(world: World) -> list[Program]:

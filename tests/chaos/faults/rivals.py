@@ -1,4 +1,7 @@
-"""Faults of ownership: two of what may be only one, owners that stand still or change places. Nothing is stored twice."""
+"""Faults of ownership: two of what may be only one, owners that are stopped or change partitions.
+
+Nothing is stored twice.
+"""
 
 import signal
 import time
@@ -22,7 +25,7 @@ _STANDBY = "--standby"
 def second_shipper(world: World, chance: Chance) -> Iterator[None]:
     """Start a second shipper of a host: one of the two ends with 78, and is put back."""
     first = one_that_runs(world.shippers, chance)
-    second = _beside(world, first, chance, [*first.process.arguments, "--take-over"])
+    second = _start_second(world, first, chance, [*first.process.arguments, "--take-over"])
     yield
     _wait_for_one(world, first, second, lambda: False)
     world.supervisor.dismiss(second)
@@ -31,20 +34,21 @@ def second_shipper(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((0.5, 12.0))
 def second_receiver(world: World, chance: Chance) -> Iterator[None]:
-    """Start a second receiver that does not stand by: the first is fenced, and put back.
+    """Start a second receiver that is no standby: the first is fenced, and put back.
 
-    Where the two start at the same moment each may lose some partitions to the other, and both go on.
+    Where the two start at the same moment each may lose some partitions to the other, and both go
+    on.
     """
     first = one_that_runs(world.receivers, chance)
     begin = len(first.process.said())
-    words = [word for word in first.process.arguments if word != _STANDBY]
-    second = _beside(world, first, chance, words)
+    arguments = [word for word in first.process.arguments if word != _STANDBY]
+    second = _start_second(world, first, chance, arguments)
 
     def share() -> bool:
         return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
 
     yield
-    if _STANDBY not in first.process.arguments:  # who stands by does so again
+    if _STANDBY not in first.process.arguments:  # a standby stays one
         _wait_for_one(world, first, second, share)
     if share():
         first.process.terminate()  # started again, it takes back what the other has
@@ -54,7 +58,10 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((1.0, 15.0))
 def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
-    """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
+    """Stop a receiver with all that it has started.
+
+    A zombie, when somebody takes over meanwhile.
+    """
     with one_that_runs(world.receivers, chance).process.stopped() as pids:
         yield
         chance.shuffle(pids)
@@ -72,7 +79,7 @@ def ping_pong(world: World, chance: Chance) -> None:
 
 @fault()
 def all_anew(world: World, chance: Chance) -> None:
-    """End all programs at once, as an upgrade does or as a power cut, and start them in any order."""
+    """End all programs at once, as an upgrade or a power cut does; start them in any order."""
     programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
     chance.shuffle(programs)
     number = chance.choice((signal.SIGTERM, signal.SIGKILL))
@@ -88,12 +95,12 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _beside(world: World, first: Program, chance: Chance, words: list[str]) -> Program:
+def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
     """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)
-    process = world.processes.start(name, words, {"TMPDIR": str(scratch)})
+    process = world.processes.start(name, arguments, {"TMPDIR": str(scratch)})
     return world.supervisor.take(process)
 
 
@@ -110,6 +117,9 @@ def _wait_for_one(world: World, first: Program, second: Program, share: Callable
 
 
 def _put_back(program: Program) -> None:
-    """Start one again that was taken over from; who has refused for another reason is not ours to start."""
-    if program.refused and any(words in program.refused for words in _FENCED):
+    """Start one again that was taken over from.
+
+    Who has refused for another reason is not ours to start.
+    """
+    if program.refused and any(arguments in program.refused for arguments in _FENCED):
         program.go_on()

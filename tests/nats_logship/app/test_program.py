@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from nats_logship.app.command_line import ask, spread
-from nats_logship.app.exits import Exit, FencedError, OperatorError, leading
+from nats_logship.app.command_line import confirm, repeat_option
+from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import run
 
 
@@ -26,7 +26,7 @@ def _keep_signals() -> Iterator[None]:
 def test_what_a_person_must_mend_comes_before_the_defects_that_follow_from_it() -> None:
     errors = BaseExceptionGroup("", [KeyError(), FencedError("mend it")])
 
-    assert isinstance(leading(errors), FencedError)
+    assert isinstance(pick_error(errors), FencedError)
 
 
 def test_a_defect_of_ours_is_not_hidden() -> None:
@@ -91,7 +91,7 @@ def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
     ],
 )
 def test_words_after_a_repeatable_option_are_spread(words: list[str], result: list[str]) -> None:
-    assert spread(words, {"--file"}, {"status"}) == result
+    assert repeat_option(words, {"--file"}, {"status"}) == result
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_only_a_person_who_agrees_has_something_destroyed(
         os.write(master, answer or b"")
         monkeypatch.setattr(sys, "stdin", terminal)
         with pytest.raises(error, match="nothing was changed") if error else nullcontext():
-            ask("Do it?")
+            confirm("Do it?")
     os.close(master)

@@ -47,7 +47,7 @@ def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
 
 PROGRAM = """
 import asyncio, os, sys, time
-from nats_logship.app.service import Notifier, Service, hold_signals
+from nats_logship.app.service import Notifier, Service, block_signals
 class Slow:
     def __del__(self): pause(2.5)
 class View:
@@ -83,8 +83,8 @@ def started(
 @pytest.mark.parametrize(
     ("work", "code"),
     [
-        ('global slow; slow = Slow(); say("ready"); await ending.asked.wait()', 0),
-        (f'say("ready"); await ending.asked.wait(); {HANGS}', 3),
+        ('global slow; slow = Slow(); say("ready"); await ending.stop_requested.wait()', 0),
+        (f'say("ready"); await ending.stop_requested.wait(); {HANGS}', 3),
         ('say("ready"); await asyncio.to_thread(time.sleep, 60)', 3),
     ],
     ids=["slow once all is done", "hangs", "a thread hangs"],
@@ -101,9 +101,9 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
 
 def test_a_signal_is_heard_that_came_before_anybody_listened() -> None:
     early = PROGRAM.replace(
-        "asyncio.run(", "hold_signals(); [os.kill(os.getpid(), n) for n in (1, 15)]; asyncio.run("
+        "asyncio.run(", "block_signals(); [os.kill(os.getpid(), n) for n in (1, 15)]; asyncio.run("
     )
-    words = [sys.executable, "-c", early.format("await ending.asked.wait()", 5.0)]
+    words = [sys.executable, "-c", early.format("await ending.stop_requested.wait()", 5.0)]
 
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
 
@@ -120,7 +120,9 @@ def test_work_that_takes_longer_than_it_may_is_broken_off() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_at_once(number: signal.Signals) -> None:
-    hanging = 'say("ready"); await ending.asked.wait(); say("asked"); await asyncio.sleep(60)'
+    hanging = (
+        'say("ready"); await ending.stop_requested.wait(); say("asked"); await asyncio.sleep(60)'
+    )
     with started(hanging, seconds=60.0) as (program, line):
         for _ in range(2):
             line()

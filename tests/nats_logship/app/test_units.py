@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.inspect.message import json_object
 from nats_logship.app.address import Address, parse_address
-from nats_logship.app.plural import counted
-from nats_logship.app.units import Moment, format_duration, parse_duration, read_moment
-from nats_logship.app.untrusted import json_object
+from nats_logship.app.text import format_count
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import format_duration, parse_duration, parse_moment
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     ],
 )
 def test_a_place_is_read_as_people_write_it(text: str, meant: Moment) -> None:
-    assert read_moment(text, NOW, BERLIN) == meant
+    assert parse_moment(text, NOW, BERLIN) == meant
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_place_is_read_as_people_write_it(text: str, meant: Moment) -> None:
 )
 def test_anything_else_is_refused_with_what_would_do(text: str) -> None:
     with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):
-        read_moment(text, NOW)
+        parse_moment(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +119,4 @@ def test_what_is_no_object_is_nothing(data: bytes) -> None:
     ],
 )
 def test_a_number_goes_with_what_it_counts(count: int, words: tuple[str, ...], text: str) -> None:
-    assert counted(count, *words) == text
+    assert format_count(count, *words) == text

@@ -55,7 +55,7 @@ async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a 
     """Connect, and return whether the line is secured."""
     connection = Connection([url], "test", access=access)
     try:
-        client = await connection.once()
+        client = await connection.connect()
         await client.flush()
         return client.tls is not None
     finally:
@@ -107,12 +107,12 @@ async def test_a_key_gets_in_and_its_file_which_may_be_one_of_settings_is_read_a
     connection = Connection([f"nats://{where}"], "test", access=Access(nkey=file))
 
     with pytest.raises(BrokerAway, match=f"refuses the key of {file}"):
-        await connection.once()
+        await connection.connect()
     authority = f'tls_ca_pem = """\n{(tls / "authority.pem").read_text()}"""'
     settings = f'# a credential\nhost = "Sally"\n{authority}\nnkey_seed = "{seed}"\n'
     for text in (f"# of web01\n{seed}\n", settings):
         file.write_text(text)
-        await connection.once()
+        await connection.connect()
         await connection.close()
 
 
@@ -224,7 +224,7 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
     )
     access = Access(user="web01", password="s3cret")
     first = Connection([f"nats://{where}"], "test", access=access)
-    await first.once()
+    await first.connect()
 
     said = await refusal(f"nats://{where}", access)
 

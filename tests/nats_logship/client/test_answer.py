@@ -9,8 +9,8 @@ import pytest
 
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
-from nats_logship.client.connection import Connection, until_answered
-from receiver.consume.claim import Behind, confirm_entry
+from nats_logship.client.connection import Connection, retry_until_answered
+from receiver.consume.claim import StaleRead, confirm_entry
 from receiver.consume.wake import is_level
 
 SECOND = 1_000_000_000
@@ -76,9 +76,9 @@ async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_to
     trouble: Trouble, is_clustered: bool, is_waited_out: bool
 ) -> None:
     connection: Any = AsyncMock()  # to a server that is always there
-    connection.once.return_value = SimpleNamespace(is_clustered=is_clustered)
+    connection.connect.return_value = SimpleNamespace(is_clustered=is_clustered)
 
-    found = until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
+    found = retry_until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
 
     assert await asyncio.gather(found, return_exceptions=True) == [
         "found" if is_waited_out else trouble
@@ -137,5 +137,5 @@ async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connect
     await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
 
     for stale in (None, bucket.Entry(b"one", revision)):
-        with pytest.raises(Behind):
+        with pytest.raises(StaleRead):
             await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

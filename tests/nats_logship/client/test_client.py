@@ -71,7 +71,7 @@ async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection([f"nats://127.0.0.1:{server.getsockname()[1]}"], "test")
         greeting = asyncio.create_task(asyncio.to_thread(greet, server))
-        await connection.once(5)
+        await connection.connect(5)
         line = await greeting
         yield connection, line
         line.close()
@@ -122,7 +122,7 @@ async def test_what_cannot_be_read_ends_the_connection_and_says_why(
 
     with pytest.raises(ConnectionLost, match=rf"connection lost: .*{reason}"):
         await waiting
-    assert not connection.is_on(client)
+    assert not connection.is_current(client)
 
 
 @pytest.mark.parametrize("info", [b"[]", b"1", b"{", b"x" * MAX_LINE, b"[" * 20_000])
@@ -136,7 +136,7 @@ async def test_a_server_whose_first_line_cannot_be_read_is_no_broker(info: bytes
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(BrokerAway, match=r"not as a broker: .*(INFO|info)"):
-            await Connection([f"nats://127.0.0.1:{port}"], "test").once()
+            await Connection([f"nats://127.0.0.1:{port}"], "test").connect()
 
 
 CHANGES = """

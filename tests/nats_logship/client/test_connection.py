@@ -19,7 +19,7 @@ async def test_a_broker_that_is_away_is_said_at_once_without_a_password() -> Non
 
     assert connection.servers == "nats://127.0.0.1:1, 127.0.0.1:2"
     with pytest.raises(BrokerAway, match=r"no broker at nats://127.0.0.1:1: .*logbroker run"):
-        await connection.once()
+        await connection.connect()
 
 
 async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
@@ -150,7 +150,7 @@ async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_f
     await asyncio.sleep(0)
 
     for seconds, error in endings:
-        connection.judge(seconds, error)
+        connection.note_outcome(seconds, error)
 
     (ended,) = await asyncio.gather(waiting, return_exceptions=True)
     assert isinstance(ended, ConnectionLost) is is_left
@@ -179,7 +179,7 @@ def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             connection = Connection([f"nats://127.0.0.1:{port}"], "test")
-            connecting = asyncio.ensure_future(connection.once())
+            connecting = asyncio.ensure_future(connection.connect())
             await answered.wait()
             for _ in range(turns):
                 await asyncio.sleep(0)

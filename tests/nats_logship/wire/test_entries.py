@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_logship.wire.offset import Offset, UnreadableOffset
-from nats_logship.wire.pause import Pause, UnreadablePauses, decode_pauses, longest
+from nats_logship.wire.pause import Pause, UnreadablePauses, active_pause, decode_pauses
 
 times = st.just("") | st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
 offsets = st.builds(
@@ -89,8 +89,8 @@ def test_a_glob_matches_whole_names(
 ) -> None:
     pauses = (Pause(hosts=glob),)
 
-    assert all(longest(pauses, host, NOW) for host in matched)
-    assert not any(longest(pauses, host, NOW) for host in others)
+    assert all(active_pause(pauses, host, NOW) for host in matched)
+    assert not any(active_pause(pauses, host, NOW) for host in others)
 
 
 def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
@@ -98,6 +98,6 @@ def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
         Pause(hosts="web*", until=end) for end in (NOW, NOW + HOUR, NOW + 2 * HOUR, None)
     )
 
-    assert longest((over,), "web01", NOW) is None
-    assert longest((over, last, later), "web01", NOW) == last
-    assert longest((later, endless, last), "web01", NOW) == endless
+    assert active_pause((over,), "web01", NOW) is None
+    assert active_pause((over, last, later), "web01", NOW) == last
+    assert active_pause((later, endless, last), "web01", NOW) == endless

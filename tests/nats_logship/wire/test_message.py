@@ -28,10 +28,10 @@ from nats_logship.wire.message import (
     decode_payload,
     encode_origin,
     encoded_size,
-    predecessor_of,
-    split,
+    split_sections,
 )
 from nats_logship.wire.streams import MAX_PARTITIONS
+from receiver.consume.judging import expected_sequence
 
 ZSTD = {"Content-Encoding": "zstd"}
 OURS = {"Log-Agent": "a"}
@@ -208,12 +208,12 @@ def test_sections_that_make_up_the_lines_exactly_get_their_parts(parts: list[byt
     found = tuple(section(len(part), f"f{number}") for number, part in enumerate(parts))
     origin, lines = Origin("1-a", 5, found), b"".join(parts)
 
-    assert split(origin, lines) == list(zip(found, parts, strict=True))
+    assert split_sections(origin, lines) == list(zip(found, parts, strict=True))
     with pytest.raises(MalformedMessage, match=f"of {len(lines)} bytes, lines of {len(lines) + 1}"):
-        split(origin, lines + b"x")
+        split_sections(origin, lines + b"x")
     if lines:
         with pytest.raises(MalformedMessage):
-            split(origin, lines[:-1])
+            split_sections(origin, lines[:-1])
 
 
 @given(st.binary(min_size=1))
@@ -317,4 +317,4 @@ def test_a_ratio_that_a_log_may_have_is_taken() -> None:
 def test_a_message_names_its_predecessor_on_the_subject(
     headers: dict[str, str] | None, predecessor: int | None
 ) -> None:
-    assert predecessor_of(headers) == predecessor
+    assert expected_sequence(headers) == predecessor

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_logship.wire.message import Identity, Origin, Section, Span
-from nats_logship.wire.positions import Covered, Cursor, Positions, PositionsUnreadable
+from nats_logship.wire.positions import Covered, Cursor, Positions, UnreadablePositions
 from shipper.sources.files.forgetting import find_forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
@@ -79,7 +79,7 @@ def test_a_snapshot_in_which_a_value_is_another_is_read_or_refused(data: st.Data
     part = data.draw(st.sampled_from([whole, whole["files"][0], whole["streams"]["LOGS"]]))
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(JSON)
 
-    with suppress(PositionsUnreadable):
+    with suppress(UnreadablePositions):
         found = Positions.decode(json.dumps(whole).encode())
         assert Positions.decode(found.encode()) == found
 
@@ -89,7 +89,7 @@ def test_a_large_snapshot_in_which_bytes_changed_is_read_or_refused(at: int, oth
     data, start = bytearray(LARGE), at % len(LARGE)
     data[start : start + len(other)] = other
 
-    with suppress(PositionsUnreadable):
+    with suppress(UnreadablePositions):
         Positions.decode(bytes(data))
 
 
@@ -125,7 +125,7 @@ def frame_that_claims(size: int) -> bytes:
     ids=map(str, count()),
 )
 def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
-    with pytest.raises(PositionsUnreadable):
+    with pytest.raises(UnreadablePositions):
         Positions.decode(data)
 
 

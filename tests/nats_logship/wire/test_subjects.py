@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_logship.wire.delivery import Delivery, parse
+from nats_logship.wire.delivery import Delivery, parse_reply
 from nats_logship.wire.subjects import (
     InvalidHost,
     InvalidSubject,
@@ -79,12 +79,12 @@ def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() 
 def test_a_reply_subject_of_either_form_says_where_a_message_stands(
     reply: str, delivery: Delivery | None
 ) -> None:
-    assert parse(reply) == delivery
+    assert parse_reply(reply) == delivery
 
 
 @given(st.text(max_size=60))
 def test_any_subject_is_a_delivery_or_not(text: str) -> None:
-    assert isinstance(parse(f"$JS.ACK.{text}"), Delivery | None)
+    assert isinstance(parse_reply(f"$JS.ACK.{text}"), Delivery | None)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from nats_logship.app.exits import FencedError
 from nats_logship.client import bucket
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
-from nats_logship.wire.descent import Ancestor
 from nats_logship.wire.offset import Offset
+from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Behind, Claim, EntryTaken, OffsetEntry, carried_over
-from receiver.consume.stream_state import StreamMismatch, start
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, StaleRead, carry_over
+from receiver.consume.stream_check import StreamMismatch, start
 from receiver.offsets_cli import carry_out, propose
-from receiver.storage.store import Damaged
+from receiver.storage.damage import Damaged
 from tests.lagging import Lagging
 
 pytestmark = pytest.mark.nats
@@ -106,7 +106,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     entry = OffsetEntry(connection, 0, lambda: NOW)
 
     connection.lags = 1
-    with pytest.raises(Behind):  # and so is asked again
+    with pytest.raises(StaleRead):  # and so is asked again
         await entry.read(offset.epoch, offset.next)
 
     assert await entry.read(offset.epoch, offset.next) == offset
@@ -121,7 +121,7 @@ async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging)
     )
 
     connection.lags = 1
-    with pytest.raises(Behind):  # and so is made again
+    with pytest.raises(StaleRead):  # and so is made again
         await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     offset = (await claimed(connection)).offset
@@ -137,7 +137,7 @@ async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
     await ledger.claim(NOW)
 
     connection.lags = 1
-    with pytest.raises(Behind):
+    with pytest.raises(StaleRead):
         await ledger.confirm()
 
     await ledger.confirm()
@@ -174,7 +174,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
 def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
-    carried = carried_over(found, RESTORED, "now")
+    carried = carry_over(found, RESTORED, "now")
 
     assert carried is not None
     assert (carried.next, carried.is_moved) == (next_, by_hand)

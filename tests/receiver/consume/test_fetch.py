@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nats
 def sequences(partition: Partition, first: int = 1) -> list[int]:
     connection = background.connection((partition.url,))
     with PartitionReader(connection, partition.assignment(), first, "LOGS") as reading:
-        return [delivery.sequence for pull in reading.batch() for delivery, _ in pull]
+        return [delivery.sequence for pull in reading.pull_batch() for delivery, _ in pull]
 
 
 def configure(partition: Partition, **change: object) -> None:
@@ -58,12 +58,12 @@ def test_no_message_is_taken_without_its_payload(partition: Partition) -> None:
     partition.lines("web01", b"1\n")
     connection = background.connection((partition.url,))
     with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:
-        assert len(list(reading.batch())) == 1
+        assert len(list(reading.pull_batch())) == 1
         configure(partition, headers_only=True)
         partition.lines("web01", b"2\n", b"3\n")
 
         with pytest.raises(ConnectionLost, match=r"headers_only.*delete it"):
-            list(reading.batch())
+            list(reading.pull_batch())
 
 
 def test_messages_that_are_empty_or_say_to_be_without_their_payload_stop_nobody(

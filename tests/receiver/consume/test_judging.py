@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nats_logship.wire.message import Section, Span
 from receiver.consume.judging import judge
-from receiver.storage.findings import FindingKind
+from receiver.storage.anomalies import AnomalyKind
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
@@ -20,8 +20,8 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
         section = Section("/var/log/a", Span("id", start, start + length), length, 0)
         found = judge(reached, section, "web01", 1)
         written += content[start : start + length][found.skip :]
-        if found.finding and found.finding.kind is FindingKind.GAP:
-            missing |= set(range(found.finding.start, found.finding.end))
+        if found.anomaly and found.anomaly.kind is AnomalyKind.GAP:
+            missing |= set(range(found.anomaly.start, found.anomaly.end))
         reached = max(start + length, reached or 0)
 
     assert written == sorted(set(written))
@@ -32,18 +32,18 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
 @pytest.mark.parametrize(
     ("reached", "skip", "kind"),
     [
-        pytest.param(40, 0, FindingKind.GAP, id="gap"),
-        pytest.param(55, 0, FindingKind.DOUBT, id="nobody knows which lines had come"),
-        pytest.param(90, 7, FindingKind.REPEAT, id="all of it had come"),
+        pytest.param(40, 0, AnomalyKind.GAP, id="gap"),
+        pytest.param(55, 0, AnomalyKind.DOUBT, id="nobody knows which lines had come"),
+        pytest.param(90, 7, AnomalyKind.REPEAT, id="all of it had come"),
     ],
 )
 def test_a_section_that_lines_were_left_out_of_is_written_whole_or_not_at_all(
-    reached: int, skip: int, kind: FindingKind
+    reached: int, skip: int, kind: AnomalyKind
 ) -> None:
     section = Section("/var/log/a", Span("id", 50, 90), 7, 0, filtered=True)
 
     found = judge(reached, section, "web01", 7)
 
     assert found.skip == skip
-    assert found.finding is not None
-    assert found.finding.kind is kind
+    assert found.anomaly is not None
+    assert found.anomaly.kind is kind

@@ -15,11 +15,11 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
 from receiver.driver.driver import retain
-from receiver.driver.follower import RotationTimer
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.storage.retention import Limits, Order, Retention
+from receiver.driver.supervisor import RotationTimer
 from receiver.storage.rotation import Calendar
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
 
 
@@ -52,7 +52,7 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
 
     report = run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
 
-    assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
+    assert report.outcome == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
 
 
@@ -125,13 +125,13 @@ async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unle
         niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return 0
 
-    order = Order(tmp_path, tmp_path / "state", "zstd", Limits(9))
+    order = SegmentPolicy(tmp_path, tmp_path / "state", "zstd", Limits(9))
     done, stop = asyncio.Event(), asyncio.Event()
     done.set()
     if is_stopped:
         stop.set()
 
-    await retain(Retention(order, clock), asyncio.Event(), done, stop)
+    await retain(SegmentCleaner(order, clock), asyncio.Event(), done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from receiver.driver.presence import unless
+from receiver.driver.presence import run_unless_stopped
 
 
 async def test_a_call_has_ended_when_it_was_given_up_for_a_stop() -> None:
@@ -18,7 +18,7 @@ async def test_a_call_has_ended_when_it_was_given_up_for_a_stop() -> None:
             ended.append("call")
         return "done"
 
-    assert await unless(stop, call()) is None
+    assert await run_unless_stopped(stop, call()) is None
     assert ended == ["call"]
 
 
@@ -33,7 +33,7 @@ async def test_a_call_has_ended_when_its_caller_was_cancelled() -> None:
             await asyncio.sleep(0)
             ended.append("call")
 
-    waiting = asyncio.ensure_future(unless(asyncio.Event(), call()))
+    waiting = asyncio.ensure_future(run_unless_stopped(asyncio.Event(), call()))
     await begun.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -54,6 +54,6 @@ async def test_what_a_call_returns_or_raises_while_it_is_given_up_is_not_lost() 
                 raise error from None
         return "done"
 
-    assert await unless(stop, call(None)) == "done"
+    assert await run_unless_stopped(stop, call(None)) == "done"
     with pytest.raises(ValueError, match="lost"):
-        await unless(stop, call(ValueError("lost")))
+        await run_unless_stopped(stop, call(ValueError("lost")))

@@ -8,7 +8,7 @@ import pytest
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
-from receiver.driver.presence import Presence, is_gone, until_free
+from receiver.driver.presence import Presence, is_gone, wait_until_free
 from receiver.meter import Meter
 
 pytestmark = pytest.mark.nats
@@ -19,8 +19,8 @@ SILENCE = 0.5
 
 def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
     """Return what stands by, and ends with the revision at which the partition is free."""
-    claim, standing = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
-    return asyncio.ensure_future(until_free(claim, standing, silence))
+    claim, meter = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
+    return asyncio.ensure_future(wait_until_free(claim, meter, silence))
 
 
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
@@ -103,9 +103,9 @@ async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
     _, lost = await owner(connection)
     again = Claim(connection, 0, "owner:1", "LOGS", presence=lost.presence)
 
-    standing = Meter(lambda: 0).expect(0)
+    meter = Meter(lambda: 0).expect(0)
     async with asyncio.timeout(5):
-        revision = await until_free(again, standing, SILENCE)
+        revision = await wait_until_free(again, meter, SILENCE)
 
     assert revision
     assert await again.claim(NOW, revision)

@@ -9,12 +9,12 @@ import pytest
 import zstandard
 
 from nats_logship.app.exits import Exit, OperatorError
-from nats_logship.client.ranges import Range
+from nats_logship.client.ranges import SequenceRange
 from nats_logship.wire.message import MAX_LINES_BYTES
 from receiver.consume.judging import Piece
-from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
+from receiver.replay.replay import LineRun, ReplaySummary, pace, read_lines, replay
 from receiver.settings import ReplaySettings, StreamSettings
-from receiver.storage.folders import walk
+from receiver.storage.folders import walk_files
 from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, api, lines_of, message, ours
 from tests.support import forks
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nats
 
 def replayed(
     partition: Partition, name: str = "again", **options: object
-) -> tuple[Summary, dict[str, bytes]]:
+) -> tuple[ReplaySummary, dict[str, bytes]]:
     """Replay into a folder, which is a name beside the receiver's; return what was counted, and the files."""
     folder = partition.folder / name
     wanted = {"since": "earliest", "output": folder, "server": (partition.url,), **options}
@@ -34,7 +34,7 @@ def replayed(
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {path: (folder / path).read_bytes() for path in walk(folder)}
+    return {path: (folder / path).read_bytes() for path in walk_files(folder)}
 
 
 def publish_odd_messages(partition: Partition) -> int:
@@ -112,7 +112,7 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
 
     passed: list[int] = []
     settings = StreamSettings(server=(partition.url,))
-    runs = [*read_lines(settings, [Range("logs.p0.>", 1, until)], passed.append)]
+    runs = [*read_lines(settings, [SequenceRange("logs.p0.>", 1, until)], passed.append)]
     sizes = [sum(len(piece.payload) for piece in run.pieces) for run in runs]
 
     assert max(sizes) < 2 * MAX_LINES_BYTES
@@ -127,7 +127,7 @@ def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
         clock[0] += seconds
 
     pieces = [Piece("h", "", n, at * 1_000_000_000, b"x\n") for n, at in enumerate((3, 3, 5, 9))]
-    runs = paced([LineRun(pieces[:3]), LineRun(pieces[3:])], lambda: clock[0], sleep)
+    runs = pace([LineRun(pieces[:3]), LineRun(pieces[3:])], lambda: clock[0], sleep)
     passed = [(clock[0], [one.sequence for one in run.pieces]) for run in runs]
 
     assert [entry for entry in passed if entry[1]] == [(0, [0, 1]), (2, [2]), (6, [3])]

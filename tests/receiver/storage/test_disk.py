@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.disk import check_alive
+from receiver.storage.disk import raise_if_failed
 from tests.chaos.disks import Disk, have_blocks
 
 
@@ -18,7 +18,7 @@ def write_until_it_fails(path: Path) -> int:
         for number in count():
             file.write(b"%0700d\n" % number)
             os.fdatasync(file.fileno())
-            check_alive(path)
+            raise_if_failed(path)
     return number
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.consume.assignment import Destination
+from receiver.storage.commit import WrittenBatch, store_batch
 from receiver.storage.rotation import Calendar
 from tests.receiver.stored import opened
 
@@ -90,11 +91,11 @@ def test_lines_of_a_later_hour_begin_another_file(
     for hour, more, piece in pieces:
         moment = hour * 3_600_000_000_000 + more
         with opened(destination) as partition, partition.writing() as output:
-            live = partition.names.live_name("web01", None, moment)
-            output.hold(live, piece, moment)
+            live = partition.names.choose("web01", None, moment)
+            output.buffer(live, piece, moment)
             output.flush()
             output.sync()
-            with partition.store.transaction():
-                output.put(partition.next_batch(1, 1), {})
+            written = WrittenBatch(output.rows({}), partition.spans)
+            store_batch(partition.store, partition.next_batch(1, 1), written)
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files

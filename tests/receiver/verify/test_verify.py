@@ -13,11 +13,12 @@ import zstandard
 from nats_logship.app.exits import Exit
 from nats_logship.client import ranges as stream
 from nats_logship.client.connection import Connection
-from nats_logship.client.ranges import Range, SourceMessage
+from nats_logship.client.find import StreamMessage
+from nats_logship.client.ranges import SequenceRange
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
-from receiver.verify.verify import ComparedFile, VerifyReport, verify
+from receiver.verify.verify import DifferingFile, VerifyReport, verify
 from tests.receiver.partition import Partition, api, ours
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
@@ -69,7 +70,7 @@ def examined(
     return verify(settings)
 
 
-def the_report(partition: Partition) -> ComparedFile:
+def the_report(partition: Partition) -> DifferingFile:
     (report,) = examined(partition).files
     assert report.host == "web01"
     return report
@@ -140,14 +141,14 @@ def test_what_retention_purges_while_it_is_read_is_no_difference(
     received(partition)
     purges = iter([20])
 
-    def read(connection: Connection, item: Range) -> Iterator[list[SourceMessage]]:
-        messages = [one for some in stream.read(connection, item) for one in some]
+    def read(connection: Connection, item: SequenceRange) -> Iterator[list[StreamMessage]]:
+        messages = [one for some in stream.read_range(connection, item) for one in some]
         yield messages[:10]
         if until := next(purges, 0):
             api(partition.url, f"STREAM.PURGE.{item.stream}", {"seq": until})
         yield [one for one in messages[10:] if one.sequence >= until]
 
-    monkeypatch.setattr("receiver.replay.replay.read", read)
+    monkeypatch.setattr("receiver.replay.replay.read_range", read)
 
     report = examined(partition)
 

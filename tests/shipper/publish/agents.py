@@ -7,8 +7,8 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessage
+from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round, make
-from shipper.publish.session import SessionLost, Sessions
 from tests.shipper.shipped import block
 
 NOW = 1_700_000_000_000_000_000
@@ -26,7 +26,7 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        self._sessions = Sessions(connection, host, clock, tag=tag)
+        self._sessions = Publisher(connection, host, clock, tag=tag)
         self.config = self._sessions.config
         self.store = self._sessions.publish
         self.snapshots = self._sessions.snapshots

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
+from broker.topology import subjects_in
 from nats_logship.app.exits import FencedError
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
-from nats_logship.wire.streams import StreamLayout, subjects_in
+from nats_logship.wire.streams import StreamLayout
 from nats_logship.wire.subjects import Subject, registry_consumer
 from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
@@ -91,7 +92,7 @@ class Program:
         await self.lose_snapshot(0)
         await self.start_another(2)
         await self._judge_moves()
-        left = await self.own.pages("CONSUMER.NAMES.LOGS", "consumers")
+        left = await self.own.list_all("CONSUMER.NAMES.LOGS", "consumers")
         assert registry_consumer(self.host) not in left
         await self.far.close()
 
@@ -111,7 +112,7 @@ class Program:
 
     async def store_unheard(self, amount: int) -> None:
         """Store a round as its agent does, which does not hear of it and sends it again, also while the write is under way."""
-        last = await self.messages.newest("LOGS", str(self.subject))
+        last = await self.messages.find_last("LOGS", str(self.subject))
         round_ = self._round("own", self.agent.agent, amount)
         await self._store(round_, last.sequence if last else 0)
         self.far.crowded = amount % 2
@@ -223,7 +224,7 @@ class Program:
     async def _judge_moves(self) -> None:
         """See that each change of the subject is told on both: where the lines go on, and what those there follow."""
         told: dict[int, HostMessage] = {}
-        async for page in self.messages.since(1, "LOGS"):
+        async for page in self.messages.read_since(1, "LOGS"):
             for one in page:
                 told[one.sequence] = one
                 if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):

@@ -17,7 +17,7 @@ from nats_logship.wire.message import (
     decode_payload,
     encode_origin,
     encoded_size,
-    split,
+    split_sections,
 )
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, cut, make, next_size
 from shipper.settings import Compression
@@ -50,7 +50,7 @@ def test_rounds_keep_every_block_in_order_within_the_limit_and_say_where_each_by
     told: list[tuple[Section, bytes]] = []
     for one in (make(part, AGENT, "zstd") for part in parts):
         assert decode_origin(one.headers) == one.origin
-        told += split(one.origin, decode_payload(one.headers, one.payload))
+        told += split_sections(one.origin, decode_payload(one.headers, one.payload))
 
     assert told == [(one.section, one.lines) for one in blocks]
     for part in parts:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.topology import subjects_in
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import read, write
 from nats_logship.client.connection import Connection
@@ -19,14 +20,13 @@ from nats_logship.wire.streams import (
     POSITIONS_BUCKET,
     StreamLayout,
     positions_key,
-    subjects_in,
 )
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
-from tests.shipper.conftest import arrives, read_stream
-from tests.shipper.logs import Ship, append, says
+from tests.shipper.conftest import read_stream, wait_for_lines
+from tests.shipper.logs import Ship, append, wait_for_log
 from tests.shipper.publish.agents import PublishingAgent, config_of, round_of, start
 from tests.shipper.saved import put
 
@@ -90,7 +90,7 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     positions = await fill(connection, 2300)
 
     other = Connection([logs_url], "other")
-    own, others = (HostMessages(c, "web01", 1).since(1, "LOGS") for c in (connection, other))
+    own, others = (HostMessages(c, "web01", 1).read_since(1, "LOGS") for c in (connection, other))
 
     first = await anext(own)
     await anext(others)
@@ -186,7 +186,7 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     own_broker: Any, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
     process = ship(own_broker.url, "--compression", "none", "--max-line", "2MiB")
-    arrives(own_broker.url, b"one\n")
+    wait_for_lines(own_broker.url, b"one\n")
     own_broker.stop()
     take_at_a_time("256KB", tmp_path)
     lines = (
@@ -194,10 +194,10 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     )
     append(log, lines)
     # one round was gathered by the old limit by now
-    says(process, "broker away")
+    wait_for_log(process, "broker away")
     own_broker.start()
 
-    arrives(own_broker.url, b"one\n" + lines)
+    wait_for_lines(own_broker.url, b"one\n" + lines)
     assert process.stop(10) == 0
 
 
@@ -219,7 +219,7 @@ def test_a_snapshot_that_the_broker_does_not_take_is_named(
 
     process = ship(own_broker.url, "--file", str(tmp_path / "*.log"))
 
-    says(process, "larger than the broker takes")
+    wait_for_log(process, "larger than the broker takes")
     assert process.stop(10) == 0
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from nats_logship.client.connection import Connection
-from shipper.publish.session import Sessions
+from shipper.publish.publisher import Publisher
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from tests.pages import page, samples
-from tests.shipper.logs import Ship, append, says
+from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until
 
 
@@ -27,7 +27,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n" * 1000)
     process = ship(own_broker.url, "--file", log, "--listen", "127.0.0.1:0")
-    says(process, "listening on http://127.0.0.1:")
+    wait_for_log(process, "listening on http://127.0.0.1:")
 
     def has(name: str, value: float) -> Callable[[], bool]:
         return lambda: samples(page(process, "/metrics")[1])[f"logshipper_{name}"] == value
@@ -75,7 +75,7 @@ class Crowd(AgentView):
 
 def view_of(kind: type[AgentView], now: int = 0, **state: object) -> AgentView:
     """Return a view of a run that is in this state."""
-    sessions = Sessions(Connection([], "test"), "web01", int)
+    sessions = Publisher(Connection([], "test"), "web01", int)
     shipping = SimpleNamespace(sessions=sessions, meter=AgentMeter(int), **state)
     return kind("web01", shipping, lambda: now)
 

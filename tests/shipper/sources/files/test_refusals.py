@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.marked_folders import marked_folder
+from receiver.consume.marked_folders import mark_folder
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import Host
 from tests.shipper.sources.files.conftest import MakeHost
@@ -91,7 +91,7 @@ async def test_a_folder_that_is_received_to_from_now_on_is_let_go(
 
 async def test_what_is_written_for_a_receiver_is_a_mark(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    marked_folder(tmp_path / "out")
+    mark_folder(tmp_path / "out")
     host = Host(tmp_path, "**/*.log")
     host.write("out/web01.log", b"again\n")
 

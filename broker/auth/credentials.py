@@ -1,0 +1,166 @@
+"""The credential store as a value: who gets in, since when, and how long older keys are still accepted.
+
+It never holds a secret: an nkey here is the public half. A store that was ever written stays secured, also without a
+credential: nobody gets in then, and only a person who says so opens the broker again.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    model_validator,
+)
+
+from nats_logship.app.text import format_names
+from nats_logship.client.nkey import is_public
+from nats_logship.wire.streams import MAX_PARTITIONS
+from nats_logship.wire.subjects import validate_host
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class InvalidStore(ValueError):
+    """A change that a credential store cannot take, or a text that is no credential store."""
+
+
+class CredentialKind(Enum):
+    """What a credential is for."""
+
+    HOST = "host"
+    RECEIVER = "receiver"
+    ADMIN = "admin"
+    MONITOR = "monitor"
+    SITE = "site"
+
+
+class Holder(NamedTuple):
+    """Who has a credential: one of each kind and name."""
+
+    kind: CredentialKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}"
+
+
+def _public(text: str) -> str:
+    if not is_public(text):
+        raise ValueError(f"{text!r} is not the public key of a user (U...)")
+    return text
+
+
+_PublicKey = Annotated[str, AfterValidator(_public)]
+_Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
+
+
+class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
+    """The key of one holder; `partitions` are those of a receiver, empty for all of them."""
+
+    kind: CredentialKind
+    name: str
+    partitions: tuple[_Partition, ...] = ()
+    nkey: _PublicKey
+    since: AwareDatetime
+
+    @model_validator(mode="after")
+    def _check(self) -> "Credential":
+        if self.kind is CredentialKind.HOST:
+            validate_host(self.name)
+        elif not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.kind.value} name {self.name!r} is not one of letters, digits, '.', '_' and '-', at most 64"
+            )
+        if self.partitions and self.kind is not CredentialKind.RECEIVER:
+            raise ValueError(f"a {self.kind.value} has no partitions; receivers have")
+        return self
+
+    @property
+    def holder(self) -> Holder:
+        """Who has it."""
+        return Holder(self.kind, self.name)
+
+
+class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
+    """All credentials; `revision` counts the changes."""
+
+    version: Literal[1]
+    revision: NonNegativeInt
+    credentials: tuple[Credential, ...]
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether a credential is needed to get in: from the first one on, also when the last is revoked."""
+        return self.revision > 0
+
+    @model_validator(mode="after")
+    def _check(self) -> "CredentialStore":
+        if self.credentials and not self.is_secured:
+            raise ValueError("it has credentials and asks for none")
+        if len({one.holder for one in self.credentials}) < len(self.credentials):
+            raise ValueError("somebody has two credentials")
+        if len({one.nkey for one in self.credentials}) < len(self.credentials):
+            raise ValueError("a key is that of two credentials")
+        return self
+
+    def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
+        """Return the credentials of the holders, in their order; raises `InvalidStore`."""
+        there = {one.holder: one for one in self.credentials}
+        if missing := [holder for holder in holders if holder not in there]:
+            raise InvalidStore(f"there is no credential of {format_names(missing)}")
+        return tuple(there[holder] for holder in holders)
+
+    def add(
+        self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
+    ) -> "CredentialStore":
+        """Return the store with new credentials, each a holder, its key and its partitions; raises `InvalidStore`."""
+        there = {one.holder for one in self.credentials}
+        if known := [holder for holder, _, _ in new if holder in there]:
+            raise InvalidStore(f"{format_names(known)} has a credential already")
+        made = (
+            {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
+            for holder, key, partitions in new
+        )
+        return self._with((*self.credentials, *made))
+
+    def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
+        """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
+        gone = self.find(holders)
+        return self._with(one for one in self.credentials if one not in gone)
+
+    def as_json(self) -> str:
+        """Return the text of the file."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def _with(self, credentials: Iterable[Credential | dict[str, Any]]) -> "CredentialStore":
+        values = {"version": 1, "revision": self.revision + 1}
+        try:
+            return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
+        except ValidationError as error:
+            raise InvalidStore(_reason(error)) from None
+
+
+EMPTY = CredentialStore(version=1, revision=0, credentials=())
+"""The store of a broker that never had a credential: everybody on its machine gets in."""
+
+
+def parse_store(text: str) -> CredentialStore:
+    """Return the credential store that a text holds; raises `InvalidStore` with the reason."""
+    try:
+        return CredentialStore.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidStore(f"is damaged, or of a newer logship: {_reason(error)}") from None
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    field, words = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return words if first["type"] == "value_error" or not field else f"{field}: {words}"

@@ -1,0 +1,170 @@
+"""`logbroker tail`, `get` and `events`: show lines, a message, or what happens at the broker."""
+
+import json
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from functools import partial
+
+import click
+
+from broker.commands import shared
+from broker.inspect.events import NOISE, Event, listen
+from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.reader import get_last_message, get_message
+from broker.inspect.streams import choose_stream, list_streams
+from broker.inspect.tail import Searched, TailOptions, TailPiece, format_lines, tail
+from broker.settings import BrokerSettings
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import format_count, printable
+from nats_logship.app.timestamps import Moment, format_time
+from nats_logship.client.connection import Connection
+from nats_logship.wire.endings import Endings
+
+_COUNT = click.IntRange(min=0)
+logger = logging.getLogger(__name__)
+
+
+@click.command("tail", cls=SectionedCommand)
+@shared.HOSTS
+@shared.PARTITIONS
+@shared.option(
+    "--file", "GLOB", "Only source files whose path or name matches; repeatable.", several="files"
+)
+@shared.moment_option("--since", "Start there instead of with the last lines")
+@click.option(
+    "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Start with the last N lines."
+)
+@shared.option(
+    "--match", "REGEX", "Only lines in which this is found.", default="", type=shared.REGEX
+)
+@click.option(
+    "--follow/--no-follow", "-f", default=True, help="Go on with new lines.", show_default=True
+)
+@shared.JSON
+@shared.with_settings()
+def tail_(
+    settings: BrokerSettings,
+    hosts: tuple[str, ...],
+    only: tuple[int, ...],
+    files: tuple[str, ...],
+    since: Moment | None,
+    lines: int,
+    match: str,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Show lines as they arrive at the broker, like `tail -f`.
+
+    Each line starts with its host, unless --host names exactly one.
+    """
+    options = TailOptions(
+        selection=LineSelection(hosts, files),
+        partitions=only,
+        since=since,
+        lines=lines if since is None else None,
+        follow=follow,
+        match=match,
+    )
+    printer = _Printer(options, as_json=as_json)
+    shared.show_each(settings, "tail", partial(tail, wanted=options), printer.show)
+
+
+class _Printer:
+    """Prints the lines of `tail`: with the host before each, unless only one host is wanted."""
+
+    def __init__(self, options: TailOptions, *, as_json: bool) -> None:
+        self._endings, self._as_json = Endings(), as_json
+        self._prefixed, self._for_terminal = options.only_host is None, sys.stdout.isatty()
+
+    async def show(self, one: TailPiece | Searched) -> None:
+        if isinstance(one, Searched):
+            logger.warning(
+                "only the last %s searched for these lines; give --since to search further back",
+                format_count(one.messages, "message", "were"),
+            )
+            return
+        await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
+
+    def _format(self, piece: TailPiece) -> bytes:
+        lines = piece.lines
+        if not self._prefixed:
+            key = piece.host, piece.file_id
+            lines = self._endings.join("", key, lines, end=piece.end, follows=True)
+        return format_lines(
+            piece.host, lines, prefixed=self._prefixed, for_terminal=self._for_terminal
+        )
+
+
+def _format_json(piece: TailPiece) -> bytes:
+    known = piece._asdict()
+    known["time"] = format_time(known.pop("stored_at"))
+    del known["file_id"], known["end"]
+    lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
+    texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+    return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("sequence", metavar="[SEQUENCE]", required=False, type=click.IntRange(1, 2**63))
+@shared.option("--host", "HOST", "The last message of this host.")
+@shared.STREAM
+@shared.JSON
+@shared.with_settings()
+def get(
+    settings: BrokerSettings,
+    sequence: int | None,
+    host: str | None,
+    stream: str | None,
+    as_json: bool,
+) -> None:
+    """Show one message, by default the last: its origin, headers and lines."""
+    if host and sequence:
+        raise click.UsageError("give SEQUENCE or --host, not both")
+
+    async def read(connection: Connection) -> StoredMessage:
+        if host:
+            names = [stream] if stream else await list_streams(connection)
+            return await get_last_message(connection, names, host)
+        name = await choose_stream(connection, stream)
+        return await get_message(connection, name, sequence)
+
+    found = shared.read_from_broker(settings, "get", read)
+    if as_json:
+        shared.print_json(message_document(found))
+    else:
+        sys.stdout.buffer.write(message_text(found))
+
+
+@click.command(cls=SectionedCommand)
+@shared.JSON
+@shared.option(
+    "--kind", "GLOB", "Only kinds that match, such as 'client_*'; repeatable.", several="kinds"
+)
+@shared.option("--count", "N", "End after N events.", type=click.IntRange(min=1))
+@shared.with_settings()
+def events(
+    settings: BrokerSettings, as_json: bool, kinds: tuple[str, ...], count: int | None
+) -> None:
+    """Show events at the broker as they happen: connections, refusals, changes, failures.
+
+    If the broker has credentials, events of the server itself (clients, refusals, shutdowns) need
+    the credential of an admin or a monitor.
+    """
+
+    def select(connection: Connection) -> AsyncGenerator[Event, None]:
+        return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))
+
+    async def show(event: Event) -> None:
+        line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
+        text = json.dumps(asdict(event)) if as_json else line
+        await shared.write_to_stdout(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+    shared.show_each(settings, "events", select, show, count)
+
+
+def _is_wanted(kind: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(kind, glob) for glob in globs) if globs else kind not in NOISE

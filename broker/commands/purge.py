@@ -1,0 +1,99 @@
+"""`logbroker purge` and `logbroker rm`: show which messages would be removed, then remove them."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from broker.commands import shared
+from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.reader import get_message
+from broker.inspect.streams import choose_stream
+from broker.retention.decide import Purge
+from broker.retention.purge import plan_purges, run_purges
+from broker.settings import BrokerSettings
+from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.text import format_count, format_names, printable
+from nats_logship.app.timestamps import Moment
+from nats_logship.client.connection import Connection
+
+_ERASE_PATIENCE = 60.0  # seconds; nats-server rewrites a block of the stream
+logger = logging.getLogger(__name__)
+
+
+@click.command(cls=SectionedCommand)
+@shared.HOSTS
+@shared.PARTITIONS
+@shared.moment_option("--before", "Only messages that were stored before")
+@click.option("--everything", is_flag=True, help="All messages, or all that the others select.")
+@shared.with_mode
+@shared.with_settings()
+def purge(
+    settings: BrokerSettings,
+    mode: shared.Mode,
+    hosts: tuple[str, ...],
+    only: tuple[int, ...],
+    before: Moment | None,
+    everything: bool,
+) -> None:
+    """Remove messages by host, partition or time; shows them and asks first."""
+    if not (hosts or only or before is not None or everything):
+        raise click.UsageError(
+            "give at least one of --host, --partition, --before and --everything"
+        )
+    purges = shared.read_from_broker(
+        settings, "purge", lambda connection: plan_purges(connection, hosts, only, before)
+    )
+    total = sum(one.messages for one in purges)
+    removed: int | None = None
+    if not mode.as_json:
+        _show_purges(purges, total)
+    if purges and mode.confirm(f"Remove {format_count(total, 'message')}?"):
+        removed = shared.run_on_broker(
+            settings, "purge", lambda connection: run_purges(connection, purges)
+        )
+        mode.echo(f"removed {format_count(removed, 'message')}")
+        logger.info("removed %s on request", format_count(removed, "message"))
+    if mode.as_json:
+        shared.print_json({"matching": list(map(asdict, purges)), "removed": removed})
+
+
+def _show_purges(purges: Sequence[Purge], total: int) -> None:
+    click.echo(format_count(total, "message", "match"))
+    if needed_by := dict.fromkeys(who for one in purges for who in one.needed_by):
+        names = ", ".join(needed_by)
+        click.echo(f"NOT RECEIVED by {names}; receivers report the missing lines as gaps")
+    for one in purges:
+        what = f"{one.messages} of {one.stream} below sequence {one.until}"
+        click.echo(printable(f"{what}: {format_names(one.filters) or 'all'}"))
+
+
+@click.command(cls=SectionedCommand)
+@shared.option(
+    "--seq", "SEQ", "Sequence of the message.", type=click.IntRange(1, 2**63), required=True
+)
+@shared.STREAM
+@shared.with_mode
+@shared.with_settings()
+def rm(settings: BrokerSettings, mode: shared.Mode, seq: int, stream: str | None) -> None:
+    """Remove one message and overwrite it on disk; shows it and asks first."""
+
+    async def read(connection: Connection) -> tuple[str, StoredMessage]:
+        name = await choose_stream(connection, stream)
+        return name, await get_message(connection, name, seq)
+
+    name, message = shared.read_from_broker(settings, "rm", read)
+    if not mode.as_json:
+        sys.stdout.buffer.write(message_text(message) + b"\n")
+        sys.stdout.flush()
+    if is_agreed := mode.confirm(f"Remove message {seq} for good?"):
+        call, body = f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": False}
+        shared.run_on_broker(
+            settings, "rm", lambda connection: connection.api(call, body, patience=_ERASE_PATIENCE)
+        )
+        mode.echo(printable(f"removed message {seq} of {message.host}"))
+        logger.info("removed message %d of %s on request", seq, message.name)
+    if mode.as_json:
+        shared.print_json({"message": message_document(message), "removed": is_agreed})

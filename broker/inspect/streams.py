@@ -1,0 +1,94 @@
+"""Ask a broker for its streams, the number of messages by subject, and the pauses in force."""
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nats_logship.app.exits import OperatorError
+from nats_logship.client import bucket
+from nats_logship.client.answer import Rejected
+from nats_logship.client.config import read_layout
+from nats_logship.client.connection import Connection
+from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses
+from nats_logship.wire.streams import CONFIG_BUCKET, StreamLayout
+
+_PATIENCE = 30.0  # seconds for a page of subjects
+logger = logging.getLogger(__name__)
+
+
+async def read_known_layout(connection: Connection) -> StreamLayout:
+    """Return what `read_layout` returns; 0 partitions in one stream if the broker has no bucket.
+
+    Such a broker was not set up by logbroker. Raises what `read_layout` raises, also while the
+    leader of the bucket is being elected.
+    """
+    try:
+        return await read_layout(connection) or StreamLayout(0)
+    except Rejected as refused:
+        if refused.is_nobody:  # there is no bucket, or it has no leader
+            try:
+                await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+            except Rejected as error:
+                refused = error
+        if refused.is_leaderless:
+            raise
+        return StreamLayout(0)
+
+
+async def list_streams(connection: Connection) -> tuple[str, ...]:
+    """Return the names of the streams that hold the lines.
+
+    Raises `Rejected`, `ConnectionLost`, `ConfigurationError`.
+    """
+    return (await read_known_layout(connection)).names
+
+
+async def choose_stream(connection: Connection, name: str | None) -> str:
+    """Return the stream of this name; without a name the only one.
+
+    Raises `OperatorError` if there is no such stream, or none is named and there are several.
+    """
+    names = await list_streams(connection)
+    if name not in names and (name or len(names) > 1):
+        raise OperatorError(f"--stream must be one of {', '.join(names)}")
+    return name or names[0]
+
+
+async def count_by_subject(
+    connection: Connection, streams: Sequence[str], wanted: str = ">"
+) -> dict[str, int]:
+    """Return the number of messages on each subject that matches `wanted`.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    found: dict[str, int] = {}
+    for stream in streams:
+        own: dict[str, int] = {}
+        total = 1
+        while len(own) < total:
+            body = {"subjects_filter": wanted, "offset": len(own)}
+            info = await connection.api(f"STREAM.INFO.{stream}", body, patience=_PATIENCE)
+            page, total = info["state"].get("subjects") or {}, info.get("total", 0)
+            # new and removed subjects shift the pages, so a page may hold nothing new
+            if page.keys() <= own.keys():
+                break
+            own |= page
+        found |= own
+    return found
+
+
+async def read_pauses(connection: Connection) -> tuple[Pause, ...]:
+    """Return the pauses in force; none, and a warning in the log, if they are unreadable.
+
+    Raises `ConnectionLost`.
+    """
+    try:
+        entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
+        pauses = decode_pauses(entry.value) if entry else ()
+    except Rejected:  # there is no bucket, or this user may not read it
+        return ()
+    except UnreadablePauses as error:
+        logger.warning("the pauses cannot be read, so no host is paused: %s", error)
+        return ()
+    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+    return tuple(one for one in pauses if not one.is_over(now))

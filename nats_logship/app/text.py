@@ -1,0 +1,29 @@
+"""Text for people: counts, lists of names, and text of others made safe to show. Imports nothing of ours."""
+
+from collections.abc import Sequence
+
+_OF_ONE = {"are": "is", "have": "has", "were": "was"}
+
+
+def format_count(count: int, noun: str, verb: str = "", form: str = "") -> str:
+    """Return a number with what it counts, and what that does: `1 host`, `1 message waits`.
+
+    `noun` is that of one, `verb` that of several. `form` is how `format` is to write the number.
+    """
+    done = f" {verb}" if verb else ""
+    if count == 1:
+        done = f" {_OF_ONE.get(verb, f'{verb}s')}" if verb else ""
+    return f"{count:{form}} {noun}{'' if count == 1 else 's'}{done}"
+
+
+def format_names(names: Sequence[object], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
+
+
+def printable(text: str) -> str:
+    r"""Return the text with everything that is not to be printed as an escape: a newline as `\n`, ESC as `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

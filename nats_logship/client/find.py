@@ -1,0 +1,79 @@
+"""Finds single messages of a stream: by sequence, by subject, or by the time of storage.
+
+The stream's leader is asked: a replica may lag behind.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.stream_state import StreamState
+from nats_logship.wire.delivery import RawMessage
+
+EARLIEST, LATEST = 0, 2**63 - 1
+"""The sequences that stand for the beginning and the end of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    headers: dict[str, str]
+    payload: bytes
+
+
+async def find_message(
+    connection: Connection, stream: str, request: Mapping[str, Any]
+) -> StreamMessage | None:
+    """Return the message that a request of `STREAM.MSG.GET` names, None when there is none.
+
+    `request` has `seq`, `last_by_subj`, or `next_by_subj` with `seq` or `start_time`. Raises
+    `Rejected`, `ConnectionLost`.
+    """
+    try:
+        found = (await connection.api(f"STREAM.MSG.GET.{stream}", request))["message"]
+    except Rejected as error:
+        if error.error == ErrorCode.NO_MESSAGE_FOUND:
+            return None
+        raise
+    head, payload = (base64.b64decode(found.get(part, "")) for part in ("hdrs", "data"))
+    return StreamMessage(
+        subject=found["subject"],
+        sequence=found["seq"],
+        stored_at=parse_time(found["time"]),
+        headers=RawMessage("", "", head, b"").headers or {},
+        payload=payload,
+    )
+
+
+async def find_sequence(connection: Connection, stream: str, time: datetime) -> int | None:
+    """Return the sequence of the first message stored at `time` or later, None when there is none.
+
+    Raises as `find_message`.
+    """
+    request = {"start_time": format_datetime(max(time, EPOCH)), "next_by_subj": ">"}
+    found = await find_message(connection, stream, request)
+    return found.sequence if found else None
+
+
+async def resolve_moment(connection: Connection, moment: Moment, state: StreamState) -> int:
+    """Return the sequence at which a stream is read from, or up to, a moment.
+
+    A sequence is returned as it is, `EARLIEST` as the stream's first, `LATEST` as its end. A time
+    is the first message stored then or later, else the end. Raises as `find_message`.
+    """
+    if isinstance(moment, int):
+        return {EARLIEST: state.first, LATEST: state.until}.get(moment, moment)
+    if not state.messages or moment > state.last:
+        return state.until
+    found = await find_sequence(connection, state.name, moment)
+    return state.until if found is None else min(found, state.until)

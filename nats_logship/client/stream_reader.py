@@ -1,0 +1,210 @@
+"""Reads a stream through a pull consumer: creates it, pulls, verifies each delivery, resets it.
+
+    reader = StreamReader(connection, "LOGS", name, ("logs.p0.>",))
+    await reader.create(at_sequence(1))
+    pulled = await reader.pull(2000)
+    reader.verify(pulled.messages)
+    await reader.delete()
+
+The server numbers the deliveries of a consumer from 1. The messages are complete and in order while
+these numbers have no gap and the sequences ascend; `verify` raises `OutOfPlace` otherwise. After a
+loss the position of the consumer is unknown. Create it again `at_sequence(next_sequence)`, or reset
+a durable one.
+
+Callers decide what depends on their rights and promises: the consumer's name, acknowledgements, and
+when to try again. `ranges` reads without a consumer, `find` reads single messages.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats_logship.app.timestamps import SECOND, format_time
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.pulling import Pulled, pull, pull_singly
+from nats_logship.wire.delivery import Delivery, RawMessage
+
+Start = Mapping[str, Any]
+"""Where a consumer begins, as its configuration says it."""
+LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject"}
+"""Begin with the last message of every subject, in stream order, and go on with new messages."""
+Messages = Sequence[tuple[Delivery, RawMessage]]
+"""Delivered messages in stream order."""
+
+_PATIENCE = 8.0  # seconds: the server of the consumer may have died
+_SHORT = 1.0  # seconds for a deletion, which a server that died never answers
+_ATTEMPTS = 3  # to create a consumer whose name is in use
+_NAME_IN_USE = {
+    ErrorCode.CONSUMER_NAME_EXIST,  # also: is about to be deleted
+    ErrorCode.CONSUMER_EXISTING_ACTIVE,
+    ErrorCode.CONSUMER_ALREADY_EXISTS,
+}
+
+
+class NameInUse(Exception):
+    """Another consumer of the stream has the name."""
+
+
+class OutOfPlace(ConnectionLost):
+    """A delivery is not the next one: messages were lost, or somebody else uses the consumer."""
+
+
+def at_sequence(sequence: int) -> Start:
+    """Begin with the first message at `sequence` or behind it."""
+    return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, sequence)}
+
+
+def at_time(time: int) -> Start:
+    """Begin with the first message stored at `time` (nanoseconds since the epoch) or later."""
+    return {"deliver_policy": "by_start_time", "opt_start_time": format_time(time, "nanoseconds")}
+
+
+@dataclass(slots=True)
+class StreamReader:
+    """One consumer of a stream, and the delivery that is due from it.
+
+    It reads messages whose subject matches one of `filters`. The server deletes a consumer without
+    a pull for `lives` seconds. Methods that ask the broker raise `ConnectionLost` and `Rejected`.
+    """
+
+    connection: Connection
+    stream: str
+    name: str
+    filters: Sequence[str] = (">",)
+    headers_only: bool = False
+    lives: int = 60
+    next_number: int = field(default=1, init=False)
+    """The number of the delivery that is due."""
+    next_sequence: int = field(default=1, init=False)
+    """Deliveries below this sequence are out of place."""
+    _config: Mapping[str, Any] = field(default_factory=dict, init=False)
+    _created: str = field(default="", init=False)
+
+    async def create(self, start: Start) -> int:
+        """Create a consumer that needs no acknowledgements; return how many messages wait for it.
+
+        Raises `NameInUse`.
+        """
+        self._config = {
+            "name": self.name,
+            **_filter_config(self.filters),
+            **start,
+            "headers_only": self.headers_only,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": self.lives * SECOND,
+            # the server takes a second consumer of the same configuration for the first one
+            "metadata": {"reader": secrets.token_hex(8)},
+        }
+        state = await self._send_create()
+        self._created, self.next_number = state["created"], 1
+        return int(state["num_pending"])
+
+    async def replace(self, start: Start) -> int:
+        """Create a consumer as `create` does, in place of any other one of its name."""
+        for _ in range(_ATTEMPTS):
+            with suppress(NameInUse):  # usually there is none, so create first
+                return await self.create(start)
+            await self.delete()
+        raise ConnectionLost(f"consumer {self._consumer} cannot be replaced")
+
+    async def count(self, start: Start) -> int:
+        """Return how many messages there are from `start` on; leaves no consumer of this name."""
+        waiting = await self.replace(start)
+        await self.delete()
+        return waiting
+
+    async def require_alone(self) -> None:
+        """Raise `OutOfPlace` if somebody else replaced the consumer or pulled from it.
+
+        Creating a consumer again with its configuration returns its state, which needs fewer
+        rights than asking for it.
+        """
+        try:
+            state = await self._send_create()
+        except NameInUse:
+            raise OutOfPlace(f"somebody else replaced consumer {self._consumer}") from None
+        delivered = int(state["delivered"]["consumer_seq"])
+        if state["created"] != self._created or delivered != self.next_number - 1:
+            raise OutOfPlace(f"somebody else pulled from consumer {self._consumer}")
+
+    async def open_durable(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state of a durable consumer, which is created if there is none.
+
+        Raises `ConnectionLost` if somebody has changed its configuration.
+        """
+        try:
+            state = await self.connection.api(f"CONSUMER.INFO.{self._consumer}")
+        except Rejected as error:
+            if error.error != ErrorCode.CONSUMER_NOT_FOUND:
+                raise
+            request = {"stream_name": self.stream, "config": config}
+            state = await self.connection.api(self._create_call, request)
+        wanted = {"headers_only": None, "pause_until": None, **config}
+        found = state["config"]
+        if changed := [key for key, value in wanted.items() if found.get(key) != value]:
+            raise ConnectionLost(
+                f"the configuration of consumer {self.name} was changed ({', '.join(changed)}), so "
+                "it may leave lines out; delete it, and it is created again"
+            )
+        return state
+
+    async def reset(self, sequence: int) -> None:
+        """Have a durable consumer deliver from `sequence` on."""
+        # a reset of a consumer that does not exist is never answered (2.15.1)
+        await self.connection.api(f"CONSUMER.RESET.{self._consumer}", {"seq": sequence})
+        self.next_number, self.next_sequence = 1, sequence
+
+    async def delete(self) -> None:
+        """Delete the consumer if a broker takes the request; the server deletes it later anyway."""
+        with suppress(ConnectionLost, Rejected, TimeoutError):
+            async with asyncio.timeout(_SHORT):
+                await self.connection.api(f"CONSUMER.DELETE.{self._consumer}", patience=_SHORT)
+
+    async def pull(self, most: int, most_bytes: int = 0, wait: float = 0.0) -> Pulled:
+        """Pull as `pulling.pull` does; `verify` the messages next."""
+        return await pull(self.connection, self._consumer, most, most_bytes, wait)
+
+    async def pull_singly(self, most: int, most_bytes: int) -> Messages:
+        """Pull as `pulling.pull_singly` does; `verify` the messages next."""
+        return await pull_singly(self.connection, self._consumer, most, most_bytes)
+
+    def verify(self, messages: Messages) -> None:
+        """Raise `OutOfPlace` unless these are the next deliveries, and expect those behind them."""
+        number, sequence = self.next_number, self.next_sequence
+        for delivery, _ in messages:
+            if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
+                raise OutOfPlace(f"delivery {delivery} where number {number} was due")
+            number, sequence = delivery.number + 1, delivery.sequence + 1
+        self.next_number, self.next_sequence = number, sequence
+
+    async def _send_create(self) -> dict[str, Any]:
+        request = {"stream_name": self.stream, "config": self._config, "action": "create"}
+        try:
+            return await self.connection.api(self._create_call, request, patience=_PATIENCE)
+        except Rejected as error:
+            if error.error in _NAME_IN_USE:
+                raise NameInUse(self._consumer) from None
+            raise
+
+    @property
+    def _consumer(self) -> str:
+        return f"{self.stream}.{self.name}"
+
+    @property
+    def _create_call(self) -> str:
+        one_filter = f".{self.filters[0]}" if len(self.filters) == 1 else ""
+        return f"CONSUMER.CREATE.{self._consumer}{one_filter}"
+
+
+def _filter_config(filters: Sequence[str]) -> dict[str, Any]:
+    if len(filters) == 1:
+        return {"filter_subject": filters[0]}
+    return {"filter_subjects": list(filters)}

@@ -1,0 +1,195 @@
+"""How a batch is committed, and how a start undoes a batch that was not.
+
+A batch is written in this order; each step is on disk before the next one begins:
+
+1. Announce (`Output.flush`). A transaction inserts the rows of files that the batch creates and of
+   segments that it closes, with the batch's number. Then live files are renamed to segments. Only
+   the batches before have lines in them, so a rename is never undone, only finished.
+2. Append and sync (`Output.flush`, `Output.sync`). Lines go behind the committed lengths.
+3. Store (`store_batch`). One transaction writes the new lengths and spans beside the previous ones,
+   the gaps, and the row of the batch: its `commit_id`, and that of the batch before.
+4. Commit (`OffsetEntry.move` in `receiver/consume/claim.py`). The partition's entry in KV gets the
+   new offset and the `commit_id`, by compare-and-set. The batch is committed from here on.
+5. Acknowledge the messages to the stream.
+
+If the receiver dies, the next start reads the entry in KV and calls `find_first_undone`:
+
+| the entry names | the batch is | the start |
+|---|---|---|
+| `commit_id` | committed | cuts each file to `length`: bytes behind it are of a batch not stored |
+| `previous_id` | stored, not committed | cuts each file to `length_before`, undoes spans and gaps |
+| anything else | unknown | raises `Damaged` and changes nothing |
+
+`recover` does that. It may die at any point, too: each of its steps finds out whether it is done.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from nats_logship.app.faults import fault
+from nats_logship.wire.offset import Offset
+from receiver.storage.anomalies import Anomaly
+from receiver.storage.damage import Damaged
+from receiver.storage.folders import Folders
+from receiver.storage.rows import FileRow, StoredBatch
+from receiver.storage.spans import StoredSpanEnds, put_gaps
+from receiver.storage.store import Store
+
+_MOST_NOTICES = 20  # per start
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """What a batch has written and synced.
+
+    `left` are the paths of files whose host has gone to another partition.
+    """
+
+    files: Iterable[FileRow]
+    spans: StoredSpanEnds
+    gaps: Iterable[Anomaly] = ()
+    left: Iterable[str] = ()
+
+
+def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None:
+    """Write all rows of a batch in one transaction; on disk at the end. Raises OSError, `Damaged`.
+
+    Its files are on disk before, and its offset is committed to KV after that.
+    """
+    with store.transaction():
+        store.put_files(written.files)
+        store.put_batch(batch)
+        store.leave_files(written.left, batch.number)
+        written.spans.store(batch.number)
+        put_gaps(store, written.gaps, batch.number)
+
+
+def make_settled_batch(
+    number: int, offset: Offset, store_inode: int, output_inode: int, template: str
+) -> StoredBatch:
+    """Return a batch without messages at an offset: there is nothing to commit or to undo."""
+    return StoredBatch(
+        number=number,
+        epoch=offset.epoch,
+        first=offset.next,
+        until=offset.next,
+        commit_id=offset.commit,
+        previous_id=offset.commit,
+        stream=offset.stream,
+        created=offset.stream_created,
+        store_inode=store_inode,
+        output_inode=output_inode,
+        template=template,
+    )
+
+
+def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
+    """Return the number of the first batch to undo: that of the stored batch, or the next number.
+
+    `offset` is the entry in KV. If it names a batch, its `next` is that batch's end, unless a
+    person has moved it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
+    """
+    is_moved = offset.moved_in > 0
+    if batch.created not in {"", offset.stream_created}:
+        # the stream was restored or created again: lost lines could not be read a second time
+        return batch.number + 1
+    if offset.commit == batch.commit_id and (is_moved or offset.next == batch.until):
+        return batch.number + 1
+    if offset.commit == batch.previous_id and (is_moved or offset.next == batch.first):
+        return batch.number
+    if is_moved and offset.next == batch.until:
+        # who moves the offset to the end of the files says that they belong together
+        return batch.number + 1
+    raise Damaged(
+        partition,
+        f"the files were written up to sequence {batch.until} (the batch from sequence {batch.first} "
+        f"on, in epoch {batch.epoch}), but the offset is {offset.next} in epoch {offset.epoch} and "
+        "belongs to another batch: restore the store, the files or the offset that fit together, "
+        "if you have them",
+    )
+
+
+def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
+    """Undo the batches from number `since` on, and finish renames; return notices for the log.
+
+    To be called under the partition's lock, with `since` from `find_first_undone`. Bytes behind the
+    committed length are cut off: a task died while it wrote them, or another program appended them.
+    Raises OSError, `Damaged`.
+    """
+    batch = store.read_batch()
+    assert batch is not None, "a store has a batch when it is created"
+    knows_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
+    store.return_files_since(since)
+    has_renames = _finish_renames(store, folders)
+    notices: list[str] = []
+    before = store.list_open_files()
+    after = [
+        _recover_file(row, folders, since, notices if knows_inodes else None) for row in before
+    ]
+    folders.sync()
+    fault("undone")
+    settled = make_settled_batch(batch.number, offset, store.inode, folders.inode, template)
+    changed = [row for row, old in zip(after, before, strict=True) if row != old]
+    if changed or has_renames or settled != batch:
+        with store.transaction():
+            store.put_files(changed)
+            store.undo(since)
+            store.put_batch(settled)
+        fault("settled")
+    more = len(notices) - _MOST_NOTICES
+    return [*notices[:_MOST_NOTICES], *[f"bytes of {more} more files were cut off"] * (more > 0)]
+
+
+def _finish_renames(store: Store, folders: Folders) -> bool:
+    """Rename live files to the segments that a batch has announced; return whether there are any."""
+    announced = store.list_segments_to_rename()
+    for segment in announced:
+        found = _find(segment.live, folders)
+        if found and not folders.find(segment.path):
+            if segment.length is not None and found.st_size > segment.length:
+                folders.cut(segment.live, segment.length)  # another program has appended to it
+            folders.rename(segment.live, segment.path)
+            fault("undoing")
+    return bool(announced)
+
+
+def _recover_file(row: FileRow, folders: Folders, since: int, notices: list[str] | None) -> FileRow:
+    """Cut a file to its committed length; return its row as of then.
+
+    `notices` is None if inodes say nothing: any file at the path is then the one of the row.
+    """
+    is_undone = row.batch >= since
+    length = row.length_before if is_undone else row.length
+    found = _find(row.path, folders)
+    is_new = is_undone and not row.inode
+    if found and (found.st_ino == row.inode or is_new or notices is None):
+        if (surplus := found.st_size - length) > 0:
+            if notices is not None and not is_undone:
+                notices.append(_describe_cut(row.path, surplus))
+            folders.cut(row.path, length)
+            fault("undoing")
+        row = row._replace(inode=found.st_ino)
+    if not is_undone:
+        return row
+    return row._replace(
+        length=length,
+        length_before=length,
+        last_line=row.last_line_before,
+        unfinished=row.unfinished_before,
+        batch=0,
+    )
+
+
+def _describe_cut(path: str, surplus: int) -> str:
+    return (
+        f"{path}: {surplus} bytes behind the committed length were cut off: a task died while it "
+        "wrote them, or another program appended them"
+    )
+
+
+def _find(path: str, folders: Folders) -> os.stat_result | None:
+    with suppress(OSError):  # the next batch with lines for this file reports the error
+        return folders.find(path)
+    return None

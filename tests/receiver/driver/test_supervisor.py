@@ -1,0 +1,198 @@
+"""A partition's loop with everything real but Spark: tasks run in a thread here."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.topology import Topology
+from nats_logship.app.exits import FencedError, OperatorError
+from nats_logship.app.locks import exclusive_lock
+from nats_logship.client.stream_state import get_stream_state
+from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
+from receiver.consume import task
+from receiver.consume.assignment import Assignment, Report, SessionLimits
+from receiver.consume.claim import Claim, moved
+from tests.conftest import Server
+from tests.receiver.partition import Partition
+from tests.receiver.supervised import Supervised
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+async def lines(partition: Partition, *payloads: bytes) -> int:
+    return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
+
+
+async def test_lines_are_committed_as_they_come_and_a_silent_hosts_file_is_closed_by_the_clock(
+    partition: Partition,
+) -> None:
+    async with Supervised(partition) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        await lines(partition, b"3")
+        await loop.has(b"1\n2\n3\n")
+
+    async with Supervised(partition, "b:2", once=True) as loop:
+        await loop.ends()
+        info = await loop.connection.api("CONSUMER.INFO.LOGS.receiver-p0")
+    assert loop.jobs == 0
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
+
+    partition.sql("UPDATE files SET last_line = last_line - 10000 * 1000000000")
+    async with Supervised(replace(partition, rotate_every=timedelta(hours=1)), "c:3") as loop:
+        await asyncio.wait_for(loop.shared.closed.wait(), 20)
+    assert (partition.output / "web01.log.000001").read_bytes() == b"1\n2\n3\n"
+
+
+async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
+    await lines(partition, b"1")
+    partition.output.mkdir()
+    (partition.output / "web01.log").symlink_to("/nowhere")
+
+    async with Supervised(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match=r"web01\.log: is a symbolic link"):
+            await loop.ends()
+
+
+async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_reset_of_the_offset(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        await asyncio.to_thread(partition.make_stream_anew)
+        await lines(partition, *(b"anew" for _ in range(5)))
+
+        await loop.until(lambda: "made anew" in caplog.text)
+        await asyncio.sleep(0.5)
+
+        assert not loop.running.done()
+        assert caplog.text.count("made anew") == 1
+        assert "offsets set --partition 0 --to earliest" in caplog.text
+        assert partition.read("web01") == b"1\n2\n"
+
+        offset = await asyncio.to_thread(partition.offset)
+        stream = await get_stream_state(loop.connection, STREAM)
+        by_hand = moved(offset, stream, 1, "root by hand", "")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
+        with pytest.raises(FencedError, match="root by hand"):
+            await loop.ends()
+
+
+async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop = Supervised(partition, session=SessionLimits(0.1, 0.1))
+    loop.shared.limits = replace(loop.shared.limits, patience=0.1)
+    loop.may_run.clear()
+
+    async with loop:
+        await lines(partition, b"one\n")
+        await loop.until(lambda: "no report of its task" in caplog.text)
+        assert json.loads(loop.meter.report())["0"]["starting"]
+        loop.may_run.set()
+        await loop.has(b"one\n")
+
+    assert not json.loads(loop.meter.report())["0"]["starting"]
+    told = [record.getMessage() for record in caplog.records]
+    words = [words for words in told if "no report of its task" in words]
+    assert len(words) <= 1 + told.count("partition 0: resumed"), "once, until it goes on"
+    assert "partition 0: resumed" in told
+
+
+async def test_a_task_that_commits_and_does_not_report_is_not_said_to_hang(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop, enough = Supervised(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
+    loop.shared.limits = replace(loop.shared.limits, patience=2.0)
+
+    def work(assignment: Assignment) -> Report:
+        report = task.run_session(assignment, partition.destination)
+        while not enough.is_set():
+            partition.lines("web01", b"one more\n")
+            assignment = replace(assignment, first=report.done.until)
+            report = task.run_session(assignment, partition.destination)
+        return report
+
+    loop.shared.run_task = work
+    async with loop:
+        await lines(partition, b"one\n")
+        await loop.until(lambda: loop.meter.sorted_partitions[0].next > 2)
+        enough.set()
+        await loop.until(lambda: loop.meter.sorted_partitions[0].batches > 0)
+
+    assert "no report" not in caplog.text
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
+async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
+    partition: Partition, *, is_held: bool
+) -> None:
+    soon = SessionLimits(60.0, 0.3, 0.01, lock=0.1)
+    async with Supervised(partition, often=True, session=soon) as older:
+        await lines(partition, b"1")
+        await older.has(b"1\n")
+        lock = partition.destination.state / "p0.lock"
+        with exclusive_lock(lock, 20.0) if is_held else unreachable(partition):
+            await Claim(older.connection, 0, "newer", "LOGS").claim(NOW)
+            await lines(partition, b"2")
+            with pytest.raises(
+                FencedError, match=r"newer has taken it over|belongs to newer by now"
+            ):
+                await older.ends()
+
+
+@contextmanager
+def unreachable(partition: Partition) -> Iterator[None]:
+    away = partition.output.with_name("away")
+    partition.output.rename(away)
+    partition.output.write_bytes(b"a file where the folder should be")
+    yield
+    partition.output.unlink()
+    away.rename(partition.output)
+
+
+async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_blocks_the_partition(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = Topology(partitions=2).streams()[1]
+    assert bucket["name"] == f"KV_{OFFSETS_BUCKET}"
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
+        await lines(partition, b"2")
+        await loop.until(lambda: loop.meter.sorted_partitions[0].blocked is not None)
+        await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
+
+        await loop.until(lambda: "key p0 of bucket LOGS_OFFSETS is gone" in caplog.text)
+        # the session that was under way may have written the second line, which is not committed
+        assert partition.read("web01") in {b"1\n", b"1\n2\n"}
+
+
+async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
+    own_broker: Server, tmp_path: Path
+) -> None:
+    partition = Partition(own_broker.url, tmp_path)
+    async with Supervised(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.until(lambda: len(loop.reports) >= 2)
+        await asyncio.to_thread(own_broker.stop)
+
+        loop.stop.set()
+        async with asyncio.timeout(9.5):  # all of a program's end has ten
+            await asyncio.shield(loop.running)
+            await loop.supervisor.wake.close()

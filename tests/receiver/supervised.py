@@ -1,0 +1,86 @@
+"""One partition's supervisor with everything real but Spark: its tasks run in a thread."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from nats_logship.client.connection import Connection
+from receiver.consume import task
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
+from receiver.consume.claim import Claim
+from receiver.driver.supervisor import PartitionSupervisor, Shared, TaskLimits
+from receiver.meter import Meter
+from receiver.storage.rotation import Calendar
+from tests.receiver.partition import Partition
+
+_OFTEN = {"pause": 0.05, "check_every": 0.1}
+
+
+class Supervised:
+    """A supervisor of a partition, and how many jobs it has run."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        owner: str = "a:1",
+        *,
+        once: bool = False,
+        often: bool = False,
+        session: SessionLimits = SessionLimits(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
+    ) -> None:
+        self.partition = partition
+        self.jobs = 0
+        self.may_run = threading.Event()
+        self.may_run.set()
+        self.reports: list[Report] = []
+        self.connection = Connection([partition.url], owner, partition.access)
+        self.meter = Meter(lambda: 0)
+        limits = TaskLimits(
+            *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
+            **(_OFTEN if often else {}),
+        )
+        calendar = Calendar(timedelta(hours=1))
+        self.shared = Shared(
+            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, limits
+        )
+        self.supervisor = PartitionSupervisor(
+            self.shared,
+            Claim(self.connection, partition.number, owner, "LOGS"),
+            self.meter.expect(partition.number),
+        )
+        self.stop = self.supervisor.stop
+
+    def _run(self, assignment: Assignment) -> Report:
+        self.jobs += 1
+        self.may_run.wait(60)
+        report = task.run_session(assignment, self.partition.destination)
+        self.reports.append(report)
+        return report
+
+    async def __aenter__(self) -> "Supervised":
+        self.running = asyncio.create_task(self.supervisor.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.wait({self.running})
+        finally:
+            await self.supervisor.wake.close()
+            await self.connection.close()
+
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 20)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
+
+    async def has(self, expected: bytes) -> None:
+        await self.until(lambda: self.partition.read("web01") == expected)

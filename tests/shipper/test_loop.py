@@ -1,0 +1,200 @@
+"""The loop of an agent, with a broker that takes everything."""
+
+import asyncio
+import errno
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.backlog import LINE_BYTES, write_backlog
+from nats_logship.app.exits import OperatorError
+from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Identity, decode_payload
+from nats_logship.wire.positions import Cursor, Positions
+from shipper.intervals import Intervals
+from shipper.loop import ShippingLoop
+from shipper.publish.publisher import Publisher
+from shipper.publish.rounds import Round
+from shipper.settings import ShipperSettings
+from shipper.sources.block import Block
+from shipper.sources.files.follower import Follower
+from shipper.sources.files.paths import Selection
+from shipper.status.report import AgentMeter
+
+INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
+
+
+class Taking(Publisher):
+    """A broker that takes everything once it `answers`."""
+
+    def __init__(self) -> None:
+        super().__init__(Connection([], "test"), "web01", time.time_ns)
+        self.max_payload = 8 << 20
+        self.taken: list[Round] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def publish(self, round_: Round) -> int:
+        await self.answers.wait()
+        self.taken.append(round_)
+        return len(self.taken)
+
+    async def save(self, positions: Positions) -> None:
+        pass
+
+    @property
+    def lines(self) -> bytes:
+        return b"".join(decode_payload(one.headers, one.payload) for one in self.taken)
+
+
+def loop_of(follower: Follower, broker: Taking, **settings: Any) -> ShippingLoop:
+    chosen = ShipperSettings(round_size=1 << 20, **settings)
+    return ShippingLoop(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
+
+
+class Watched(Follower):
+    """A follower that counts its gatherings of something, and whose files are moved just before the first ones."""
+
+    gathered = 0
+    before_gathering: Sequence[Callable[[], None]] = ()
+
+    async def gather(self, budget: int) -> list[Block]:
+        for move in self.before_gathering[:1]:
+            move()
+        self.before_gathering = self.before_gathering[1:]
+        blocks = await super().gather(budget)
+        self.gathered += bool(blocks)
+        return blocks
+
+
+def follower_of(folder: Path, **options: Any) -> Watched:
+    """Return what follows the logs of a folder."""
+    selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
+    return Watched(selection, [], new_id=new_id, clock=time.time_ns, **options)
+
+
+async def ship_once(follower: Follower) -> bytes:
+    broker = Taking()
+    shipping = loop_of(follower, broker, once=True, compression="none")
+    async with asyncio.TaskGroup() as group:
+        await shipping.run(group)
+    try:
+        shipping.goals.conclude(follower, ())
+    finally:
+        await follower.close()
+    return broker.lines
+
+
+async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.log").write_bytes(LINE * 100)
+    follower = follower_of(tmp_path, block_size=len(LINE) * 10)
+    read = os.preadv
+
+    def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        if offset > len(LINE) * 50:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", broken)
+
+    with pytest.raises(OperatorError, match=r"a\.log: cannot be read: Input/output error"):
+        await ship_once(follower)
+
+
+LINE = b"a line of a file on a failing disk\n"
+
+
+async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> None:
+    names = ["a.log", "b.log", "c.log"]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode() + b"\n")
+
+    def rotate() -> None:
+        for name in names:
+            (tmp_path / name).rename(tmp_path / f"{name}.{time.time_ns()}")
+            (tmp_path / name).touch()
+
+    follower = follower_of(tmp_path, open_files=1)
+    follower.before_gathering = [rotate, rotate]
+
+    assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
+
+
+async def test_once_waits_for_the_last_line_of_a_rotated_file(tmp_path: Path) -> None:
+    (tmp_path / "a-20260101.log").write_bytes(b"1\nunfinished")
+    (tmp_path / "a.log").write_bytes(b"2\n")
+
+    shipped = await ship_once(follower_of(tmp_path, grace=0.2))
+
+    assert shipped == b"1\nunfinished2\n"
+
+
+@pytest.fixture
+async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
+    write_backlog(tmp_path / "a.log", 8_000_000 // LINE_BYTES)
+    follower = follower_of(tmp_path)
+    yield follower
+    await follower.close()
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
+    tmp_path: Path, backlog: Watched, *, once: bool
+) -> None:
+    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
+    broker = Taking()
+    broker.answers.clear()
+    shipping = loop_of(backlog, broker, once=once)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+        async with asyncio.timeout(20):
+            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)
+            held = backlog.gathered
+            (tmp_path / "b.log").touch()
+            while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+            broker.answers.set()
+            while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+        shipping.stop()
+
+    assert held == 3
+    assert broker.lines == (tmp_path / "a.log").read_bytes()
+
+
+def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
+    intervals = Intervals()
+
+    assert intervals.interval_after(1, 0.1) == intervals.interval
+    assert intervals.interval_after(500, 0.1) == pytest.approx(0.034)
+    assert intervals.interval_after(1_000_000, 0.1) == intervals.least_interval
+    assert intervals.interval_after(1000, float("inf")) == intervals.interval
+
+
+async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first_look(
+    tmp_path: Path,
+) -> None:
+    now, live = time.time_ns(), str(tmp_path / "app.log")
+    identity = Identity(7, 4, "ab", 0, "")
+    known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
+    follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
+    loop = loop_of(follower, Taking())
+    loop.positions = Positions(known)
+
+    await loop.forget_gone(now)
+    before = loop.positions
+    await follower.scan()
+    await loop.forget_gone(now)
+    await follower.close()
+
+    assert before.files == known
+    assert sorted(loop.positions.files) == sorted(known)[-64:]
