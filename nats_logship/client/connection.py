@@ -32,10 +32,10 @@ from nats.aio.subscription import Subscription
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, parse_answer
-from nats_logship.client.client import DIRECT_BYTES, BrokerClient, Tap
+from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.diagnosis import explain_failure
-from nats_logship.wire.streams import SLOWEST_LINK
+from nats_logship.client.patience import Patience
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -49,11 +49,7 @@ ELECTION = 20.0
 _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
-_MAX_SILENCE = 4.5  # seconds without an answer; a server may need them to notice a dead server
-_MAX_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_SLOWER = 10  # an answer is late if the network is this much slower than before
-_MOMENT = 0.001  # seconds
 _NEVER = 86_400.0  # seconds: `guard` ends a request sooner
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
@@ -84,9 +80,7 @@ class Connection:
         self._connecting = asyncio.Lock()
         self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
         self._is_deaf = False  # the server denied our inbox: no answer arrives
-        self._under_way = 0  # bytes of requests without an answer
-        self._rate = 0.0  # bytes a second of this client's last large request
-        self._doubted: float | None = None  # since when no leader has answered
+        self._patience = Patience()
         self.away = ""
         """Why there is no broker; empty if there is one."""
         self.connected_at = 0.0
@@ -143,7 +137,8 @@ class Connection:
                 if task and task.cancelling() > before:
                     await self.close()
                     raise asyncio.CancelledError
-            self._is_deaf, self._doubted, self._rate = False, None, 0.0
+            self._is_deaf = False
+            self._patience.forget()
             self.connected_at = asyncio.get_running_loop().time()
             return self._client
 
@@ -180,16 +175,9 @@ class Connection:
 
         Leaves a server that seems to have lost its cluster, if there is another server.
         """
-        if isinstance(error, Rejected) and error.is_conflict:
-            return  # such a server says so too: it has kept our own write
-        if error is None or (isinstance(error, Rejected) and not error.is_leaderless):
-            self._doubted = None
-            return
-        now = asyncio.get_running_loop().time()
-        most = _MAX_REFUSALS if isinstance(error, Rejected) else _MAX_SILENCE
-        self._doubted = min(now - seconds, self._doubted or now)
-        client = self._client
-        if client is not None and len(self._servers) > 1 and now - self._doubted >= most:
+        client, now = self._client, asyncio.get_running_loop().time()
+        is_over = self._patience.is_over(now, seconds, error)
+        if is_over and client is not None and len(self._servers) > 1:
             logger.debug("leaving %s: it does not answer", client.address)
             client.leave()
 
@@ -258,18 +246,17 @@ class Connection:
         call = client.request(subject, payload, timeout=_NEVER, headers=given)
         patience += self.seconds_for(len(payload))
         began = asyncio.get_running_loop().time()
-        self._under_way += len(payload)
+        self._patience.start(len(payload))
         try:
             answer = await self.guard(call, patience, subject)
         finally:
-            self._under_way -= len(payload)
-        if len(payload) >= DIRECT_BYTES:
-            self._rate = len(payload) / (asyncio.get_running_loop().time() - began + _MOMENT)
+            self._patience.stop(len(payload))
+        self._patience.note_answer(len(payload), asyncio.get_running_loop().time() - began)
         return answer
 
     def seconds_for(self, size: int) -> float:
-        """Return how long `size` bytes may take, with all that is under way before them."""
-        return (self._under_way + size) / max(SLOWEST_LINK, self._rate / _SLOWER)
+        """Return how long `size` bytes may take on this network, after all that is under way."""
+        return self._patience.seconds_for(size)
 
     async def ask(
         self,
