@@ -171,6 +171,16 @@ class BrokerClient(Client):
         """All bytes received so far while a message is incomplete, else 0."""
         return self._received if self._parser.is_amid_message else 0
 
+    async def wait_for_any(self, futures: "set[asyncio.Future[Any]]", patience: float) -> None:
+        """Wait until one is done, or until no byte of a message has come for `patience` seconds."""
+        while True:
+            before = self.incoming
+            done, _ = await asyncio.wait(
+                futures, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done or self.incoming <= before:
+                return
+
     async def end(self) -> None:
         """Send pending output and close the connection, within a second: it may be dead."""
         try:

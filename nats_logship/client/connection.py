@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import random
-import re
 import secrets
 from collections.abc import (
     AsyncIterator,
@@ -31,9 +30,10 @@ from nats.aio.subscription import Subscription
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
-from nats_logship.client.answer import ConnectionLost, Denied, Rejected, parse_answer
+from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
 from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
+from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
 from nats_logship.client.patience import Patience
 
@@ -51,7 +51,6 @@ _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
 _NEVER = 86_400.0  # seconds: `guard` ends a request sooner
-_VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
 
 
@@ -78,8 +77,7 @@ class Connection:
         self._inbox, self._api = access.inbox_prefix or _INBOX, access.api_prefix or _API
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
-        self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
-        self._is_deaf = False  # the server denied our inbox: no answer arrives
+        self._denials = Denials()
         self._patience = Patience()
         self.away = ""
         """Why there is no broker; empty if there is one."""
@@ -137,7 +135,7 @@ class Connection:
                 if task and task.cancelling() > before:
                     await self.close()
                     raise asyncio.CancelledError
-            self._is_deaf = False
+            self._denials.is_deaf = False
             self._patience.forget()
             self.connected_at = asyncio.get_running_loop().time()
             return self._client
@@ -168,7 +166,7 @@ class Connection:
 
     def is_current(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and receives messages."""
-        return client is self._client and client.is_usable and not self._is_deaf
+        return client is self._client and client.is_usable and not self._denials.is_deaf
 
     def note_outcome(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Note the outcome of a request that took `seconds`.
@@ -182,18 +180,8 @@ class Connection:
             client.leave()
 
     async def _on_error(self, error: Exception) -> None:
-        """End requests whose subject is denied: the server drops them without an answer."""
         logger.debug("nats: %s", error)
-        found = _VIOLATION.search(str(error).lower())  # nats-py may pass it in lower case
-        if found is None:
-            return
-        action, subject = found[1], found[2]
-        is_inbox = action == "subscription" and subject.startswith(self._inbox.lower())
-        self._is_deaf |= is_inbox
-        for watched, denied in self._watched:
-            if (is_inbox or watched.lower() == subject) and not denied.done():
-                named = f"{self._inbox}.>" if is_inbox else watched
-                denied.set_result(Denied(f'permissions violation for {action} to "{named}"'))
+        self._denials.note_error(error, self._inbox)
 
     async def guard(
         self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
@@ -210,11 +198,9 @@ class Connection:
         work = asyncio.ensure_future(call)
         # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
-        denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
-        self._watched.append(watch := (subject, denied))
         try:
-            either: set[asyncio.Future[Any]] = {work, client.lost, denied}
-            await _wait(either, client, patience)
+            with self._denials.watch(subject) as denied:
+                await client.wait_for_any({work, client.lost, denied}, patience)
             if denied.done():
                 raise denied.result()
             if client.lost.done() and not work.done():
@@ -225,7 +211,6 @@ class Connection:
             with _translate_errors():
                 return work.result()
         finally:
-            self._watched.remove(watch)
             work.cancel()
 
     async def request(
@@ -432,15 +417,6 @@ def raise_for_operator(connection: Connection) -> Iterator[None]:
         raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
     except ConnectionLost as error:
         raise OperatorError(f"{at} does not answer: {error}") from None
-
-
-async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patience: float) -> None:
-    """Wait until one is done, or until no byte of a message has come for `patience` seconds."""
-    while True:
-        before = client.incoming
-        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        if done or client.incoming <= before:
-            return
 
 
 @contextmanager
