@@ -3,8 +3,8 @@
 Nothing is sent twice: a request ends in `ConnectionLost` when its client is lost, and the caller
 decides. nats-py's own reconnect is off, because its buffer reorders messages.
 
-Each connect tries the servers of a cluster in random order, with the present credential files. A server
-that lost contact with the others accepts clients and requests, and never answers: we leave it.
+Each connect tries the servers of a cluster in random order, with the present credential files. A
+server that lost contact with the others accepts requests and never answers: we leave it.
 """
 
 import asyncio
