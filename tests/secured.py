@@ -101,7 +101,7 @@ def _take(url: str, *lines: str) -> None:
         requests = ConsumerRequests(Connection([url], "logbroker"), SITE, lines)
         running = asyncio.ensure_future(requests.run())
         await requests.listens.wait()
-        print("listens", flush=True)  # noqa: T201 - whoever started this waits for it
+        print("listens", flush=True)  # noqa: T201 - its starter waits for it
         await running
 
     asyncio.run(take())
@@ -112,7 +112,7 @@ def write_conf(
 ) -> None:
     """Write the configuration of a server that lets in these, and itself.
 
-    It is told by a SIGHUP to read it again.
+    A SIGHUP has it read the file again.
     """
     accounts = build_accounts(credentials, OwnKeys(key_of(OWN)), streams=streams, site=SITE)
     rendered = render(accounts)[1:-1]
