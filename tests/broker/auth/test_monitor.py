@@ -1,4 +1,4 @@
-"""A monitor reads everything, by a consumer of its own where that is needed, and no answer of its goes to where it may not publish."""
+"""A monitor reads everything, through consumers of its own."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ READS = {
 
 
 @pytest.mark.parametrize("subject", READS)
-def test_it_is_answered_as_one_inside_the_account_of_the_stream(
+def test_a_monitor_gets_the_answers_of_the_account_of_the_stream(
     server: Secured, own: Raw, subject: str
 ) -> None:
     inside = own.ask(subject.replace(API, "$JS.API"), READS[subject])
@@ -46,7 +46,7 @@ def test_it_is_answered_as_one_inside_the_account_of_the_stream(
     assert "error" not in answer
 
 
-async def test_its_readers_have_names_of_their_own_leave_nothing_and_one_too_many_is_told(
+async def test_a_monitor_has_24_readers_of_its_own_which_leave_nothing(
     server: Secured, own: Raw
 ) -> None:
     before = everything(own)
@@ -64,7 +64,7 @@ async def test_its_readers_have_names_of_their_own_leave_nothing_and_one_too_man
     assert everything(own) == before
 
 
-async def test_messages_with_nothing_in_them_are_read_over(server: Secured, own: Raw) -> None:
+async def test_empty_messages_do_not_end_a_read(server: Secured, own: Raw) -> None:
     lines = [None, 1, None, None, 2, None]
     last = [own.ask("logs.p0.web02", line)["seq"] for line in lines][-1]
     connection = Connection([server.address], "watch", access=server.access("watch"))
