@@ -43,10 +43,10 @@ async def test_a_flood_is_cut_and_counted_and_other_lines_are_passed_on(
     reports = list[str]()
     limit = LogLimit(reports.append)
 
-    assert sum(limit.takes(ERROR, line) for line in lines) == taken
-    assert limit.takes(ERROR, other)
-    assert limit.takes(WARNING, "a line of the server at another level")
+    assert sum(limit.admit(ERROR, line) for line in lines) == taken
+    assert limit.admit(ERROR, other)
+    assert limit.admit(WARNING, "a line of the server at another level")
     limit.flush()
 
     assert reports == [report]
-    assert limit.takes(ERROR, lines[0])  # a new window has begun
+    assert limit.admit(ERROR, lines[0])  # a new window has begun

@@ -56,7 +56,7 @@ async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.
     try:
         async with run_nats_server(find_nats_server(), conf, 10**8, lock, {}) as server:
             attending = asyncio.ensure_future(server.attend())
-            ports = await server.ports()
+            ports = await server.wait_for_ports()
             try:
                 yield server, ports.client, attending
             finally:
@@ -103,7 +103,7 @@ async def test_no_text_of_a_client_is_taken_for_the_servers(conf: Path) -> None:
             await reloaded_among(server, port, "Reloaded server configuration")
         await reloaded_among(server, port, "Failed to reload server configuration: no")
 
-        assert (await server.ports()).client == port  # nor is the store encrypted
+        assert (await server.wait_for_ports()).client == port  # nor is the store encrypted
 
         client = connected(port)
         spoken(client, "listen tcp 9.9.9.9:99: bind: address already in use")
