@@ -18,16 +18,9 @@ pytestmark = pytest.mark.nats
 
 INBOX = "_INBOX_watch"
 READS = {
-    f"{API}.INFO": None,
     f"{API}.STREAM.LIST": None,
-    f"{API}.STREAM.NAMES": None,
     f"{API}.STREAM.INFO.LOGS": {"subjects_filter": ">"},
-    f"{API}.STREAM.INFO.KV_LOGS_OFFSETS": None,
-    f"{API}.STREAM.MSG.GET.LOGS": {"seq": 1},
-    f"{API}.STREAM.MSG.GET.KV_LOGS_POSITIONS": {"seq": 1},
-    f"{API}.CONSUMER.LIST.LOGS": None,
     f"{API}.CONSUMER.NAMES.LOGS": None,
-    f"{API}.CONSUMER.INFO.LOGS.receiver-p0": None,
     "$SYS.REQ.SERVER.PING.VARZ": None,
 }
 
