@@ -1,4 +1,4 @@
-"""The store of `logbroker run`: encrypted, damaged, or on a disk that takes no write. What it holds is never begun anew."""
+"""The store of `logbroker run`, encrypted, damaged or read-only: it is never created again."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def holds(store: Path, text: bytes) -> bool:
     return any(text in path.read_bytes() for path in files)
 
 
-def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_alone(
+def test_an_encrypted_store_shows_no_line_and_opens_with_its_key_alone(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     own, another = (("--encryption-key-file", str(tmp_path / name)) for name in ("own", "another"))
@@ -51,7 +51,7 @@ def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_
     assert messages(start_broker(*own)) == 20
 
 
-def test_a_write_that_fails_ends_the_start_with_1_and_the_next_start_does_it(
+def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
     start_broker: StartBroker, mounted: Mounted, tmp_path: Path
 ) -> None:
     first = start_broker("--max-bytes=5MB")
@@ -70,7 +70,7 @@ def test_a_write_that_fails_ends_the_start_with_1_and_the_next_start_does_it(
     start_broker("--max-bytes=6MB").ready()
 
 
-def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
+def test_a_stream_that_a_kill_left_incomplete_is_created_again(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
@@ -87,7 +87,7 @@ def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
         assert again.stop(10) == 0
 
 
-def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended(
+def test_a_damaged_stream_is_kept_and_refused_until_it_is_repaired(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
