@@ -1,4 +1,4 @@
-"""Certificates for the tests of TLS, made anew for every session.
+"""Certificates for the tests of TLS, made for every session.
 
 What is committed would expire one day.
 """

@@ -11,7 +11,7 @@ One real nats-server, addresses in it that nobody else uses, and real programs.
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and restart |
 | `own_broker` | test | as `own_server`, with the stream and buckets of `logs_url` |
 | `processes` | test | starts programs, ours as forks (tests/support/forks.py), and ends them |
-| `manager` | test | a service manager that hears what a program tells it |
+| `manager` | test | a service manager that receives notifications of programs |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `spark` | session | one Spark: it takes seconds to start, and a process holds one at a time |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
@@ -168,7 +168,7 @@ def _process_as_before() -> Iterator[None]:
 
     The log's level, the umask, and the signals that it holds.
 
-    What is started while they are held never hears that it is to end.
+    What is started while they are held never receives the signal to end.
     """
     level, _ = logging.root.level, os.umask(0o022)
     held = signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -1,4 +1,4 @@
-"""A server of another site, a leaf node, that says exactly what it is told to."""
+"""A server of another site, a leaf node, that sends exactly the given bytes."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ class Leaf:
         return self.say(f"LS+ {subject}\r\n".encode())
 
     def ask(self, subject: str, body: object, reply: str = "$JSC.R.answer") -> Heard:
-        """Return what is heard until an answer comes, or an error."""
+        """Return all messages until an answer or an error."""
         self.subscribe(reply)
         heard = self.publish(subject, json.dumps(body).encode(), reply)
         deadline = time.monotonic() + 10
@@ -61,7 +61,7 @@ class Leaf:
         return heard
 
     def say(self, data: bytes) -> Heard:
-        """Say it, and hear the server out."""
+        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:

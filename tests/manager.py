@@ -1,11 +1,11 @@
-"""A service manager as a program sees one: a socket that hears what systemd would."""
+"""A service manager as a program sees one: a socket that receives what systemd would."""
 
 import socket
 from pathlib import Path
 
 
 class Manager:
-    """What a service manager hears, in order."""
+    """The notifications that a service manager receives, in order."""
 
     def __init__(self, folder: Path, prefix: str = "") -> None:
         """Listen at a path in `folder`.

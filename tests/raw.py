@@ -26,7 +26,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Raw:
-    """A connection; `heard` is what the server said to the CONNECT."""
+    """A connection; `heard` is the answer to the CONNECT."""
 
     port: int
     user: str = ""
@@ -102,12 +102,12 @@ class Raw:
         return [answered[f"{reply}.{number}"] for number in range(len(asked))]
 
     def shout(self, data: bytes) -> None:
-        """Say it, and hear nothing of what the server says to that."""
+        """Send it, and read no answer."""
         with suppress(OSError):
             self._socket.sendall(data)
 
     def say(self, data: bytes) -> Heard:
-        """Say it, and hear the server out."""
+        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.mutants import MUTANTS, ROOT
 
 
-def test_each_bug_has_its_place_in_the_code_and_tests_that_look_for_it() -> None:
+def test_each_bug_is_in_the_code_once_and_has_tests() -> None:
     texts = {mutant.path: (ROOT / mutant.path).read_text("utf-8") for mutant in MUTANTS}
     tests = [Path(ROOT, name) for mutant in MUTANTS for name in mutant.tests.split()]
 

@@ -25,7 +25,7 @@ def play(arguments: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [PLAYBOOK, *arguments],
         cwd=ROLES.parent,
-        # Ansible refuses any other encoding, whoever starts the tests
+        # Ansible refuses any other encoding, the one who starts the tests
         env={**os.environ, "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Rules and dashboard go by what the programs really expose: real ones are started and scraped."""
+"""Rules and dashboard select by what the programs really expose: real ones are started and scraped."""
 
 import json
 import re

@@ -70,7 +70,7 @@ def test_a_command_measures_what_it_is_for(
         assert all(value >= 0 for value in result.runs[0].figures.values())
 
 
-def test_what_was_measured_is_drawn_and_told(
+def test_what_was_measured_is_drawn_and_reported(
     commands: dict[str, Process], results: Path, tmp_path: Path
 ) -> None:
     for name in ("drain", "steady"):

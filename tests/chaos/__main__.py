@@ -32,8 +32,8 @@ _COUNT = click.IntRange(min=1)
 def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
     if not is_given:
         return
-    for family, faults in groupby(FAULTS.values(), lambda one: one.family):
-        click.echo(f"{family}:")
+    for group, faults in groupby(FAULTS.values(), lambda one: one.group):
+        click.echo(f"{group}:")
         for one in faults:
             needs = ", ".join(sorted(one.needs))
             click.echo(f"  {one.name}" + (f" (needs {needs})" if needs else ""))
@@ -44,16 +44,16 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
 @click.option("--seed", default=1, show_default=True, help="What everything is drawn from.")
 @click.option("--runs", type=_COUNT, default=1, help="So many, with seeds one after the other.")
 @click.option("--minutes", default=5.0, show_default=True, help="How long faults strike in a run.")
-@click.option("--faults", default="all", show_default=True, help="Names or families of faults.")
+@click.option("--faults", default="all", show_default=True, help="Names or groups of faults.")
 @click.option("--hosts", type=_COUNT, default=5, show_default=True)
 @click.option("--partitions", type=_COUNT, default=3, show_default=True)
 @click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
 @click.option(
     "--receivers",
     type=click.Choice(["alone", "standby", "spark"]),
-    help="As the seed tells if not given.",
+    help="Drawn from the seed if not given.",
 )
-@click.option("--secured/--open", default=None, help="As the seed tells if not given.")
+@click.option("--secured/--open", default=None, help="Drawn from the seed if not given.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -124,15 +124,15 @@ def _run_apart(seed: int, folder: Path | None) -> int:
 
 
 def _summary(result: Result) -> str:
-    told = result.as_json()
-    lines = ", ".join(f"{count:,} {name}" for name, count in told["lines"].items())
-    hit, missed = sum(told["faults"].values()), sum(told["not_struck"].values())
+    document = result.as_json()
+    lines = ", ".join(f"{count:,} {name}" for name, count in document["lines"].items())
+    hit, missed = sum(document["faults"].values()), sum(document["not_struck"].values())
     return "\n".join(
         (
             f"{hit} faults, {missed} had nothing to hit; lines: {lines}",
-            f"lines flowed again after {max(told['waits'], default=0):.1f} s at the longest",
+            f"lines flowed again after {max(document['waits'], default=0):.1f} s at the longest",
             *(f"FINDING: {finding}" for finding in result.findings),
-            f"{'failed' if result.findings else 'passed'} after {told['seconds']:.0f} s",
+            f"{'failed' if result.findings else 'passed'} after {document['seconds']:.0f} s",
         )
     )
 

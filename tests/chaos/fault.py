@@ -53,8 +53,8 @@ class Fault:
     needs: frozenset[str] = frozenset()
 
     @property
-    def family(self) -> str:
-        """The module that it stands in."""
+    def group(self) -> str:
+        """The module that defines it."""
         return getattr(self.act, "func", self.act).__module__.rpartition(".")[2]
 
 
@@ -85,13 +85,13 @@ def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
     Raises ValueError for a name that is none.
     """
     asked = {word.strip() for word in arguments.split(",")} - {"all", ""}
-    known = {*FAULTS, *(one.family for one in FAULTS.values())}
+    known = {*FAULTS, *(one.group for one in FAULTS.values())}
     if unknown := asked - known:
         raise ValueError(f"no such faults, see --list: {', '.join(sorted(unknown))}")
     return [
         one
         for one in FAULTS.values()
-        if (not asked or asked & {one.name, one.family}) and one.needs <= features
+        if (not asked or asked & {one.name, one.group}) and one.needs <= features
     ]
 
 
@@ -120,7 +120,7 @@ class Stroke:
 def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
     """Draw strokes without end; the same seed and faults give the same ones.
 
-    Strokes of one fault take all in turn.
+    Strokes of one fault take all, one after the other.
     """
     chance = random.Random(seed)
     turn: list[Fault] = []

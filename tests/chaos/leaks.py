@@ -29,7 +29,7 @@ _SETTLED = 15.0  # seconds that a process has lived when what it holds is what i
 _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
 _ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
 _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
-_FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
+_FORGOTTEN = 180.0  # seconds until a consumer goes whose owner is silent
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = re.compile(
     rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|"
@@ -115,7 +115,7 @@ class Leaks:
     _settled: dict[tuple[int, int], Holds] = field(default_factory=dict)
     _lost: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         """Look at all that lives, at a moment at which lines flow."""
         living, now = self._living(), time.monotonic()
         for one in living:
@@ -135,7 +135,7 @@ class Leaks:
         Judge what processes hold, end all as an operator does, the brokers last, and judge what is
         left.
         """
-        self.look()
+        self.inspect()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
             self.findings += _grown(one, self._settled.get(one.key, one.holds))
@@ -178,7 +178,7 @@ class Leaks:
     def _judge_consumers(self, world: World) -> None:
         """Expect one of each partition.
 
-        Those of receivers that were killed go by themselves within minutes.
+        Those of killed receivers expire within minutes.
         """
 
         async def listed(connection: Connection) -> list[dict[str, Any]]:

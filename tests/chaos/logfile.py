@@ -11,9 +11,7 @@ from pathlib import Path
 
 from tests.support.commands import retried
 
-_HEADING = (
-    b"%b: here begins file %08d of this log, by a line long enough to be told from all others\n"
-)
+_HEADING = b"%b: here begins file %08d of this log, by a line long enough to be unique\n"
 
 
 class LogFile:
@@ -53,7 +51,7 @@ class LogFile:
     def append(self, text: bytes) -> None:
         """Write it all, whatever the disk says meanwhile.
 
-        A file's first line is one that tells it from all others.
+        A file's first line is unique.
         """
         if not self.length:
             text = _HEADING % (self._tag, self.files) + text

@@ -17,7 +17,7 @@ from nats_logship.app.address import Address
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _LOAD, _RETURN, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x35  # linux/bpf_common.h
-_RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a random number stands
+_RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: the address of a random number
 _LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 
@@ -34,7 +34,7 @@ def _bytecode(losses: Sequence[float]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """One direction of a line. Packets are lost on the way, so that neither end is told."""
+    """One direction of a line. Packets are lost on the way, and neither end notices."""
 
     _filtered: tuple[str, ...]
     """Where packets can be lost, for tc."""
@@ -80,7 +80,7 @@ class Line:
     def reset(self) -> None:
         """End all connections that the machine has over this line.
 
-        The other ends are told, if the line lets it through.
+        The other ends receive a reset, if the link lets it through.
         """
         others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
         _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)

@@ -70,7 +70,7 @@ class Program:
         """Start it again after it refused to: somebody has done what it asked for."""
         self.refused = ""
 
-    def look(self, now: float) -> None:
+    def supervise(self, now: float) -> None:
         """Start it again if it has ended and is to run; for the supervisor's thread."""
         popen = self.process.popen
         if popen is None or (code := popen.poll()) is None:
@@ -161,7 +161,7 @@ class Supervisor:
         try:
             while not self._ended.wait(_LOOK):
                 for program in list(self.programs):
-                    program.look(time.monotonic())
+                    program.supervise(time.monotonic())
         except BaseException as error:
             self.failure = error
             raise

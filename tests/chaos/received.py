@@ -1,6 +1,6 @@
 """How much of each host is received, and in the end the judgement.
 
-Every line of every host, and what receivers tell of losses.
+It covers every line of every host, and the losses that receivers report.
 """
 
 import re
@@ -37,7 +37,7 @@ class Received:
     def sizes(self) -> dict[str, int]:
         """Return how many bytes of each host there are, unpacked.
 
-        Of a host whose file is just being exchanged, nothing.
+        A host whose file is being replaced right now has none.
         """
         try:
             segments = segments_by_host(self.output)

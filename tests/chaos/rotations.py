@@ -60,7 +60,7 @@ class Rotation:
         self._known_from: int | None = None
 
     def tick(self, seconds: float) -> None:
-        """Do what is due; called where the log stands at the end of a line."""
+        """Do what is due; called when the log ends with a whole line."""
         if self._late is not None:
             self._late -= seconds
             if self._late <= 0:
@@ -125,7 +125,7 @@ class Rotation:
             self._log.truncate()
 
     def replace(self) -> None:
-        """Delete the file once all of it is received, and make it anew under the same name."""
+        """Delete the file once all of it is received, and make a new one of the same name."""
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
             if time.monotonic() > deadline:
@@ -141,7 +141,7 @@ class Rotation:
         self._note(path)
 
     def _shift(self) -> Path:
-        """Make room, and return the name of the next rotated file."""
+        """Rename older files, and return the name of the next rotated file."""
         path = self._log.path
         if self._has_dates:
             self._count += 1

@@ -40,7 +40,7 @@ _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT
 
 It may be taken off.
 """
-_FEWEST = 0.05  # of the lines that the shape's rate stands for
+_FEWEST = 0.05  # of the lines that the shape's rate means
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
 _KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
 _LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
@@ -61,7 +61,7 @@ class Result:
     _began: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def record(self, event: str, **fields: Any) -> None:
         """Append an event to run.jsonl."""
         told = {"event": event, "at": round(time.monotonic() - self._began, 2), **fields}
         with self._lock, self.path.open("a", encoding="utf-8") as file:
@@ -69,7 +69,7 @@ class Result:
 
     def find(self, text: str) -> None:
         """Note what speaks against the suite."""
-        self.tell("finding", text=text)
+        self.record("finding", text=text)
         self.findings.append(text)
 
     def find_emptiness(self, shape: Shape) -> None:
@@ -132,7 +132,7 @@ class _Run:
         self._try(self._run_dry)
         self.world.supervisor.stop()
         if not self.result.findings:
-            self._try(self._look_for_leaks)
+            self._try(self._find_leaks)
         self._try(self._judge)
         if not self.result.findings:
             self.result.find_emptiness(self.world.shape)
@@ -155,12 +155,12 @@ class _Run:
         for number, stroke in enumerate(strokes):
             if time.monotonic() > began + 60 * minutes:
                 break
-            self.result.tell("stroke", number=number, **asdict(stroke))
+            self.result.record("stroke", number=number, **asdict(stroke))
             told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
             self._strike(stroke)
             if stroke.settles:
                 self.result.waits.append(self._wait_for_flow(_FLOW))
-                self.result.tell("flows", waited=self.result.waits[-1])
+                self.result.record("flows", waited=self.result.waits[-1])
                 told += f": lines flow after {self.result.waits[-1]:.1f} s"
             click.echo(told)
             time.sleep(stroke.pause)
@@ -184,16 +184,16 @@ class _Run:
             lasting = FAULTS[one.fault].act(self.world, random.Random(one.seed)) or iter(())
             next(lasting, None)
             has_struck = True
-            result.tell("struck", fault=one.fault)
+            result.record("struck", fault=one.fault)
             time.sleep(one.lasts)
             next(lasting, None)
-            result.tell("over", fault=one.fault)
+            result.record("over", fault=one.fault)
             result.struck[one.fault] += 1
         except (CannotStrike, OSError) as none:  # as what undoes it may have seen
             if isinstance(none, OSError) and (has_struck or none.errno not in _DISK_FAULTS):
                 raise
             result.missed[one.fault] += 1
-            result.tell("not struck", fault=one.fault, why=str(none))
+            result.record("not struck", fault=one.fault, why=str(none))
 
     def _wait_for_flow(self, seconds: float) -> float:
         """Wait until all programs run, and what is written shortly after that was received.
@@ -206,7 +206,7 @@ class _Run:
         are_received = partial(next, awaited(self.world))
         self.world.supervisor.wait("lines flow again", are_received, seconds)
         took = time.monotonic() - began
-        self.leaks.look()
+        self.leaks.inspect()
         return took
 
     def _wait_for_programs(self, seconds: float) -> None:
@@ -222,9 +222,9 @@ class _Run:
         are_received = partial(next, awaited(self.world))
         waited = self.world.supervisor.wait("all is received", are_received, seconds)
         self._wait_for_programs(_FLOW)
-        self.result.tell("dry", waited=round(waited, 2))
+        self.result.record("dry", waited=round(waited, 2))
 
-    def _look_for_leaks(self) -> None:
+    def _find_leaks(self) -> None:
         for finding in self.leaks.judge(self.world):
             self.result.find(finding)
 
@@ -237,7 +237,7 @@ class _Run:
         self.result.verdicts, findings = judged(self.world)
         for name, verdict in self.result.verdicts.items():
             text = str(verdict)
-            self.result.tell("verdict", host=name, perfect=verdict.is_perfect, text=text)
+            self.result.record("verdict", host=name, perfect=verdict.is_perfect, text=text)
         for finding in findings:
             self.result.find(finding)
 

@@ -32,7 +32,7 @@ class Keys:
     stores: tuple[Path, ...]
     urls: tuple[str, ...]
     changing: "threading.RLock" = field(default_factory=threading.RLock)
-    """Held by whoever changes a credential store: an operator does one thing at a time."""
+    """Held while somebody changes a credential store: an operator does one thing at a time."""
 
     @classmethod
     def made(

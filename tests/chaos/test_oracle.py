@@ -145,7 +145,7 @@ def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findin
     report = Report(Done(0, 1, 8, anomalies=(anomaly,)), 1, Ending.SILENCE)
     Meter(lambda: 0).expect(0).count(report)
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
-    (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
+    (tmp_path / "receiver-two.log").write_text("nothing to report\n", "utf-8")
 
     assert [one.partition(":")[0] for one in losses(tmp_path)] == [
         "reported, and nothing was lost"

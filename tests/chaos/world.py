@@ -235,7 +235,7 @@ class World:
 
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
-        """Hold what all tasks take before they write: whoever was at it has ended.
+        """Hold what all tasks take before they write: earlier tasks have ended.
 
         Raises `Locked`.
         """
@@ -248,7 +248,7 @@ class World:
     def ask(
         self, question: Callable[[Connection], Coroutine[Any, Any, Answer]], seconds: float = 60
     ) -> Answer:
-        """Ask the brokers as an admin until there is an answer, whoever leads meanwhile.
+        """Ask the brokers as an admin until there is an answer, through elections.
 
         Raises TimeoutError.
         """
@@ -268,7 +268,7 @@ class World:
         return self.supervisor.take(process)
 
     def control(self, program: Program) -> Control:
-        """Return what tells the shim in a program; only where there is the feature "shim"."""
+        """Return the environment of the shim for a program; only where there is the feature "shim"."""
         if self.shim is None:
             raise LookupError("there is no shim in this world")
         return self.shim.controls[_SPARK if program in self.spark_programs else program.name]

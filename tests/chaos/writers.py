@@ -2,7 +2,7 @@
 
 Drawn from a seed; touches no disk.
 
-A line begins with the tag of its log and a number, so that it can be told from all others; some
+A line begins with the tag of its log and a number, so that it is unique; some
 repeat verbatim all the same, as marks and blank lines do, within a log and between logs. None but
 the lines of `Huge` is longer than 64 KiB.
 """
@@ -82,7 +82,7 @@ def mixed(
 ) -> Iterator[bytes]:
     """Yield entries of several texts in one log.
 
-    Of those that come `often` in turn, of the other one a line in `1 / seldom`.
+    Lines of `often` alternate; one line in `1 / seldom` is of the other.
     """
     chance = random.Random(f"mixed {seed}")
     while True:

@@ -1,7 +1,7 @@
 """The applications of a host at work: all of them in one thread, which writes and rotates by ticks.
 
 Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by
-then, is not. Lines are cut anywhere by the bounds of writes: half a line may stand there for
+then, is not. Lines are cut anywhere by the bounds of writes: half a line may be there for
 seconds before the rest of it comes.
 """
 
@@ -56,7 +56,7 @@ class _Pen:
         self.log.begin()
         path = self.log.path
         if self.chance.random() < _LINKED:
-            # what a shipper's patterns show as well: another name for whatever stands at the path
+            # what a shipper's patterns show as well: another name for the file at the path
             with suppress(OSError):  # a full disk
                 path.with_name(f"{path.stem}-latest{path.suffix}").symlink_to(path.name)
 
@@ -96,7 +96,7 @@ class _Pen:
 class Writing:
     """What a host writes into `folder`.
 
-    `accounts` gets all of it once more, and stands on a disk that no fault hits.
+    `accounts` gets all of it once more, and is on a disk that no fault hits.
 
     `received()` returns how many bytes of this host have been received so far, or fewer.
     """
@@ -156,7 +156,7 @@ class Writing:
                     pen.tick(_TICK)
                 # what a disk held up is not made up for
                 due = max(due + _TICK, time.monotonic() - 1)
-            # a disk that takes nothing any more: what stands there is what was written
+            # a disk that takes nothing any more: it has what was written
             with suppress(OSError):
                 for pen in self._pens:
                     pen.finish()

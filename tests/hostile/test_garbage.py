@@ -16,7 +16,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import StreamLayout
 from receiver.cli import logreceiver
-from receiver.driver.driver import require_sound
+from receiver.driver.preflight import require_sound
 from tests.receiver.threaded import HOSTS, Receiver
 from tests.support.hostile import GARBAGE
 from tests.support.processes import wait_until
@@ -42,9 +42,9 @@ async def write(connection: Connection, key: str, value: bytes) -> None:
     await connection.ask(f"$KV.{key.replace('/', '.')}", value, headers)
 
 
-def follow_advice(told: str, url: str) -> None:
-    """Run the command that is told, word for word."""
-    arguments = re.findall(r"`logreceiver ([^`]*)`", told)[-1].split()
+def follow_advice(advice: str, url: str) -> None:
+    """Run the command of a message exactly."""
+    arguments = re.findall(r"`logreceiver ([^`]*)`", advice)[-1].split()
     done = CliRunner().invoke(logreceiver, [*arguments, "--yes", "--server", url])
     assert done.exit_code == 0, (arguments, done.output, done.exception)
 
@@ -58,7 +58,7 @@ def follow_advice(told: str, url: str) -> None:
         if not (is_running and name == "behind another batch")  # moved back under its hands
     ],
 )
-async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_told(
+async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_advised(
     logs_url: str, tmp_path: Path, spoil: Spoil, *, is_running: bool
 ) -> None:
     first = Receiver(logs_url, tmp_path)
@@ -95,7 +95,7 @@ async def mend(receiver: Receiver, url: str, value: bytes) -> None:
         await receiver.until(receiver.has(0, b"1\n2\n"))
 
 
-async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mended_as_told(
+async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mended_as_advised(
     logs_url: str, tmp_path: Path
 ) -> None:
     async with Receiver(logs_url, tmp_path) as receiver:
@@ -130,7 +130,7 @@ async def test_a_partition_that_another_receiver_took_after_it_was_mended_is_not
             await receiver.until(lambda: bool(receiver.meter.expect(0).successor))
 
 
-async def test_with_once_the_other_partitions_are_received_before_it_is_told(
+async def test_with_once_the_other_partitions_are_received_before_it_is_reported(
     logs_url: str, tmp_path: Path
 ) -> None:
     receiver = Receiver(logs_url, tmp_path, once=True)
@@ -160,7 +160,7 @@ async def test_a_receiver_of_nothing_but_garbage_does_not_start(
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_told(
+def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_advised(
     suite: Suite, tmp_path: Path
 ) -> None:
     suite.start_broker()

@@ -218,7 +218,7 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
         assert seen == {*HONEST, BAD}
         assert not list(site.output.glob(".quarantine/*"))
         kept = site.ask(lambda c: c.api(f"STREAM.INFO.KV_{POSITIONS_BUCKET}"))["state"]["bytes"]
-        assert kept < 2 * MAX_PAYLOAD, "the room of one message"
+        assert kept < 2 * MAX_PAYLOAD, "the size of one message"
 
     for program, command, who in (
         ("logbroker", "hosts", "admin-ops"),

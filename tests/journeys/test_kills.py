@@ -1,7 +1,7 @@
 """Seeded kills with -9.
 
 Every program once, then any process, also the JVM and the workers, while files are rotated and
-another receiver stands by.
+another receiver is the standby.
 
 `LOGSHIP_ROUNDS=100` asks for more seeds.
 """

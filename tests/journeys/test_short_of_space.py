@@ -81,7 +81,7 @@ def space(suite: Suite) -> dict[str, Any]:
 def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(suite: Suite) -> None:
     """A receiver could not distinguish a repeated section of filtered lines from another one.
 
-    The broker is killed in the middle of rounds, and purges what it has before the shipper hears of
+    The broker is killed in the middle of rounds, and purges what it has before the shipper receives
     it.
     """
     broker = suite.start_broker("--max-bytes", str(LIMIT))

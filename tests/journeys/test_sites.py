@@ -88,15 +88,15 @@ def credential(suite: Suite, kind: str, name: str) -> Path:
     return path
 
 
-def connects(suite: Suite, name: str, door: str, key: Path, *options: str) -> Process:
+def connects(suite: Suite, name: str, gateway: str, key: Path, *options: str) -> Process:
     """Start the broker of a site that connects to another one by its credential."""
-    where = ("--site-remote", f"nats-leaf://{door}", "--site-nkey", str(key))
+    where = ("--site-remote", f"nats-leaf://{gateway}", "--site-nkey", str(key))
     # two servers of the same name would be taken for one
     return suite.start_broker("--site", name, "--server-name", name, *where, *options)
 
 
 def fill(suite: Suite, host: str) -> None:
-    """Publish more than nats-server sends to another site before it hears how far that one is."""
+    """Publish more than nats-server sends to another site before it knows how far that one is."""
     for _ in range(12):
         suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * 1024**2)
 
@@ -108,12 +108,12 @@ def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
 ) -> None:
     names = ("centre", "branch", "standby")
     centre, branch, standby = (site(processes, tmp_path / name) for name in names)
-    door = f"127.0.0.1:{free_port()}"
+    gateway = f"127.0.0.1:{free_port()}"
     keys = [credential(centre, "site", name) for name in names[1:]]
     centre.access = Access(nkey=credential(centre, "admin", "ops"))
-    broker = centre.start_broker("--site", "centre", "--site-listen", door)
-    buffer = connects(branch, "branch", door, keys[0])
-    copy = connects(standby, "standby", door, keys[1], "--mirror", "centre")
+    broker = centre.start_broker("--site", "centre", "--site-listen", gateway)
+    buffer = connects(branch, "branch", gateway, keys[0])
+    copy = connects(standby, "standby", gateway, keys[1], "--mirror", "centre")
     asked = ("--source", "branch", "--site", "centre", "--config", str(centre.access.nkey))
     centre.administer("apply", *asked)
 
@@ -125,45 +125,45 @@ def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
     has_all(standby, branch, "away01", 60, broker, buffer, copy)
 
 
-def told(suite: Suite, *arguments: str) -> Result:
+def invoke(suite: Suite, *arguments: str) -> Result:
     """Return what a command of logbroker says, in this process: ten times as fast as a program."""
     return CliRunner().invoke(group, [*arguments, "--server", suite.url])
 
 
 def shown(suite: Suite) -> list[str]:
     """Return what `logbroker status` says of other sites."""
-    lines = told(suite, "status").output.splitlines()
+    lines = invoke(suite, "status").output.splitlines()
     return [line.split(None, 1)[1] for line in lines if line.startswith("site ")]
 
 
 def behind(suite: Suite) -> dict[str, int | None]:
     """Return how many messages of each site are not copied yet, as programs read it."""
-    status = json.loads(told(suite, "status", "--json").stdout)
+    status = json.loads(invoke(suite, "status", "--json").stdout)
     return {site["name"]: site["behind"] for one in status["streams"] for site in one["sites"]}
 
 
 def is_connected(suite: Suite) -> bool:
-    (node,) = json.loads(told(suite, "status", "--json").stdout)["nodes"]
+    (node,) = json.loads(invoke(suite, "status", "--json").stdout)["nodes"]
     return bool(node["site_links"] == node["site_remotes"] == 1)
 
 
 def checked(suite: Suite) -> tuple[str, str]:
     """Return the grade of the check of sites, and what it found."""
-    found = json.loads(told(suite, "check", "sites", "--json").stdout)
+    found = json.loads(invoke(suite, "check", "sites", "--json").stdout)
     return found["status"], "\n".join(one["text"] for one in found["findings"])
 
 
-def test_a_site_that_was_never_heard_of_is_unknown_and_not_0_behind(
+def test_a_site_that_was_never_seen_is_unknown_and_not_0_behind(
     processes: Processes, tmp_path: Path
 ) -> None:
     centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
-    door = f"127.0.0.1:{free_port()}"
-    branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{door}")
+    gateway = f"127.0.0.1:{free_port()}"
+    branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{gateway}")
 
-    assert "connected to 0 of 1 other sites" in told(branch, "status").output
+    assert "connected to 0 of 1 other sites" in invoke(branch, "status").output
     assert checked(branch)[0] == "WARNING"
     centre.start_broker(
-        "--site", "centre", "--source", "branch", "--source", "nowhere", "--site-listen", door
+        "--site", "centre", "--source", "branch", "--source", "nowhere", "--site-listen", gateway
     )
     assert behind(centre)["nowhere"] is None
     assert "nowhere: unknown, no contact since this broker started" in shown(centre)
@@ -174,17 +174,24 @@ def test_a_site_that_was_never_heard_of_is_unknown_and_not_0_behind(
     assert checked(branch)[0] == "OK"
 
 
-@pytest.mark.long  # nothing is heard for 15 s, and nats-server takes its time to ask again
+@pytest.mark.long  # nothing arrives for 15 s, and nats-server takes its time to ask again
 @pytest.mark.timeout(540)
-def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_is_heard_again(
+def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_answers_again(
     processes: Processes, tmp_path: Path
 ) -> None:
     names = ("centre", "branch", "other")
     centre, branch, other = (site(processes, tmp_path / name) for name in names)
-    door = f"127.0.0.1:{free_port()}"
-    centre.start_broker("--site", "centre", "--site-listen", door)
+    gateway = f"127.0.0.1:{free_port()}"
+    centre.start_broker("--site", "centre", "--site-listen", gateway)
     for suite, name in ((branch, "branch"), (other, "other")):
-        arguments = ("--site", name, "--server-name", name, "--site-remote", f"nats-leaf://{door}")
+        arguments = (
+            "--site",
+            name,
+            "--server-name",
+            name,
+            "--site-remote",
+            f"nats-leaf://{gateway}",
+        )
         suite.start_broker(*arguments)
     centre.administer("apply", "--site", "centre", "--source", "branch", "--source", "other")
     branch.publish("logs.p0.away01", b"a line\n")
@@ -206,7 +213,7 @@ def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_is_heard_again
     assert "other: 0 behind" in said
     assert grade == "WARNING"
     assert "LOGS from site branch is unknown since 20" in text
-    wait_until("it is heard again", all_come, 150, every=1)
+    wait_until("it answers again", all_come, 150, every=1)
     assert checked(centre)[0] == "OK"
 
 
@@ -216,11 +223,11 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
     processes: Processes, tmp_path: Path
 ) -> None:
     centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
-    door = f"127.0.0.1:{free_port()}"
+    gateway = f"127.0.0.1:{free_port()}"
     settings = tmp_path / "centre.toml"
-    settings.write_text(f'site = "centre"\nsite_listen = "{door}"\n')
+    settings.write_text(f'site = "centre"\nsite_listen = "{gateway}"\n')
     broker = centre.start_broker("--config", str(settings))
-    buffer = branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{door}")
+    buffer = branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{gateway}")
     away, near = tmp_path / "away.log", tmp_path / "near.log"
     append(away, 0, 3000)
     append(near, 0, 1000)
@@ -261,15 +268,15 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     processes: Processes, tmp_path: Path
 ) -> None:
     first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
-    door = f"127.0.0.1:{free_port()}"
+    gateway = f"127.0.0.1:{free_port()}"
     for kind, name in (("site", "second"), ("host", "web01"), ("admin", "operator")):
         where = ("--store-dir", str(first.folder / "store"))
         output = ("--output", str(first.folder / f"{kind}.toml"))
         first.administer("credentials", "add", kind, name, *where, *output)
     first.access = Access(nkey=first.folder / "admin.toml")
-    broker = first.start_broker("--site", "first", "--site-listen", door)
+    broker = first.start_broker("--site", "first", "--site-listen", gateway)
     copy = second.start_broker(
-        *("--site", "second", "--site-remote", f"nats-leaf://{door}", "--mirror", "first"),
+        *("--site", "second", "--site-remote", f"nats-leaf://{gateway}", "--mirror", "first"),
         *("--site-nkey", str(first.folder / "site.toml")),
     )
     log = tmp_path / "app.log"
@@ -289,7 +296,7 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     verdict = judge([log.read_bytes()], stored(second, "web01"))
     assert verdict.is_perfect, verdict
     assert copy.stop() == 0
-    stays = second.start_broker("--site", "second")  # without --mirror, as it was told
+    stays = second.start_broker("--site", "second")  # without --mirror, as it was set
     assert second.stream()["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
     assert stays.stop() == 0
     again = second.start_program(

@@ -157,15 +157,15 @@ class Field:
         return {name: int(count) for name, count in changed}
 
 
-def received(look: Callable[[], Verdict]) -> None:
+def received(judge: Callable[[], Verdict]) -> None:
     """Wait for a perfect verdict.
 
     Machines go on to log of themselves, so they are looked at until no line is under way.
     """
     with suppress(TookTooLong):
-        wait_until("all lines are received", lambda: look().is_perfect, 120, every=1)
+        wait_until("all lines are received", lambda: judge().is_perfect, 120, every=1)
         return
-    raise AssertionError(str(look()))
+    raise AssertionError(str(judge()))
 
 
 @contextmanager

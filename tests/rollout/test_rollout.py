@@ -54,7 +54,7 @@ def newer(tmp_path: Path) -> Path:
 def footprints(machine: Machine) -> set[str]:
     """Return our paths and users on a machine, but those that journald and Ansible remember."""
     names = " -o ".join(f"-name '*{program}*'" for program in (*PROGRAMS, "logship"))
-    files = machine.told(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
+    files = machine.output_of(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
     users = machine.run(f"getent passwd {' '.join(PROGRAMS)}; getent group {' '.join(PROGRAMS)}")
     return {path for path in files if "/journal/" not in path} | set(users.stdout.splitlines())
 
@@ -130,7 +130,7 @@ def _upgrades(field: Field) -> None:
 
     for name, machine in field.machines.items():
         program = next(program for kind, program in PROGRAM_OF.items() if name.startswith(kind))
-        assert NEWER in machine.told(f"{program} --version")
+        assert NEWER in machine.output_of(f"{program} --version")
 
 
 def _lose_power(field: Field) -> None:
@@ -153,8 +153,8 @@ def _keeps_secrets(field: Field) -> None:
     for text in (file.read_text("utf-8") for file in (field.said, *logged)):
         assert not re.search("|".join(secrets), text)
     for machine in field.machines.values():
-        assert not machine.told("find /etc/credstore -perm /077")
-        assert machine.told("find /etc/credstore -type f")
+        assert not machine.output_of("find /etc/credstore -perm /077")
+        assert machine.output_of("find /etc/credstore -type f")
 
 
 def _cuts_off(site: Site, host: str) -> None:
@@ -177,5 +177,5 @@ def _removes(field: Field, before: list[set[str]]) -> None:
     field.play("uninstall.yml", "--extra-vars", "logship_remove_data=true")
     assert [footprints(machine) for machine in field.machines.values()] == before
     for machine in field.machines.values():
-        assert not machine.told("systemctl list-units --failed --no-legend --plain 'log*'")
+        assert not machine.output_of("systemctl list-units --failed --no-legend --plain 'log*'")
         assert not machine.run(f"pgrep -x '{'|'.join((*PROGRAMS, 'nats-server'))}'").stdout

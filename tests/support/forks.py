@@ -39,7 +39,7 @@ _MESSAGE = 1 << 20
 
 
 class ForkServer:
-    """A process that has imported a program, forks, and tells how forks ended.
+    """A process that has imported a program, forks, and reports how forks ended.
 
     It ends with the one that started it.
     """

@@ -29,7 +29,7 @@ GARBAGE = {
     "a presence that is no address": _entry(presence="a b\r\nPUB x 0\r\n"),
     "a move that is a text": _entry(moved_in="x"),
 }
-"""Values of an entry that no program can go by."""
+"""Values of an entry that no program can use."""
 ODD = replace(GOOD, owner=f"central{ACTIVE}").encode()
 """An entry that can be gone by, and does something to a terminal."""
 

@@ -2,7 +2,7 @@
 
 Access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
 
-Every line begins with the tag of its file and a number that counts up, so that the oracle can tell
+Every line begins with the tag of its file and a number that counts up, so that the oracle can distinguish
 each from all others.
 """
 
@@ -21,7 +21,7 @@ _LOCALES = ["en_US", "de_DE", "fr_FR", "ja_JP", "ru_RU", "el_GR"]
 class LogLines:
     """The lines of one log file, endless.
 
-    `tag` names the file and stands at the beginning of each line.
+    `tag` names the file and begins each line.
     """
 
     def __init__(self, tag: str, seed: int) -> None:

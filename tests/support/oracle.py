@@ -1,7 +1,7 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
 Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign,
-each by itself, and says whether the bytes are equal. Of a line that was torn the whole one is
+each by itself, and says whether the bytes are equal. The whole of a torn line is
 missing as well, unless it came, too.
 """
 
@@ -95,7 +95,7 @@ def expect_all(
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     """Compare a host's received bytes with its source files, which may be interleaved by lines.
 
-    Order is judged within each source; a line that stands in several sources is judged by its count
+    Order is judged within each source; a line that is in several sources is judged by its count
     alone. A source's unfinished last line counts as finished: the receiver finishes it when another
     file's lines follow.
     """
@@ -205,7 +205,7 @@ def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[i
 
 
 def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
-    """Return in which source each line stands, `_SHARED` for several."""
+    """Return the source of each line, `_SHARED` for several."""
     owners: dict[bytes, int] = {}
     for number, lines in enumerate(sources):
         if number:

@@ -1,6 +1,6 @@
 """Free ports of the loopback interface, below those that the kernel lends to outgoing connections.
 
-So a program that was killed finds its port free at its next start, and whoever looks for it
+So a program that was killed finds its port free at its next start, and a client that looks for it
 meanwhile never meets itself: a connection from a port to that same port succeeds.
 """
 

@@ -269,7 +269,7 @@ class Processes:
         ending = [*reversed(self._started)]
         for process in ending:
             process.send(signal.SIGSTOP)  # it starts nothing more while we look
-            process.tree()  # once it has gone, nobody can tell what it has started
+            process.tree()  # its children are unknown once it has gone
             process.terminate()
             process.send(signal.SIGCONT)
         deadline = time.monotonic() + _END
@@ -353,5 +353,5 @@ def stat_of(pid: int) -> list[str]:
 
     Empty when there is none.
     """
-    # the name stands in parentheses and may hold anything, spaces and parentheses too
+    # the name is in parentheses and may hold anything, spaces and parentheses too
     return proc(pid, "stat").rpartition(")")[2].split()

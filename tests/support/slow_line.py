@@ -1,4 +1,4 @@
-"""A line to a broker that carries so many bytes a second each way, whoever shares it."""
+"""A line to a broker that carries so many bytes a second each way, shared by all."""
 
 import asyncio
 import threading

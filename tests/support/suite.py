@@ -178,7 +178,7 @@ def start_nats_server(processes: Processes, name: str, settings: Path) -> Proces
 def wait_until_ready(server: Process) -> None:
     """Wait until the latest start of a nats-server is done.
 
-    What each start says stands in one log.
+    All starts write to one log.
     """
     has_started = lambda: server.said().count("Server is ready") >= server.starts  # noqa: E731
     wait_until("nats-server is ready", has_started, 60, [server])

@@ -120,7 +120,7 @@ class Machine:
 
     def power_off(self) -> None:
         """Have it end all that runs there and power itself off, and boot it again."""
-        self.told("systemctl --no-block poweroff")
+        self.output_of("systemctl --no-block poweroff")
         self._wait_for_next()
 
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
@@ -139,7 +139,7 @@ class Machine:
         """Whether a command succeeds there."""
         return self.run(command, seconds).returncode == 0
 
-    def told(self, command: str, seconds: float = 60) -> str:
+    def output_of(self, command: str, seconds: float = 60) -> str:
         """Return what a command says that must succeed."""
         done = self.run(command, seconds)
         if done.returncode:
@@ -151,7 +151,7 @@ class Machine:
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
-        return self.told(f"systemctl show --value -p {name} {shlex.quote(unit)}")
+        return self.output_of(f"systemctl show --value -p {name} {shlex.quote(unit)}")
 
     def journal(self, unit: str = "log*") -> str:
         """Return what units have said."""
@@ -229,7 +229,7 @@ def _switched_on(
         unit="" if Path("/run/systemd/system").exists() else "--keep-unit",
         **given,
     )
-    # to be told to end is to be interrupted: tests end in order, and what they have made is removed
+    # SIGTERM interrupts: tests end in order, and what they have made is removed
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Processes(folder) as processes:

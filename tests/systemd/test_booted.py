@@ -28,15 +28,15 @@ STORE = "--store-dir /var/lib/logbroker"
 
 
 def start(machine: Machine, *units: str) -> None:
-    machine.told(f"systemctl start {' '.join(units)}", 100)
+    machine.output_of(f"systemctl start {' '.join(units)}", 100)
 
 
 def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
-    def look() -> bool:
-        shown = machine.told(f"systemctl show -p ActiveState -p NRestarts {unit}")
+    def is_receiving() -> bool:
+        shown = machine.output_of(f"systemctl show -p ActiveState -p NRestarts {unit}")
         return shown.split() == [f"NRestarts={restarts}", "ActiveState=active"]
 
-    return look
+    return is_receiving
 
 
 def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
@@ -64,19 +64,19 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
         machine.write("/etc/logship/logbroker.toml", "partitions = 2\n")
         machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
         log, received = (machine.root / "var/log" / name for name in ("app.log", "logship"))
-        machine.told("install -m 640 -g adm /dev/null /var/log/app.log")
+        machine.output_of("install -m 640 -g adm /dev/null /var/log/app.log")
         start(machine, "logbroker")
         for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
             output = f"--output /etc/credstore/{unit}.toml"
-            machine.told(f"logbroker credentials add {kind} {STORE} {output}")
+            machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
 
-        machine.told(f"systemctl enable {RECEIVER}")
+        machine.output_of(f"systemctl enable {RECEIVER}")
         with Traffic([log], 200):
             start(machine, "logshipper", "logreceiver.target")
             wait_until("the target has its receivers", is_up(machine, RECEIVER), 60)
             wait_until("it receives", has_begun(machine, 1), 60)
             for units in (UNITS[:1], UNITS[1:]):
-                machine.told(f"systemctl kill -s KILL {' '.join(units)}")
+                machine.output_of(f"systemctl kill -s KILL {' '.join(units)}")
                 for unit in units:
                     wait_until(f"{unit} is back", is_up(machine, unit, 1), 60, [machine.process])
             wait_until("it receives again", has_begun(machine, 2), 60)
@@ -86,12 +86,12 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
                 'file = ["/var/log/app.log"]\ncompression = "none"\n',
             )
             machine.write("/etc/logship/logreceiver.toml", 'keep = 5\ncompress = "zstd"\n')
-            machine.told(f"systemctl reload {' '.join(UNITS)}")
+            machine.output_of(f"systemctl reload {' '.join(UNITS)}")
             for unit in UNITS:
                 wait_until(f"{unit} goes on", is_up(machine, unit, 1), 60)
                 arguments = "settings reloaded"
                 wait_until(arguments, lambda: arguments in machine.journal(unit), 60)  # noqa: B023
-            machine.told(f"systemctl kill -s USR1 {RECEIVER}")
+            machine.output_of(f"systemctl kill -s USR1 {RECEIVER}")
         closed = lambda: [path.name for path in received.glob("web01.log.*")]  # noqa: E731
         wait_until("a file is compressed", lambda: closed() == ["web01.log.000001.zst"], 40)
         wait_until(
@@ -99,17 +99,17 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
             lambda: len(read_received(received, "web01")) >= log.stat().st_size,
             60,
         )
-        machine.told("systemctl stop logreceiver.target")
+        machine.output_of("systemctl stop logreceiver.target")
         ended = lambda: machine.show(RECEIVER, "ActiveState") == "inactive"  # noqa: E731
         wait_until("its receivers end with it", ended, 30)
-        machine.told("systemctl stop logshipper logbroker")
+        machine.output_of("systemctl stop logshipper logbroker")
 
         for unit in UNITS:
             assert machine.show(unit, "Result") == "success", machine.journal(unit)
         verdict = judge_host([log], received, "web01")
         assert verdict.is_perfect, f"{verdict}\n{machine.journal()}"
         assert verdict.written > 1000
-        owners = machine.told("stat -c '%U %a' /var/lib/logbroker /var/log/logship")
+        owners = machine.output_of("stat -c '%U %a' /var/lib/logbroker /var/log/logship")
         assert owners.split("\n") == ["logbroker 700", "logreceiver 750"]
         assert "Traceback" not in machine.journal()
         assert "Exception" not in machine.journal("logreceiver*")  # of Java
@@ -123,27 +123,27 @@ def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill
     drop_in = Path(__file__).parents[2] / "systemd/drop-ins/output-on-a-mount.conf"
     with booted(tmp_path) as machine:
         folder = "etc/systemd/system/logreceiver@.service.d"
-        machine.told(f"mkdir -p /{folder} /srv/logs && chown logreceiver /srv/logs")
+        machine.output_of(f"mkdir -p /{folder} /srv/logs && chown logreceiver /srv/logs")
         shutil.copy(drop_in, machine.root / folder / "output.conf")
-        machine.told("systemctl daemon-reload")
+        machine.output_of("systemctl daemon-reload")
         start(machine, "logbroker")
 
         assert not machine.does(f"systemctl start {RECEIVER}")
-        assert machine.told("ls -A /srv/logs; ls /var/log | grep logship || true") == ""
+        assert machine.output_of("ls -A /srv/logs; ls /var/log | grep logship || true") == ""
 
         mount = "[Mount]\nWhat=disk\nWhere=/srv/logs\nType=tmpfs\nOptions=mode=777\n"
         machine.write("/etc/systemd/system/srv-logs.mount", mount)
-        machine.told("systemctl daemon-reload")
+        machine.output_of("systemctl daemon-reload")
         machine.write("/etc/logship/logreceiver@left.env", "LOGRECEIVER_PARTITION=0,1,2\n")
         start(machine, "logreceiver@left")
-        assert machine.told("ls -A /srv/logs")
+        assert machine.output_of("ls -A /srv/logs")
         arguments = "receiving partitions 0, 1, 2 into /srv/logs"
         wait_until("takes its share", lambda: arguments in machine.journal("logreceiver@left"), 60)
-        machine.told("systemctl stop srv-logs.mount")
+        machine.output_of("systemctl stop srv-logs.mount")
 
         assert machine.show("logreceiver@left", "ActiveState") == "inactive"
         assert machine.show("logreceiver@left", "ExecMainStatus") == "0"
-        assert machine.told("ls -A /srv/logs") == ""
+        assert machine.output_of("ls -A /srv/logs") == ""
 
 
 @pytest.mark.long
@@ -151,10 +151,10 @@ def test_a_program_that_hangs_is_started_again_by_its_watchdog(tmp_path: Path) -
     with booted(tmp_path) as machine:
         soon = "[Service]\nWatchdogSec=2s\nTimeoutAbortSec=1s\n"
         machine.write("/etc/systemd/system/logbroker.service.d/soon.conf", soon)
-        machine.told("systemctl daemon-reload")
+        machine.output_of("systemctl daemon-reload")
         start(machine, "logbroker")
 
-        machine.told(f"kill -STOP {shlex.quote(machine.show('logbroker', 'MainPID'))}")
+        machine.output_of(f"kill -STOP {shlex.quote(machine.show('logbroker', 'MainPID'))}")
 
         wait_until("is back", is_up(machine, "logbroker", 1), 40, [machine.process])
         assert "watchdog" in machine.journal("logbroker").lower()

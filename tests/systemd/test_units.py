@@ -122,7 +122,7 @@ def test_a_unit_starts_its_program_for_ever_unless_a_person_must_mend_something(
     assert {"StartLimitIntervalSec=0", "Restart=always", codes} <= set(arguments)
 
 
-def test_settings_that_are_there_stay_when_units_are_installed_again(tmp_path: Path) -> None:
+def test_settings_that_exist_are_kept_when_units_are_installed_again(tmp_path: Path) -> None:
     install(tmp_path)
     own = tmp_path / "etc/logship/logshipper.toml"
     own.write_text("mine", "utf-8")

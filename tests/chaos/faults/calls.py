@@ -1,6 +1,6 @@
 """Faults of system calls: failing and slow syncs, short writes, immutable files, clock jumps.
 
-Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`).
+Python, Java and what they start get it from the shim between them and libc (`tests.chaos.shim`).
 nats-server talks to the kernel without libc, so its calls are met there, by strace. What was
 refused is let through again, and nobody does anything else.
 """

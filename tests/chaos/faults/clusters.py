@@ -32,7 +32,7 @@ _LONGEST_PAUSE = 2.0  # seconds between the starts of two brokers
 _a_disk_is_lost = threading.Lock()
 
 
-def _told(world: World, stream: str) -> dict[str, Any]:
+def _info(world: World, stream: str) -> dict[str, Any]:
     try:
         return dict(world.ask(lambda c: c.api(f"STREAM.INFO.{stream}"), _PATIENCE))
     except TimeoutError:
@@ -40,7 +40,7 @@ def _told(world: World, stream: str) -> dict[str, Any]:
 
 
 def _leader(world: World, stream: str = STREAM) -> Broker:
-    leader = _told(world, stream)["cluster"].get("leader")
+    leader = _info(world, stream)["cluster"].get("leader")
     for broker in world.brokers:
         if broker.name == leader:
             return broker
@@ -124,7 +124,7 @@ def _wait_until_whole(world: World, others: int, seconds: float) -> None:
     """
     deadline = time.monotonic() + seconds
     streams = [config["name"] for config in Topology().streams()]
-    while not all(_has_copies(_told(world, name), others) for name in streams):
+    while not all(_has_copies(_info(world, name), others) for name in streams):
         if time.monotonic() > deadline:
             raise CannotStrike("the copies are not whole")
         time.sleep(0.2)

@@ -17,7 +17,7 @@ from tests.support.commands import CommandFailed, retried, run_command
 _REFUSES_WITHIN = 15.0  # seconds until a broker that finds the damage has ended
 
 
-def _whom(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
+def _choose(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
         host = chance.choice(world.hosts)
         return host.name, host.shipper
@@ -30,7 +30,7 @@ def _cut_off(
 ) -> Iterator[None]:
     """Take a credential away from who is at work, or change its secret, and give it another one."""
     assert world.keys
-    keys, (name, program) = world.keys, _whom(world, kind, chance)
+    keys, (name, program) = world.keys, _choose(world, kind, chance)
 
     def mend() -> None:
         retried(lambda: keys.add(kind, name))
@@ -91,7 +91,7 @@ def _start_refused(program: Program) -> None:
 
 @fault(MOMENT, "secured")
 def renew_certificate(world: World, chance: Chance) -> Iterator[None]:
-    """Sign a broker's certificates anew, as it does by itself a month before they end."""
+    """Sign a broker's certificates again, as it does by itself a month before they end."""
     broker = chance.choice(world.brokers)
     command = ("logbroker", "tls", "renew", "--store-dir", broker.store)
     renew = lambda: run_command(*command)  # noqa: E731

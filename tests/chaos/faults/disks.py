@@ -44,8 +44,8 @@ def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
 
 def _users(world: World, disk: Disk) -> list[Program]:
     """Return the programs that have files on a disk."""
-    place, _, name = disk.name.partition("-")
-    match place:
+    machine_kind, _, name = disk.name.partition("-")
+    match machine_kind:
         case "host":
             return [host.shipper for host in world.hosts if host.name == name]
         case "broker":
@@ -66,17 +66,17 @@ def _kill(users: list[Program]) -> None:
         program.kill_tree()
 
 
-def _at(world: World, chance: Chance, place: str, trouble: Trouble) -> Iterator[None]:
-    disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
+def _at(world: World, chance: Chance, machine_kind: str, trouble: Trouble) -> Iterator[None]:
+    disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == machine_kind]
     disk = chance.choice(sorted(disks, key=lambda disk: disk.name))
     with disk.trouble():
         yield from trouble(world, disk, chance)
 
 
-for _place, _owner in {"host": "host", "broker": "broker", "central": "receiver"}.items():
-    add(f"full-{_owner}", partial(_at, place=_place, trouble=_fill), (2.0, 20.0))
-    if _place != "host":  # hosts have no block device
-        failing = partial(_at, place=_place, trouble=_fail)
+for _machine_kind, _owner in {"host": "host", "broker": "broker", "central": "receiver"}.items():
+    add(f"full-{_owner}", partial(_at, machine_kind=_machine_kind, trouble=_fill), (2.0, 20.0))
+    if _machine_kind != "host":  # hosts have no block device
+        failing = partial(_at, machine_kind=_machine_kind, trouble=_fail)
         add(f"read-only-{_owner}", failing, (1.0, 15.0), "blocks")
-        cut = partial(_at, place=_place, trouble=_cut_power)
+        cut = partial(_at, machine_kind=_machine_kind, trouble=_cut_power)
         add(f"power-{_owner}", cut, (0.5, 8.0), "blocks")

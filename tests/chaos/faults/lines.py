@@ -24,7 +24,7 @@ Places = Callable[[World, Chance], Sequence[Line]]
 
 
 def swallow(line: Line, _: Chance) -> AbstractContextManager[None]:
-    """Lose everything in both directions, and tell nobody."""
+    """Lose everything in both directions, silently."""
     return line.losing()
 
 
@@ -46,12 +46,12 @@ def _lossy(line: Line, chance: Chance) -> AbstractContextManager[None]:
     return line.losing(chance.uniform(0.02, 0.33))
 
 
-def _reset(world: World, chance: Chance, places: Places) -> None:
+def _reset(world: World, chance: Chance, targets: Places) -> None:
     """End all connections of the machine, once or several times in a row.
 
-    The other ends are told.
+    The other ends receive a reset.
     """
-    for line in places(world, chance):
+    for line in targets(world, chance):
         for _ in range(chance.randint(1, _MOST_RESETS)):
             line.reset()
             time.sleep(chance.uniform(0, _LONGEST_CALM))
@@ -78,15 +78,15 @@ def _routes(world: World, chance: Chance) -> list[Line]:
     return [chance.choice(world.brokers).machine.routes]
 
 
-def at(world: World, chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
+def at(world: World, chance: Chance, trouble: Trouble, targets: Places) -> Iterator[None]:
     """Have such trouble on all lines of a place."""
     with ExitStack() as stack:
-        for line in places(world, chance):
+        for line in targets(world, chance):
             stack.enter_context(trouble(line, chance))
         yield
 
 
-for _whom, _places, *_needs in (
+for _whom, _targets, *_needs in (
     ("host", _host),
     ("broker", _broker),
     ("receiver", _receiver),
@@ -98,9 +98,9 @@ for _whom, _places, *_needs in (
         ("half-open", _half_open, (0.5, 30.0)),
         ("lossy", _lossy, (2.0, 15.0)),
     ):
-        _act = partial(at, trouble=_trouble, places=_places)
+        _act = partial(at, trouble=_trouble, targets=_targets)
         add(f"{_what}-{_whom}", _act, _lasts, "shaping", *_needs)
-    add(f"reset-{_whom}", partial(_reset, places=_places), MOMENT, *_needs)
+    add(f"reset-{_whom}", partial(_reset, targets=_targets), MOMENT, *_needs)
 
 
 @fault((1.0, 30.0), "shaping")

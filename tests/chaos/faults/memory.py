@@ -4,7 +4,7 @@ Entries in the broker and stores of receivers are deleted, garbled, moved or old
 
 A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
 and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
-has said so and nothing has changed: then an operator brings back what was there. Of a bucket of
+has said so and nothing has changed: then an operator brings back what was there. For a bucket of
 offsets that is lost nothing is there any more: files are adopted.
 """
 
@@ -40,7 +40,7 @@ from tests.support.commands import retried, run_command
 
 _LASTS = (0.5, 8.0)
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
-_TOLD, _TOLD_ON_SPARK = 90.0, 240.0  # seconds within which a receiver tells of the harm
+_REPORTED, _REPORTED_ON_SPARK = 90.0, 240.0  # seconds within which a receiver reports the harm
 _SECONDS = 10.0
 HARMED = "what a receiver remembers is harmed already"
 
@@ -83,7 +83,7 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
 def _require_headers(world: World) -> None:
     """Raise `CannotStrike` where the stream has let messages go.
 
-    Of their files only snapshots tell.
+    Only snapshots know their files.
     """
     if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
         raise CannotStrike("the stream has let messages go")
@@ -97,19 +97,19 @@ def _listen(world: World) -> Callable[[bytes], bytes]:
     """Return a function that waits for a receiver's log line and returns the last group of it."""
     begins = {one.log: one.log.stat().st_size for one in world.receivers}
 
-    def hear(pattern: bytes) -> bytes:
+    def wait_for(pattern: bytes) -> bytes:
         found: list[re.Match[bytes]] = []
 
-        def is_said() -> bool:
+        def is_logged() -> bool:
             told = (log.read_bytes()[begin:] for log, begin in begins.items())
             found.extend(match for text in told if (match := re.search(pattern, text)))
             return bool(found)
 
-        seconds = _TOLD_ON_SPARK if world.spark else _TOLD
-        world.supervisor.wait(f"a receiver says {pattern!r}", is_said, seconds)
+        seconds = _REPORTED_ON_SPARK if world.spark else _REPORTED
+        world.supervisor.wait(f"a receiver says {pattern!r}", is_logged, seconds)
         return bytes(found[0].groups()[-1])
 
-    return hear
+    return wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,15 @@ class _Partition:
 
     world: World
     number: int
-    hear: Callable[[bytes], bytes]
+    wait_for: Callable[[bytes], bytes]
     entry: bytes
     lives: Mapping[Path, int] = field(default_factory=dict)
 
     def mend(self, bring_back: Callable[[], object]) -> None:
         """Restore the entry once a receiver has reported it, and start the receivers again."""
-        self.hear(b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number)
+        self.wait_for(
+            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number
+        )
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
             if _position(now) != _position(self.entry):
@@ -185,11 +187,11 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     with alone(memory, HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
-            hear = _listen(world)
+            wait_for = _listen(world)
             was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
             harmed = world.read_entry(OFFSETS_BUCKET, key)
         yield
-        partition = _Partition(world, number, hear, harmed)
+        partition = _Partition(world, number, wait_for, harmed)
         partition.mend(lambda: world.ask(lambda c: c.ask(f"$KV.{OFFSETS_BUCKET}.{key}", was)))
 
 
@@ -323,12 +325,14 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}
             world.delete(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
-            hear = _listen(world)
+            wait_for = _listen(world)
         yield
         _apply(world)
         if received:
             for number in received:
-                hear(rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number))
+                wait_for(
+                    rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number)
+                )
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
                 command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))

@@ -1,4 +1,4 @@
-"""Faults of ownership: two of what may be only one, owners that stand still or change places.
+"""Faults of ownership: two of what may be only one, owners that are stopped or change partitions.
 
 Nothing is stored twice.
 """
@@ -15,7 +15,7 @@ from tests.chaos.world import World
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _KEPT_OUT = "on this machine; stop it, or use --take-over"
-TAKEN_OVER = (_KEPT_OUT, "ships for the same host since then", "has taken it over")
+TAKEN_OVER = (_KEPT_OUT, "ships for the same host and started later", "has taken it over")
 _FENCED = (*TAKEN_OVER, "; this receiver stops")
 _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
@@ -25,7 +25,7 @@ _STANDBY = "--standby"
 def second_shipper(world: World, chance: Chance) -> Iterator[None]:
     """Start a second shipper of a host: one of the two ends with 78, and is put back."""
     first = one_that_runs(world.shippers, chance)
-    second = _beside(world, first, chance, [*first.process.arguments, "--take-over"])
+    second = _start_second(world, first, chance, [*first.process.arguments, "--take-over"])
     yield
     _wait_for_one(world, first, second, lambda: False)
     world.supervisor.dismiss(second)
@@ -34,7 +34,7 @@ def second_shipper(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((0.5, 12.0))
 def second_receiver(world: World, chance: Chance) -> Iterator[None]:
-    """Start a second receiver that does not stand by: the first is fenced, and put back.
+    """Start a second receiver that is no standby: the first is fenced, and put back.
 
     Where the two start at the same moment each may lose some partitions to the other, and both go
     on.
@@ -42,13 +42,13 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     first = one_that_runs(world.receivers, chance)
     begin = len(first.process.said())
     arguments = [word for word in first.process.arguments if word != _STANDBY]
-    second = _beside(world, first, chance, arguments)
+    second = _start_second(world, first, chance, arguments)
 
     def share() -> bool:
         return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
 
     yield
-    if _STANDBY not in first.process.arguments:  # who stands by does so again
+    if _STANDBY not in first.process.arguments:  # a standby stays one
         _wait_for_one(world, first, second, share)
     if share():
         first.process.terminate()  # started again, it takes back what the other has
@@ -95,7 +95,7 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _beside(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
+def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
     """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
