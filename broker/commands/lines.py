@@ -12,7 +12,7 @@ import click
 
 from broker.commands import shared
 from broker.inspect.events import NOISE, BrokerEvent, listen
-from broker.inspect.message import StoredMessage, escape, message_document, message_text
+from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, prefix_lines, tail
@@ -133,9 +133,9 @@ def get(
 
     found = shared.read_from_broker(settings, "get", read)
     if as_json:
-        shared.print_json(message_document(found))
+        shared.print_json(serialize_message(found))
     else:
-        sys.stdout.buffer.write(message_text(found))
+        sys.stdout.buffer.write(format_message(found))
 
 
 @click.command(cls=SectionedCommand)

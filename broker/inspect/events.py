@@ -60,7 +60,7 @@ def read_event(
     if name := names.get(str(client.get("user"))):  # a refused client did not prove its key
         shown["user"] = f"by its key {name}" if is_refusal else name
     who = " ".join(str(shown[key]) for key in _CLIENT if shown.get(key))
-    rest = [f"{k}={_flat(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
+    rest = [f"{k}={_flatten(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
     text = ", ".join(filter(None, [who, *rest])) or str(server.get("name", ""))
     return BrokerEvent(
         kind="auth_error" if is_refusal else kind,
@@ -72,7 +72,7 @@ def read_event(
     )
 
 
-def _flat(value: object) -> str:
+def _flatten(value: object) -> str:
     inner = value.items() if isinstance(value, Mapping) else ()
     return " ".join(f"{key}:{one}" for key, one in inner) or str(value)
 

@@ -83,7 +83,7 @@ def compute_missing(free: int, reserve: int) -> int:
     return reserve - free if free < reserve // 2 else 0
 
 
-def needs_of_consumers(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def find_consumer_needs(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the first sequence that each durable consumer of others has not acknowledged.
 
     `consumers` are answers to CONSUMER.INFO. A consumer with a name of ours keeps nothing: a host

@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.inspect.streams import read_known_layout
 from broker.report import SpaceReport, SpaceState
-from broker.retention.decide import SpaceDecision, Purge, compute_missing, compute_share, decide
+from broker.retention.decide import Purge, SpaceDecision, compute_missing, compute_share, decide
 from broker.retention.purge import find_needs, run_purges
 from broker.server.context import ServerContext
 from broker.server.resolve import compute_reserve

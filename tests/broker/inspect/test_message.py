@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from broker.inspect.message import StoredMessage, escape, message_document, message_text
+from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
 from broker.inspect.reader import get_message
 from broker.inspect.tail import prefix_lines
 from nats_logship.app.exits import OperatorError
@@ -32,7 +32,7 @@ def test_a_size_is_that_of_the_server_not_that_of_the_client(size: str, cut: int
 def test_lines_that_are_not_utf_8_are_base64() -> None:
     payload, headers = message(b"\xff\n", compressed=True)
 
-    found = message_document(_read(headers, payload))
+    found = serialize_message(_read(headers, payload))
 
     assert base64.b64decode(found["base64"]) == b"\xff\n"
     assert "text" not in found
@@ -46,7 +46,7 @@ def test_a_message_that_a_receiver_quarantines_is_shown_with_the_reason(
     _, headers = message(b"a\n", compressed=compressed, more=(("/b", b"b\n"),))
     found = _read({**headers, "\x1b[2J": "x"}, payload)
 
-    shown, text = message_document(found), message_text(found)
+    shown, text = serialize_message(found), format_message(found)
 
     assert shown["text"] == payload.decode()
     assert shown["trouble"]
