@@ -66,8 +66,10 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
         names = ", ".join(needed_by)
         click.echo(f"NOT RECEIVED by {names}; receivers report the missing lines as gaps")
     for one in purges:
-        what = f"{one.messages} of {one.stream} below sequence {one.until}"
-        click.echo(printable(f"{what}: {format_names(one.filters) or 'all'}"))
+        messages = format_count(one.messages, "message")
+        subjects = format_names(one.filters) or "all subjects"
+        text = f"{one.stream}: {messages} below sequence {one.until}, on {subjects}"
+        click.echo(printable(text))
 
 
 @click.command(cls=SectionedCommand)

@@ -87,7 +87,11 @@ def test_nothing_changes_if_a_file_exists(call: Call) -> None:
         pytest.param(["add", "host", "a b"], "holds white space", id="name"),
         pytest.param(["add", "admin", "../x"], "admin name", id="path"),
         pytest.param(["add", "host", "known"], "host known has a credential already", id="known"),
-        pytest.param(["add", "receiver", "central"], "which partitions", id="partitions"),
+        pytest.param(
+            ["add", "receiver", "central"],
+            "give the partitions of receiver central",
+            id="partitions",
+        ),
         pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
         pytest.param(["add", "host", "a", "b", "--output", "-"], "writes one", id="printed"),
         *(
