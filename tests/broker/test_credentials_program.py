@@ -181,9 +181,7 @@ async def test_the_log_names_the_credential_of_a_refused_client(secured: Secured
     )
 
 
-async def test_events_show_connections_and_refusals_with_their_credential(
-    secured: Secured,
-) -> None:
+async def test_events_show_connections_and_refusals_with_their_credential(secured: Secured) -> None:
     (host,), stranger = secured.add("host", "seen"), Access(user="x", password="y")
     secured.add("monitor", "watching")
     monitor = secured.folder / "carried" / "monitor-watching.toml"

@@ -35,9 +35,7 @@ def names() -> list[str]:
     return [str(one.holder) for one in load_credentials(Path("store")).credentials]
 
 
-def test_the_first_credential_is_a_file_that_only_its_owner_can_read(
-    call: Call,
-) -> None:
+def test_the_first_credential_is_a_file_that_only_its_owner_can_read(call: Call) -> None:
     output = done(call("add", "host", HOST, "--server", "nats://b1:4222,nats://b2:4222"))
 
     file = Path(f"host-{HOST}.toml")
