@@ -2,10 +2,11 @@
 
 A batch is written in this order; each step is on disk before the next one begins:
 
-1. Announce (`Output.flush`). A transaction inserts the rows of files that the batch creates and of
-   segments that it closes, with the batch's number. Then live files are renamed to segments. Only
-   the batches before have lines in them, so a rename is never undone, only finished.
-2. Append and sync (`Output.flush`, `Output.sync`). Lines go behind the committed lengths.
+1. Announce (`Output.flush`). One transaction inserts the rows of files that the batch creates and
+   of segments that it closes, with the batch's number. A batch of known files needs none.
+2. Rename, append, sync (`Output.flush`, `Output.sync`). Live files that are due become segments.
+   They hold committed lines only, so a rename is never undone, only finished. Lines are appended
+   behind the committed lengths.
 3. Store (`store_batch`). One transaction writes the new lengths and spans beside the previous ones,
    the gaps, and the row of the batch: its `commit_id`, and that of the batch before.
 4. Commit (`OffsetEntry.move` in `receiver/consume/claim.py`). The partition's entry in KV gets the

@@ -35,7 +35,7 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("every", "moment", "begin", "end"),
     [
-        # 25 hours, the hour that comes again, a quarter of it, the rest of a day, a week from Monday
+        # 25 hours, the hour that comes twice, a quarter of it, the rest of a day, a week
         (DAY, "10-25T12:00+01:00", "10-25T00:00+02:00", "10-26T00:00+01:00"),
         (HOUR, "10-25T02:01+01:00", "10-25T02:00+01:00", "10-25T03:00+01:00"),
         (HOUR / 4, "10-25T02:20+01:00", "10-25T02:15+01:00", "10-25T02:30+01:00"),
