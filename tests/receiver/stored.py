@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.batch import OpenPartition
+from receiver.consume.partition import OpenPartition
 from receiver.storage.rotation import live_of
 from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
 from receiver.storage.store import Store, path_of

@@ -88,7 +88,7 @@ def test_lines_of_a_later_hour_begin_another_file(
     destination = Destination(tmp_path, tmp_path / ".state", 0, (), HOUR)
     for hour, more, piece in pieces:
         moment = hour * 3_600_000_000_000 + more
-        with opened(destination) as partition, partition.writing() as output:
+        with opened(destination) as partition, partition.open_output() as output:
             live = partition.names.choose("web01", None, moment)
             output.buffer(live, piece, moment)
             output.flush()
