@@ -1,7 +1,7 @@
 """The live files of a partition, as one batch writes to them: announce, close, append, sync.
 
-`commit.py` says why in this order. Each name is opened relative to the output folder and never
-through a symbolic link.
+`receiver/consume/batch.py` has the order of all steps. Each name is opened relative to the output
+folder and never through a symbolic link.
 """
 
 import errno

@@ -94,6 +94,6 @@ def test_lines_of_a_later_hour_begin_another_file(
             output.flush()
             output.sync()
             written = WrittenBatch(output.rows({}), partition.spans)
-            store_batch(partition.store, partition.next_batch(1, 1), written)
+            store_batch(partition.store, partition.describe_batch(1, 1), written)
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files
