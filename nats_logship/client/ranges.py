@@ -85,22 +85,21 @@ async def _fetch(connection: Connection, item: SequenceRange, *, fail: bool) -> 
     begin = {"seq": item.first, "next_by_subj": item.subject}
     most = min(_RUN_MESSAGES, item.until - item.first)
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
-    while True:
-        run = await retry_until_answered(
-            connection, lambda c: _get_batch(c, item.stream, request), AWAY
-        )
+
+    async def fetch(connection: Connection) -> list[StreamMessage] | None:
+        run = await _get_batch(connection, item.stream, request)
         if fail:
-            state = await retry_until_answered(
-                connection, lambda c: require_stream(c, item.stream), AWAY
-            )
+            state = await require_stream(connection, item.stream)
             require_unread(item.first, item.until, state)
         if run:
             return run
-        found = await retry_until_answered(
-            connection, lambda c: find_message(c, item.stream, begin), AWAY
-        )
-        if found is None or found.sequence >= item.until:
-            return []
+        found = await find_message(connection, item.stream, begin)
+        return [] if found is None or found.sequence >= item.until else None
+
+    while True:
+        run = await retry_until_answered(connection, fetch, AWAY)
+        if run is not None:
+            return run
         await asyncio.sleep(_LAG)
 
 
