@@ -40,12 +40,16 @@ class LostSequences(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class SequenceRange:
-    """The sequences `[first, until)` of a stream whose subjects match the filter `subject`."""
+    """The sequences `[first, until)` of a stream whose subjects match the filter `subject`.
+
+    With `fail_on_data_loss` it is an error if messages are removed before they are read.
+    """
 
     subject: str
     first: int
     until: int
     stream: str = STREAM
+    fail_on_data_loss: bool = False
 
 
 def require_unread(first: int, until: int, state: StreamState) -> None:
@@ -57,30 +61,28 @@ def require_unread(first: int, until: int, state: StreamState) -> None:
         )
 
 
-def read_range(
-    connection: Connection, item: SequenceRange, *, fail: bool = False
-) -> Iterator[list[StreamMessage]]:
+def read_range(connection: Connection, item: SequenceRange) -> Iterator[list[StreamMessage]]:
     """Yield the messages of a range in order, in runs of about 8 MiB, and prefetch the next run.
 
-    `fail` raises `LostSequences` when retention removes messages of the range before they are
-    read. Raises `BrokerAway` after half a minute without a broker, `Rejected`, `OperatorError`.
+    Raises `BrokerAway` after half a minute without a broker, `LostSequences`, `Rejected`,
+    `OperatorError`.
     """
     if item.first >= item.until:
         return
-    pending = background.submit(_fetch(connection, item, fail=fail))
+    pending = background.submit(_fetch(connection, item))
     try:
         while run := pending.result():
             rest = replace(item, first=run[-1].sequence + 1)
             if rest.first >= item.until:
                 yield [message for message in run if message.sequence < item.until]
                 return
-            pending = background.submit(_fetch(connection, rest, fail=fail))
+            pending = background.submit(_fetch(connection, rest))
             yield run
     finally:
         pending.cancel()
 
 
-async def _fetch(connection: Connection, item: SequenceRange, *, fail: bool) -> list[StreamMessage]:
+async def _fetch(connection: Connection, item: SequenceRange) -> list[StreamMessage]:
     """Return the next messages of a range, maybe with some behind it; empty if it has no more."""
     begin = {"seq": item.first, "next_by_subj": item.subject}
     most = min(_RUN_MESSAGES, item.until - item.first)
@@ -88,7 +90,7 @@ async def _fetch(connection: Connection, item: SequenceRange, *, fail: bool) -> 
 
     async def fetch(connection: Connection) -> list[StreamMessage] | None:
         run = await _get_batch(connection, item.stream, request)
-        if fail:
+        if item.fail_on_data_loss:
             state = await require_stream(connection, item.stream)
             require_unread(item.first, item.until, state)
         if run:
