@@ -21,7 +21,8 @@ from nats_logship.wire.message import Followed, Origin, encode_origin
 from nats_logship.wire.streams import StreamLayout
 from nats_logship.wire.subjects import count_name, partition_filter
 from receiver.consume.assignment import Blocked, Cause, Done, Report, SessionLimits
-from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, read_follows
+from receiver.consume.host_claims import HostClaim, read_follows
+from receiver.consume.host_moves import MovesExaminer, Patience
 from tests import secured
 from tests.receiver.partition import Message, Partition, blocked, lines_of, message
 from tests.receiver.supervised import Supervised

@@ -24,7 +24,7 @@ OUR_JVM = """
 import os, sys
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from receiver.spark.java import connect_jvm, run_jvm
+from receiver.spark.jvm import connect_jvm, run_jvm
 
 url, folder, own, master = sys.argv[1:]
 os.environ |= {"PYTHONPATH": own, "PYSPARK_PYTHON": sys.executable}  # of Spark's workers
