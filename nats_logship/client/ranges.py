@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, retry_until_answered
@@ -27,11 +26,6 @@ _RUN_MESSAGES = 2000
 _LAG = 0.1  # seconds until a replica that lags behind its leader is asked again
 _PATIENCE = 30.0  # seconds for the answer to a request
 _ENDS = {"204", "404"}  # the status behind the last message of an answer: all sent, none found
-_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
-_OF_THE_SERVER = {
-    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
-    *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
-}
 
 
 class LostSequences(OperatorError):
@@ -117,18 +111,10 @@ async def _get_batch(
 
     def take(message: RawMessage) -> None:
         headers = message.headers or {}
-        if _SEQUENCE not in headers:
+        if one := StreamMessage.from_direct_get(headers, message.data):
+            found.append(one)
+        else:
             ends.put_nowait(headers.get("Status", ""))
-            return
-        found.append(
-            StreamMessage(
-                subject=headers[_SUBJECT],
-                sequence=int(headers[_SEQUENCE]),
-                stored_at=parse_time(headers[_TIME]),
-                headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
-                payload=message.data,
-            )
-        )
 
     await connection.connect()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")
