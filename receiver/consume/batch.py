@@ -21,12 +21,12 @@ from dataclasses import replace
 from nats_logship.app.faults import fault
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
+from nats_logship.client.stream_reader import Messages
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.endings import Endings
 from nats_logship.wire.message import MAX_LINES_BYTES, MalformedMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Done
-from receiver.consume.fetch import Messages
 from receiver.consume.host_claims import Moves, read_destination, read_follows
 from receiver.consume.judging import Judge, expected_sequence, host_of
 from receiver.consume.offset_entry import OffsetEntry

@@ -17,7 +17,7 @@ from receiver.consume.host_claims import ReceivedEnd
 from receiver.storage.commit import find_first_undone, make_settled_batch, recover
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import LivePaths
+from receiver.storage.live_paths import LivePaths
 from receiver.storage.output import Output
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine

@@ -21,6 +21,7 @@ from nats_logship.app.faults import fault
 from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.stream_reader import Messages
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import (
@@ -35,7 +36,7 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.batch import Batch, commit
-from receiver.consume.fetch import Messages, PartitionReader
+from receiver.consume.fetch import PartitionReader
 from receiver.consume.host_claims import HostClaim, Moves, find_claims
 from receiver.consume.host_moves import MovesExaminer, MustWait, Patience
 from receiver.consume.marked_folders import WrongFolder, check_folder

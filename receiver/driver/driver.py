@@ -107,7 +107,7 @@ class Driver:
     def change(self, settings: ReceiverSettings) -> None:
         """Follow other settings, from the next tasks on."""
         self.settings = settings
-        self._cleaner.order = make_segment_policy(settings)
+        self._cleaner.policy = make_segment_policy(settings)
         self._shared.limits = make_limits(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:

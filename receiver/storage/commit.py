@@ -104,10 +104,10 @@ def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int
         return batch.number + 1
     raise Damaged(
         partition,
-        f"the files were written up to sequence {batch.until} (the batch from sequence {batch.first} "
-        f"on, in epoch {batch.epoch}), but the offset is {offset.next} in epoch {offset.epoch} and "
-        "belongs to another batch: restore the store, the files or the offset that fit together, "
-        "if you have them",
+        f"the files were written up to sequence {batch.until}, last by the batch from sequence "
+        f"{batch.first} on in epoch {batch.epoch}, but the offset is {offset.next} in epoch "
+        f"{offset.epoch} and belongs to another batch: restore files, store and offset that belong "
+        "together, if you have them",
     )
 
 
@@ -143,7 +143,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
 
 
 def _finish_renames(store: Store, folders: Folders) -> bool:
-    """Rename live files to the segments that a batch has announced; return whether there are any."""
+    """Rename live files to segments that are announced; return whether there are any."""
     announced = store.list_segments_to_rename()
     for segment in announced:
         found = _find(segment.live, folders)

@@ -135,5 +135,5 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
     denied = forks.run("logreceiver", "status", *server.options("r0"), seconds=180)
     assert denied.returncode == 1
     assert "permissions violation" in denied.stderr
-    assert "come as one that has it" in denied.stderr
+    assert "use a credential that has this right" in denied.stderr
     assert denied.stderr.count("\n") == 1
