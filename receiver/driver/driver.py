@@ -112,7 +112,7 @@ class Driver:
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
-        logger.info("told by SIGUSR1 to close the files of all partitions")
+        logger.info("SIGUSR1: closing the files of all partitions")
         for supervisor, _ in self._supervised.values():
             supervisor.timer.asked.set()
 

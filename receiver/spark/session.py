@@ -47,7 +47,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     # without Hadoop's native library the default file system forks a chmod for every file
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    # workers keep buffers of megabytes in their heap; else glibc maps each anew: 0.39 s of
+    # workers keep buffers of megabytes in their heap; else glibc maps each again: 0.39 s of
     # processor time instead of 0.26 for 147 MB in compressed rounds
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),  # glibc's maximum
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * 1024 * 1024),

@@ -8,7 +8,7 @@ A batch is written in this order; each step is on disk before the next one begin
 2. Append and sync (`Output.flush`, `Output.sync`). Lines go behind the committed lengths.
 3. Store (`store_batch`). One transaction writes the new lengths and spans beside the previous ones,
    the gaps, and the row of the batch: its `commit_id`, and that of the batch before.
-4. Commit (`OffsetEntry.move` in `receiver/consume/offset_entry.py`). The partition's entry in KV gets the
+4. Commit (`OffsetEntry.move` in `receiver/consume/offset_entry.py`). The entry in KV gets the
    new offset and the `commit_id`, by compare-and-set. The batch is committed from here on.
 5. Acknowledge the messages to the stream.
 

@@ -164,7 +164,7 @@ def refused(scene: Scene, says: str) -> None:
         pytest.param(_later_store, "version 9", None, None, id="store of a later program"),
         pytest.param(_remove_state, "--state-dir", "adopt", ALL, id="state folder removed"),
         pytest.param(_replace_output, "mounted", "adopt", BLOCKS[4] + BLOCKS[5], id="output"),
-        pytest.param(_rewind_stream, "made anew", "set --to earliest", ALL, id="stream made anew"),
+        pytest.param(_rewind_stream, "recreated", "set --to earliest", ALL, id="stream made anew"),
         pytest.param(_forget_consumer, None, None, ALL, id="consumer deleted"),
     ],
 )

@@ -74,11 +74,11 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
         await asyncio.to_thread(partition.make_stream_anew)
         await lines(partition, *(b"anew" for _ in range(5)))
 
-        await loop.until(lambda: "made anew" in caplog.text)
+        await loop.until(lambda: "recreated" in caplog.text)
         await asyncio.sleep(0.5)
 
         assert not loop.running.done()
-        assert caplog.text.count("made anew") == 1
+        assert caplog.text.count("recreated") == 1
         assert "offsets set --partition 0 --to earliest" in caplog.text
         assert partition.read("web01") == b"1\n2\n"
 
