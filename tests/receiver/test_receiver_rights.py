@@ -1,4 +1,4 @@
-"""A receiver that may do nothing but receive its own partition: bell, stays, commits, the word to leave, sign of life."""
+"""A receiver with the rights for its own partition only."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +30,7 @@ def server(processes: Processes, tmp_path: Path) -> Secured:
     return secured.start_secured(processes, tmp_path, *receivers, secured.admin("ops"))
 
 
-async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
+async def test_least_rights_suffice_to_receive_and_to_leave(
     server: Secured, tmp_path: Path
 ) -> None:
     anybody = Partition(server.url(), tmp_path)
@@ -59,7 +59,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
 
 
 @pytest.mark.parametrize("size", [10, 5_000, 20_000])
-def test_empty_messages_between_lines_keep_no_line_of_another_host_back(
+def test_empty_messages_delay_no_line_of_another_host(
     server: Secured, tmp_path: Path, size: int
 ) -> None:
     anybody = Partition(server.url(), tmp_path)
@@ -99,7 +99,7 @@ def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
     assert new.read(HOST) == b"".join(lines(0, 6))
 
 
-async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_inboxes(
+async def test_a_receiver_answers_admins_and_only_in_inboxes(
     server: Secured,
 ) -> None:
     own, other, admin, second = (
@@ -124,7 +124,7 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
         await connection.close()
 
 
-def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told_why(
+def test_the_status_of_all_partitions_needs_the_right_to_all(
     server: Secured, tmp_path: Path
 ) -> None:
     Partition(server.url(), tmp_path).lines("web01", b"1\n")

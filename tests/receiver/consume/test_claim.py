@@ -1,7 +1,4 @@
-"""A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only.
-
-A replica of the broker that lags answers with what was: that costs a receiver a question more, and never its partition.
-"""
+"""A partition's entry in KV: claimed, fenced by later epochs, and read from replicas that lag."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +36,7 @@ async def connection(logs_url: str) -> AsyncIterator[Lagging]:
     await made.close()
 
 
-async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
+async def test_each_of_simultaneous_claims_has_an_epoch_and_one_is_the_owner(
     connection: Lagging,
 ) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
@@ -68,7 +65,7 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
+async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
     connection: Lagging, by_hand: bool
 ) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
@@ -113,7 +110,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     assert await entry.read(offset.epoch, offset.next) == offset
 
 
-async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging) -> None:
+async def test_a_claim_is_not_refused_because_of_a_stale_entry(connection: Lagging) -> None:
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await connection.remember(ENTRY)
     made = str((await connection.api("STREAM.INFO.LOGS"))["created"])
@@ -130,7 +127,7 @@ async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging)
     assert offset.epoch == 8
 
 
-async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
+async def test_an_owner_does_not_end_because_a_replica_lags(
     connection: Lagging,
 ) -> None:
     await connection.remember(ENTRY)
@@ -172,7 +169,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
         pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
     ],
 )
-def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
+def test_an_offset_of_the_backed_up_stream_is_adapted_to_the_restored_one(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
     carried = adapt_to_restored(found, RESTORED, "now")

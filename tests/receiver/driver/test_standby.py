@@ -1,4 +1,4 @@
-"""A standby waits as long as the owner may live, and follows one that has ended at once."""
+"""A standby waits until the owner is gone, or has released the partition."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ SILENCE = 0.5
 
 
 def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
-    """Return what stands by, and ends with the revision at which the partition is free."""
+    """Return a standby, which ends with the revision at which the partition is free."""
     claim, meter = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
     return asyncio.ensure_future(wait_until_free(claim, meter, silence))
 
@@ -41,7 +41,7 @@ async def waits(connection: Connection) -> bool:
     return not done
 
 
-async def test_who_commits_is_alive_and_who_cannot_be_asked_is_never_taken_for_dead(
+async def test_an_owner_that_commits_or_has_no_address_is_not_gone(
     connection: Connection,
 ) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
@@ -79,7 +79,7 @@ async def test_an_owner_answers_through_a_new_connection(
     await theirs.close()
 
 
-async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(
+async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
     connection: Connection,
 ) -> None:
     _, claim = await owner(connection)
@@ -99,7 +99,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert await OffsetEntry(connection, 0, lambda: NOW).read() == heir
 
 
-async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
+async def test_a_standby_accepts_its_own_claim_whose_answer_was_lost(
     connection: Connection,
 ) -> None:
     _, lost = await owner(connection)

@@ -5,7 +5,7 @@ import pytest
 from receiver.driver.stopping import run_unless_stopped
 
 
-async def test_a_call_has_ended_when_it_was_given_up_for_a_stop() -> None:
+async def test_a_call_has_ended_after_a_stop() -> None:
     stop, ended = asyncio.Event(), list[str]()
 
     async def call() -> str:
@@ -22,7 +22,7 @@ async def test_a_call_has_ended_when_it_was_given_up_for_a_stop() -> None:
     assert ended == ["call"]
 
 
-async def test_a_call_has_ended_when_its_caller_was_cancelled() -> None:
+async def test_a_call_has_ended_after_its_caller_was_cancelled() -> None:
     begun, ended = asyncio.Event(), list[str]()
 
     async def call() -> None:
@@ -42,7 +42,7 @@ async def test_a_call_has_ended_when_its_caller_was_cancelled() -> None:
     assert ended == ["call"]
 
 
-async def test_what_a_call_returns_or_raises_while_it_is_given_up_is_not_lost() -> None:
+async def test_the_result_or_error_of_a_stopped_call_is_not_lost() -> None:
     stop = asyncio.Event()
 
     async def call(error: Exception | None) -> str:
