@@ -122,9 +122,9 @@ MUTANTS = (
     ),
     Mutant(
         "a copy of a truncated file takes over its unread rest",
-        "shipper/sources/files/identity.py",
-        "return Verdict.INHERIT, max(heir_of",
-        "return Verdict.COPY, max(heir_of",
+        "shipper/sources/files/decide.py",
+        "return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)",
+        "return Decision(FileState.COPY, (), best.cursor)",
         "tests/shipper/sources/files",
     ),
     Mutant(

@@ -8,8 +8,8 @@ import asyncio
 
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Positions
-from shipper.sources.files.catalogue import find_forgettable
 from shipper.sources.files.follower import Follower
+from shipper.sources.files.forgetting import find_forgettable
 from shipper.sources.files.sampling import size_at
 
 

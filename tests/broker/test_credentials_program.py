@@ -176,7 +176,9 @@ async def test_the_log_names_the_credential_of_a_refused_client(secured: Secured
     await asyncio.to_thread(secured.call, "revoke", "host", "named")
     await connection.close()
     assert not await secured.accepts(access)
-    await asyncio.to_thread(until_logged, "authentication error - with the public key of host named")
+    await asyncio.to_thread(
+        until_logged, "authentication error - with the public key of host named"
+    )
 
 
 async def test_events_show_connections_and_refusals_with_their_credential(

@@ -15,7 +15,7 @@ from contextlib import suppress
 from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
-from shipper.sources.files.scan import FileEntry, FileKey
+from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.notices import Notice, NoticeKind
 
 _PAUSE = 0.1  # seconds from one wake-up to the next, however many write
@@ -50,7 +50,7 @@ class ChangeDetection:
         self._next_poll = 0.0
 
     @property
-    def patience(self) -> float:
+    def poll_in(self) -> float:
         """After how many seconds to ask again though nothing was heard."""
         return max(0.0, self._next_poll - time.monotonic())
 
@@ -83,7 +83,7 @@ class ChangeDetection:
         os.set_inheritable(self._inotify, False)
         self._await()
 
-    def hear(self) -> tuple[list[FileKey], bool]:
+    def read_events(self) -> tuple[list[FileKey], bool]:
         """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
         events = b""
         with suppress(OSError):  # nothing has happened, or nothing is watched

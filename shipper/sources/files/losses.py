@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Cursor
-from shipper.sources.files.scan import Archive, FileEntry
+from shipper.sources.files.entry import FileEntry, UnreadableSibling
 from shipper.sources.notices import Notice, NoticeKind
 
 
@@ -21,7 +21,7 @@ class Unfound(NamedTuple):
 
 
 def unfound_losses(
-    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[Archive]
+    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[UnreadableSibling]
 ) -> Iterator[Notice]:
     """Yield a notice for each file that was not found, and for each archive that it may be in.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decompress import Decompressor
+from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.holes import end_of_content, written_head
 from shipper.sources.files.identity import (
     HEAD_BYTES,
@@ -17,7 +18,6 @@ from shipper.sources.files.identity import (
     identify,
     is_inside_line,
 )
-from shipper.sources.files.scan import FileEntry, FileKey
 from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
@@ -81,7 +81,7 @@ def _compared(live: Sample, rotated: Sample) -> Sample | None:
     now = _probe(live.entry, [rotated.end])
     if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
         return None
-    return replace(rotated, is_in_live=bool(now.held))
+    return replace(rotated, is_in_live=bool(now.fits))
 
 
 def _probe(
@@ -119,10 +119,10 @@ def _plain(
     # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    held = _held(cursors, now, head, tails)
+    fits = _fitting(cursors, now, head, tails)
     written = written_head(descriptor, head, now)
     at_end = _end(end, written, ending)
-    return Sample(entry, now, head, held, at_end, last=behind, written=written)
+    return Sample(entry, now, head, fits, at_end, last=behind, written=written)
 
 
 def _end(size: int, head: bytes, tail: bytes) -> Cursor:
@@ -136,7 +136,7 @@ def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
     return 0
 
 
-def _held(
+def _fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
 ) -> dict[str, bool]:
     held = {}
@@ -168,5 +168,5 @@ def _compressed(
     at_end = content.is_at_end()
     size = content.reached  # where it goes on, the question has decompressed more of it
     partial = at_end and not content.is_complete and not content.damage
-    held = _held(cursors, size, head, tails)
-    return Sample(entry, size, head, held, end, is_partial=partial, damage=content.damage)
+    fits = _fitting(cursors, size, head, tails)
+    return Sample(entry, size, head, fits, end, is_partial=partial, damage=content.damage)

@@ -5,75 +5,19 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 
 import errno
 import os
-import re
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import NamedTuple
 
 from shipper.sources.files import paths
-from shipper.sources.files.paths import Compression, Selection
+from shipper.sources.files.entry import FileEntry, FileKey, UnreadableSibling
+from shipper.sources.files.paths import Selection
 from shipper.sources.files.refusals import Refusals
 from shipper.sources.notices import Notice, NoticeKind
-
-_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
-
-
-class FileKey(NamedTuple):
-    """Device and inode: names a file for as long as it exists or is open, and no longer."""
-
-    device: int
-    inode: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A regular file at a path.
-
-    `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
-    that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
-    link. `modified` is in nanoseconds since the epoch. `compression` is how it is compressed; `size` is that on disk.
-    `is_sought` says that no pattern leads to it: if it is no file that we know, it is nothing.
-    """
-
-    path: str
-    real: str
-    group: str
-    key: FileKey
-    size: int
-    modified: int
-    wanted: bool
-    compression: Compression | None = None
-    is_sought: bool = False
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its writer writes to this path, rather than having rotated the file away."""
-        return self.path == self.group
-
-    @property
-    def age(self) -> tuple[int, int, str]:
-        """What rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
-        number = _NUMBER.fullmatch(paths.decompressed_name(self.path))
-        return self.modified, -int(number[1]) if number else 0, self.path
-
-    def differs(self, before: "FileEntry") -> bool:
-        """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
-        if self.compression is None:
-            return self != before
-        return (self.size, self.modified) != (before.size, before.modified)
-
-
-class Archive(NamedTuple):
-    """A rotated sibling that nobody here can decompress."""
-
-    path: str
-    group: str
-    size: int
-    modified: int
 
 
 class Scan(NamedTuple):
@@ -82,7 +26,7 @@ class Scan(NamedTuple):
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
-    archives: Sequence[Archive] = ()
+    archives: Sequence[UnreadableSibling] = ()
     refused: Collection[str] = ()
 
     def refuses(self, entry: FileEntry) -> bool:
@@ -114,7 +58,7 @@ def scan(
     siblings = lister.siblings(folders, homes)
     closed = {notice.path for notice in lister.troubles}
     entries: dict[str, FileEntry] = {}
-    archives: list[Archive] = []
+    archives: list[UnreadableSibling] = []
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
         match _inspect(path, homes.get(live, live), path in wanted):
@@ -125,7 +69,7 @@ def scan(
                 is_own = not is_shown or os.path.dirname(seen.real) in closed  # noqa: PTH120
                 if is_own and not lister.refuses(seen, found):
                     entries[path] = seen
-            case Archive() as seen:
+            case UnreadableSibling() as seen:
                 archives.append(seen)
             # a glob may show folders, and what is gone by now
             case Notice() as seen if path in found or seen.kind is not NoticeKind.MISSING:
@@ -409,7 +353,7 @@ def _is_folder(entry: os.DirEntry[str], *, links: bool) -> bool:
     return False
 
 
-def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Archive | Notice | None:
+def _inspect(path: str, group: str, wanted: bool) -> FileEntry | UnreadableSibling | Notice | None:
     try:
         status, real = os.lstat(path), path
         if stat.S_ISLNK(status.st_mode):
@@ -425,7 +369,9 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Archive | Notic
         if wanted:
             refusal = "is compressed" if is_file else "is a pipe, a socket or a device, not a file"
             return Notice(NoticeKind.REFUSED, path, refusal)
-        return Archive(path, group, status.st_size, status.st_mtime_ns) if is_file else None
+        return (
+            UnreadableSibling(path, group, status.st_size, status.st_mtime_ns) if is_file else None
+        )
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
     wanted = wanted and compression is None
     key, modified = FileKey(status.st_dev, status.st_ino), status.st_mtime_ns

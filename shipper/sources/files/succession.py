@@ -9,37 +9,19 @@ later follows the one that was there before. Names and times decide only about f
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from shipper.sources.files.entry import FileEntry
+from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.paths import place_in_names
-from shipper.sources.files.scan import FileEntry
 
 
 class Seen(Protocol):
-    """A file as it was seen last."""
+    """What a scan saw."""
 
     @property
     def entry(self) -> FileEntry:
-        """Where it was, and how large it was."""
+        """Where the file was, and how large it was."""
 
 
-class Ordered(Seen, Protocol):
-    """What is put in order.
-
-    `is_fresh` says that nothing was known of the file before it was found. `label` is the path at
-    which it was found if a pattern shows that, else its live path. `turn` is the place that it got
-    when it was put in order before, None where it was not.
-    """
-
-    is_fresh: bool
-    label: str
-    turn: int | None
-    unseen_since: int | None
-
-    @property
-    def is_rotated(self) -> bool:
-        """Whether the file is not at its live path any more."""
-
-
-File = TypeVar("File", bound=Ordered)
 Sighting = TypeVar("Sighting", bound=Seen)
 
 
@@ -66,42 +48,49 @@ def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
     return placed
 
 
-def arrange(files: Collection[File]) -> list[File]:
+def arrange(files: Collection[FollowedFile], ranks: Mapping[str, int]) -> list[FollowedFile]:
     """Return the files of a chain, oldest first, those at their live path last.
 
-    Those that have a turn keep their order.
+    Files that have a rank, by id, keep their order.
     """
-    placed = sorted((one for one in files if one.turn is not None), key=lambda one: one.turn or 0)
-    new = [file for file in files if file.turn is None]
+    ranked = sorted((f for f in files if f.file in ranks), key=lambda f: ranks[f.file])
+    new = [file for file in files if file.file not in ranks]
     if _counts_up(files):
-        return [*placed, *sorted(new, key=lambda file: (file.is_fresh, file.entry.modified))]
-    live = [file for file in (*placed, *new) if not file.is_rotated]
-    rotated = [file for file in placed if file.is_rotated]
-    # what was known before first: it says where the others belong
-    new = sorted(new, key=lambda file: (file.is_fresh, file.entry.age))
+        return [
+            *ranked,
+            *sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.modified)),
+        ]
+    live = [file for file in (*ranked, *new) if not file.is_rotated]
+    rotated = [file for file in ranked if file.is_rotated]
+    # files that were known before first: their places say where the others belong
+    new = sorted(new, key=lambda file: (file.progress.is_fresh, file.entry.age))
     for file in (file for file in new if file.is_rotated):
-        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other))
+        older = (at for at, other in enumerate(rotated, 1) if _follows(file, other, ranks))
         rotated.insert(max(older, default=0), file)
     return [*rotated, *live]
 
 
-def _counts_up(files: Iterable[Ordered]) -> bool:
+def _counts_up(files: Iterable[FollowedFile]) -> bool:
     """Whether a file kept its number although another one came: rotation renames no file then.
 
-    So it is with `rotatelogs -n`: the file with the next number is the newest one.
+    `rotatelogs -n` does so: the file with the next number is the newest one.
     """
     numbered = [one for one in files if (place_in_names(one.entry.path) or ("", (0,)))[1][0] < 0]
-    kept = any(not one.is_fresh and one.entry.path == one.label for one in numbered)
-    return kept and any(one.is_fresh for one in numbered)
+    kept = any(
+        not one.progress.is_fresh and one.entry.path == one.progress.label for one in numbered
+    )
+    return kept and any(one.progress.is_fresh for one in numbered)
 
 
-def _follows(file: Ordered, other: Ordered) -> bool:
-    # what is deleted has no name any more
+def _follows(file: FollowedFile, other: FollowedFile, ranks: Mapping[str, int]) -> bool:
+    # a deleted file has no name any more
     has_names = file.unseen_since is None and other.unseen_since is None
     by_name = is_newer_by_name(file.entry, other.entry) if has_names else None
     by_time = (file.entry.modified, file.entry.path) > (other.entry.modified, other.entry.path)
     # a file that is read although it was never seen before comes after those that we know
-    comes_after = file.is_fresh and not (other.is_fresh and other.turn is None)
+    comes_after = file.progress.is_fresh and not (
+        other.progress.is_fresh and other.file not in ranks
+    )
     return by_time or comes_after if by_name is None else by_name or (by_time and comes_after)
 
 

@@ -208,7 +208,10 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
         ({"site_remote": ("nats-leaf://hub",)}, "--site-remote"),
         ({"source": ("a b",)}, "--source"),
         *(
-            ({"server": ("nats://127.0.0.1:4222", one)}, "--server: .* is not the address of a NATS")
+            (
+                {"server": ("nats://127.0.0.1:4222", one)},
+                "--server: .* is not the address of a NATS",
+            )
             for one in ("http://b1", "nats://me:s3cret@b1:port", "nats://[::1", "nats://", "")
         ),
     ],

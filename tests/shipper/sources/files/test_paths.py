@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nats_logship.app.exits import ConfigurationError
+from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.paths import Selection, group_of, pattern_of
-from shipper.sources.files.scan import FileEntry, FileKey
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,352 @@
+"""Decides what a file is and what happens to it: a state machine without I/O.
+
+The tracker observes, `decide` decides, the catalogue acts. The first line that fits counts:
+
+state               observation                                     new state   actions
+------------------- ----------------------------------------------- ----------- -----------------
+FOUND               Sampled: has a remembered file's inode, bytes   FOLLOWED    INHERIT its cursor
+                    Sampled: anything else                          FOUND       -
+                    Unrecognised: is at its live path               FOLLOWED    BEGIN (1)
+                      is empty                                      LEFT        -
+                      copy of a truncated or missing file           FOLLOWED    INHERIT its cursor
+                      copy, or part, of a followed file             COPY        -
+                      damaged, and begins like a missing file       LEFT        REPORT_DAMAGE
+                      is not compressed to its end yet              LEFT        -
+                      is not older than what was read of its group  FOLLOWED    BEGIN (1)
+                      is older                                      LEFT        REPORT_OLDER
+FOLLOWED, DELETED   Seen: may have lost what was read of it         DOUBTFUL    -
+                    Seen: anything else                             FOLLOWED    -
+                    LOST: a read does not find what was read before DOUBTFUL    -
+FOLLOWED            REWOUND                                         DOUBTFUL    -
+FOLLOWED, DOUBTFUL  Compared: has the same first bytes              unchanged   REPORT_TOUCHED
+                    Sampled: has all that was read                  FOLLOWED    CONFIRM
+REWRITTEN           Compared: has the same first bytes              DOUBTFUL    REPORT_TOUCHED
+                    Sampled: has all that was read                  REPLACED    REPORT_TRUNCATED
+any of these        Compared: has others                            REWRITTEN   -
+                    Sampled: has not all that was read              REMEMBERED  REPORT_TRUNCATED
+                    Unseen: is not open                             gone (2)    REPORT_GONE
+                      begins with other bytes                       gone (2)    FOLLOW_REWRITTEN
+                      is empty, though something was read           gone (2)    REPORT_GONE
+                      is held open for longer than the limit        gone (2)    REPORT_EXPIRED
+                      is still written to, unread or not stored     DELETED     READ
+                      is read to its end and stored                 gone (2)    REPORT_GONE
+                    MOVED: only its inode is known                  gone (2)    -
+                    LEFT_OUT: by the selection, or by a mark        gone (2)    -
+
+(1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
+(2) REMEMBERED; a REWRITTEN file is REPLACED.
+
+A file in the states COPY and LEFT becomes FOUND again when it changes. A REMEMBERED file is
+followed again when a FOUND one has its bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from nats_logship.wire.positions import Cursor
+from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, Sample, has_head
+
+
+class FileState(Enum):
+    """What a file is to the follower."""
+
+    FOUND = auto()  # a scan found the file; a sample decides
+    FOLLOWED = auto()  # it has a path, and its lines are read
+    DOUBTFUL = auto()  # what was read of it may be gone; it is not read until a sample decides
+    REWRITTEN = auto()  # it was written again in place with other bytes; not read either
+    DELETED = auto()  # it has no path that a scan sees, and is held open and read
+    COPY = auto()  # its lines are read from another file
+    LEFT = auto()  # it is not read until it changes
+    REMEMBERED = auto()  # only its cursor is known; a file that has its bytes inherits the cursor
+    REPLACED = auto()  # only its cursor is known, and no file can inherit it
+
+
+# observations
+
+
+class Sampled(NamedTuple):
+    """A sample was taken of a file.
+
+    `has_all`: a followed file has all bytes that were read of it. `remembered`: of a file that was
+    found, the cursors of remembered files that had its inode and whose bytes it has.
+    """
+
+    has_all: bool = False
+    remembered: Sequence[Cursor] = ()
+
+
+class Unrecognised(NamedTuple):
+    """A file was found that has the inode of no remembered file; its group decides.
+
+    `is_new`: it is not older than what was read of its group. `is_too_old`: it was not written for
+    longer than the selection allows.
+    """
+
+    sample: Sample
+    is_new: bool
+    is_too_old: bool = False
+
+
+class Seen(NamedTuple):
+    """A scan saw a followed file at a path.
+
+    `is_doubtful`: it is shorter than before, or changed while it was not open.
+    """
+
+    is_doubtful: bool
+
+
+class Compared(NamedTuple):
+    """The first bytes of a file were read again, since it was written to and did not grow."""
+
+    is_same: bool
+
+
+class Unseen(NamedTuple):
+    """A scan saw a followed file at no path; it is read on if it is open.
+
+    `has_all`: what was read of it is still there. `is_overdue`: it is held for longer than the
+    limit. `is_finished`: it is read to its end and was not written to for the grace. `is_stored`:
+    all that was read is acknowledged. `is_writable`: it has a name somewhere, and descriptors are
+    not short, so that it may be held for a writer.
+    """
+
+    is_open: bool = False
+    has_all: bool = True
+    is_empty: bool = False
+    is_overdue: bool = False
+    is_finished: bool = False
+    is_stored: bool = False
+    is_writable: bool = False
+
+
+class Event(Enum):
+    """Observations without facts."""
+
+    LOST = auto()  # a read found that what was read before is not there
+    REWOUND = auto()  # the file is read again from another position
+    MOVED = auto()  # its path is another, and only its inode is known, which may be another file's
+    LEFT_OUT = auto()  # the selection, or a mark in its folder, leaves the file out
+
+
+Observation = Sampled | Unrecognised | Seen | Compared | Unseen | Event
+
+
+class Action(Enum):
+    """What the catalogue does when it has noted the new state."""
+
+    INHERIT = auto()  # follow the file from the cursor of the decision
+    BEGIN = auto()  # follow the file under a new id
+    CONFIRM = auto()  # note what the sample shows of the file
+    FOLLOW_REWRITTEN = auto()  # follow the content that was written to a deleted file, as another
+    READ = auto()  # there may be something to read
+    REPORT_DAMAGE = auto()
+    REPORT_TOO_OLD = auto()
+    REPORT_OLDER = auto()  # it is left unread, if that may be a loss
+    REPORT_TOUCHED = auto()
+    REPORT_TRUNCATED = auto()
+    REPORT_GONE = auto()
+    REPORT_EXPIRED = auto()  # it was held for as long as the limit allows
+
+
+class Decision(NamedTuple):
+    """The new state and what is to be done; `cursor` is that of the file whose bytes it has."""
+
+    state: FileState
+    actions: tuple[Action, ...] = ()
+    cursor: Cursor | None = None
+
+
+# what is known of a group
+
+
+class Presence(Enum):
+    """Where a known file of a group is."""
+
+    FOLLOWED = auto()  # at a path
+    DELETED = auto()  # at no path, and open
+    TRUNCATED = auto()  # nowhere; another file has its inode
+    MISSING = auto()  # nowhere; its inode is not there either
+
+
+class Heads(NamedTuple):
+    """How many first bytes of a known file must be known: short files may agree by chance.
+
+    `min_head_to_inherit`: for another file to inherit its cursor; None if none may.
+    `min_head_to_match`: for another file to be its copy.
+    """
+
+    min_head_to_inherit: int | None
+    min_head_to_match: int
+
+
+HEADS: Mapping[Presence, Heads] = {
+    Presence.FOLLOWED: Heads(min_head_to_inherit=None, min_head_to_match=HEAD_BYTES),
+    Presence.DELETED: Heads(min_head_to_inherit=None, min_head_to_match=TAIL_BYTES),
+    Presence.TRUNCATED: Heads(min_head_to_inherit=0, min_head_to_match=0),
+    Presence.MISSING: Heads(min_head_to_inherit=TAIL_BYTES, min_head_to_match=HEAD_BYTES),
+}
+
+
+class Known(NamedTuple):
+    """A file of a group that is followed or remembered."""
+
+    cursor: Cursor
+    presence: Presence
+
+    @property
+    def is_inheritable(self) -> bool:
+        """Whether another file may inherit its cursor."""
+        return HEADS[self.presence].min_head_to_inherit is not None
+
+
+_NOT_OBSERVED = (FileState.COPY, FileState.LEFT, FileState.REMEMBERED, FileState.REPLACED)
+
+
+def decide(state: FileState, observation: Observation, group: Sequence[Known] = ()) -> Decision:
+    """Return what a file is from now on; `group` are the known files of the group of a found one.
+
+    Raises ValueError for an observation that cannot be made in this state.
+    """
+    if state is FileState.FOUND:
+        return _decide_found(observation, group)
+    if state in _NOT_OBSERVED:
+        raise ValueError(f"a file that is {state.name} is not observed")
+    match observation:
+        case Seen() | Event():  # the most frequent ones
+            return Decision(_next_state(state, observation))
+        case Sampled(has_all):
+            return _decide_sampled(state, has_all)
+        case Compared(is_same):
+            return _decide_compared(state, is_same)
+        case Unseen():
+            return _decide_unseen(_gone(state), observation)
+        case _:
+            raise ValueError(f"a file that is {state.name} is not observed by {observation}")
+
+
+def _decide_sampled(state: FileState, has_all: bool) -> Decision:
+    if has_all and state is not FileState.REWRITTEN:
+        return Decision(FileState.FOLLOWED, (Action.CONFIRM,))
+    gone = _gone(state) if has_all else FileState.REMEMBERED
+    return Decision(gone, (Action.REPORT_TRUNCATED,))
+
+
+def _decide_compared(state: FileState, is_same: bool) -> Decision:
+    if not is_same:
+        return Decision(FileState.REWRITTEN)
+    same = FileState.DOUBTFUL if state is FileState.REWRITTEN else state
+    return Decision(same, (Action.REPORT_TOUCHED,))
+
+
+def _gone(state: FileState) -> FileState:
+    is_rewritten = state is FileState.REWRITTEN
+    return FileState.REPLACED if is_rewritten else FileState.REMEMBERED
+
+
+def _next_state(state: FileState, observation: Seen | Event) -> FileState:
+    """Return the state after an observation that asks for no action."""
+    is_read = state is FileState.FOLLOWED or state is FileState.DELETED
+    match observation:
+        case Seen(is_doubtful) if is_read:
+            return FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED
+        case Event.LEFT_OUT | Event.MOVED:
+            return _gone(state)
+        case Event.LOST if is_read:
+            return FileState.DOUBTFUL
+        case Event.REWOUND if state is FileState.FOLLOWED:
+            return FileState.DOUBTFUL
+        case _:
+            return state
+
+
+def _decide_unseen(gone: FileState, unseen: Unseen) -> Decision:
+    if not unseen.is_open:
+        return Decision(gone, (Action.REPORT_GONE,))
+    if not unseen.has_all:
+        report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
+        return Decision(gone, (report,))
+    if unseen.is_overdue:
+        return Decision(gone, (Action.REPORT_EXPIRED,))
+    if unseen.is_writable or not (unseen.is_finished and unseen.is_stored):
+        return Decision(FileState.DELETED, (Action.READ,))
+    return Decision(gone, (Action.REPORT_GONE,))
+
+
+# what a file is that was found
+
+
+def _decide_found(observation: Observation, group: Sequence[Known]) -> Decision:
+    match observation:
+        case Sampled(remembered=cursors) if cursors:
+            best = max(cursors, key=lambda cursor: (cursor.offset, cursor.seen))
+            return Decision(FileState.FOLLOWED, (Action.INHERIT,), best)
+        case Sampled():
+            return Decision(FileState.FOUND)
+        case Unrecognised():
+            return _decide_by_group(observation, group)
+        case _:
+            raise ValueError(f"a file that was found is not observed by {observation}")
+
+
+def _decide_by_group(found: Unrecognised, group: Sequence[Known]) -> Decision:
+    sample = found.sample
+    if sample.entry.is_live:
+        return _begin(found)
+    if not sample.size and not sample.damage:
+        return Decision(FileState.LEFT)
+    if originals := [known for known in group if _may_inherit(sample, known)]:
+        best = max(originals, key=lambda known: _likeliness(sample, known))
+        return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)
+    if sample.is_in_live:
+        return Decision(FileState.COPY)
+    for cursor, presence in group:
+        is_like = sample.is_part_of(cursor) or sample.is_copy_of(cursor)
+        if is_like and _is_enough(sample, cursor, HEADS[presence].min_head_to_match):
+            return Decision(FileState.COPY, (), cursor)
+    return _decide_unlike(found, group)
+
+
+def _decide_unlike(found: Unrecognised, group: Sequence[Known]) -> Decision:
+    """Decide on a file that is the copy of no known file of its group."""
+    sample = found.sample
+    missing = [known.cursor for known in group if known.is_inheritable]
+    begins_alike = any(has_head(cursor, sample.head) for cursor in missing)
+    if sample.damage and (begins_alike or (missing and not sample.head)):
+        return Decision(FileState.LEFT, (Action.REPORT_DAMAGE,))
+    # a few bytes that can be decompressed do not tell whether it is a copy
+    begins_alike |= any(one.cursor.identity.head_length > len(sample.head) for one in group)
+    is_unfinished = not sample.size or (sample.is_partial and begins_alike)
+    if sample.entry.is_sought or is_unfinished:
+        return Decision(FileState.LEFT)
+    return _begin(found) if found.is_new else Decision(FileState.LEFT, (Action.REPORT_OLDER,))
+
+
+def _begin(found: Unrecognised) -> Decision:
+    if found.is_too_old:
+        return Decision(FileState.LEFT, (Action.REPORT_TOO_OLD,))
+    return Decision(FileState.FOLLOWED, (Action.BEGIN,))
+
+
+def _is_enough(sample: Sample, cursor: Cursor, min_head: int) -> bool:
+    # compressed files are seldom alike by chance
+    is_sure = sample.copy_of == cursor.file or (
+        min_head == TAIL_BYTES and sample.entry.compression is not None
+    )
+    return is_sure or cursor.identity.head_length >= min_head
+
+
+def _may_inherit(sample: Sample, known: Known) -> bool:
+    cursor, min_head = known.cursor, HEADS[known.presence].min_head_to_inherit
+    if min_head is None:
+        return False
+    is_unread_original = sample.copy_of == cursor.file and not cursor.offset
+    is_copy = sample.is_copy_of(cursor) and _is_enough(sample, cursor, min_head)
+    return is_unread_original or is_copy
+
+
+def _likeliness(sample: Sample, known: Known) -> tuple[bool, int, int]:
+    cursor, is_truncated = known.cursor, known.presence is Presence.TRUNCATED
+    rank = cursor.offset if sample.entry.compression else is_truncated
+    return sample.copy_of == cursor.file, rank, cursor.seen

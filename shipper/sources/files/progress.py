@@ -1,0 +1,122 @@
+"""How far a file is read, and what recognises it there: from bytes to blocks."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from nats_logship.wire.message import Identity, Section, Span
+from nats_logship.wire.positions import Cursor
+from shipper.sources.block import Block
+from shipper.sources.files.identity import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    ContentHash,
+    identify,
+    is_inside_line,
+)
+from shipper.sources.files.reading import Reading
+
+
+class Progress(NamedTuple):
+    """The cursor of a followed file, and what was read of it. Each read makes another value."""
+
+    file: str  # its id; stays through renames and restarts
+    label: str  # the path in its cursors: a live path, or the one at which it was found
+    offset: int  # the next byte to read, whether or not those before are acknowledged
+    identity: Identity  # recognises the file at the offset
+    seen: int  # when it was read last, in nanoseconds
+    in_line: bool  # the offset is inside an over-long line
+    beginning: bytes  # the first bytes that were ever seen; while they stay, it is the same file
+    content: ContentHash  # of the first bytes that were read
+    is_fresh: bool = False  # it was unknown when it was found, and nothing was read of it yet
+
+    @classmethod
+    def begin(cls, cursor: Cursor, inode: int, beginning: bytes, in_line: bool) -> "Progress":
+        """Return the progress of a file that begins so, at a cursor."""
+        identity = replace(cursor.identity, inode=inode)
+        return cls(
+            file=cursor.file,
+            label=cursor.path,
+            offset=cursor.offset,
+            identity=identity,
+            seen=cursor.seen,
+            in_line=in_line,
+            beginning=beginning,
+            content=ContentHash(),
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether more than its inode is known of the file; a sparse one has no first bytes."""
+        return bool(self.beginning or self.offset)
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the next line begins, and what recognises the file there."""
+        return Cursor(self.file, self.label, self.offset, self.identity, self.seen)
+
+    @property
+    def start(self) -> Cursor:
+        """Where reading begins if nothing is stored.
+
+        At 0 all first bytes that were ever seen recognise the file.
+        """
+        if self.is_fresh and self.offset:
+            return self.cursor
+        identity = identify(self.identity.inode, self.beginning[:HEAD_BYTES], b"")
+        return Cursor(self.file, self.label, 0, identity, self.seen)
+
+    @property
+    def last(self) -> Cursor:
+        """What is remembered of the file when it is not followed any more."""
+        return self.cursor if self.offset else self.start
+
+    def rewound(self, cursor: Cursor) -> "Progress":
+        """Return the progress at another cursor of the file, at the beginning of a line."""
+        identity = replace(cursor.identity, inode=self.identity.inode)
+        offset, seen = cursor.offset, cursor.seen
+        return self._replace(offset=offset, seen=seen, identity=identity, in_line=False)
+
+    def after(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
+        """Move behind the lines that were read, and the hole behind them."""
+        progress, blocks = self, list[Block]()
+        if reading.run:
+            progress, block = progress.take(reading.run, reading.tail, now)
+            blocks.append(block)
+        if reading.hole:
+            progress, block = progress.leave_out(reading.hole, now)
+            blocks.append(block)
+        return progress, blocks
+
+    def take(self, run: bytes, before: bytes, now: int) -> tuple["Progress", Block]:
+        """Move behind bytes that were read; `before` are the bytes before them."""
+        tail = (before + run[-TAIL_BYTES:])[-TAIL_BYTES:]
+        after = self._move(len(run), run, tail, now)
+        # a third of the time that `bytes.count` takes for lines of 100 bytes
+        count = len(run) - len(run.replace(b"\n", b""))
+        span = Span(self.file, self.offset, after.offset)
+        section = Section(self.label, span, len(run), count, after.identity)
+        return after, Block(section, run, now, is_inside_line(before))
+
+    def leave_out(self, hole: int, now: int) -> tuple["Progress", Block]:
+        """Move behind a hole of so many bytes; an empty block covers it."""
+        nuls = bytes(min(hole, ContentHash.MOST))
+        after = self._move(hole, nuls, nuls[:TAIL_BYTES], now)
+        span = Span(self.file, self.offset, after.offset)
+        section = Section(self.label, span, 0, 0, after.identity, filtered=True)
+        return after._replace(in_line=self.in_line), Block(section, b"", now)
+
+    def _move(self, length: int, data: bytes, tail: bytes, now: int) -> "Progress":
+        start, offset, beginning = self.offset, self.offset + length, self.beginning
+        if start < HEAD_BYTES:
+            read = (beginning[:start] + data[:HEAD_BYTES])[:HEAD_BYTES]
+            beginning = read + beginning[len(read) :]
+        return Progress(
+            file=self.file,
+            label=self.label,
+            offset=offset,
+            identity=identify(self.identity.inode, beginning[:offset], tail),
+            seen=now,
+            in_line=not data.endswith(b"\n"),
+            beginning=beginning,
+            content=self.content.with_bytes(start, data),
+        )
