@@ -13,7 +13,7 @@ from nats_logship.client import background
 from nats_logship.client.connection import Connection
 from receiver.cli import logreceiver
 from receiver.consume.claim import Claim
-from receiver.driver.presence import Presence
+from receiver.driver.presence import ReceiverPresence
 from tests.receiver.partition import Partition
 from tests.support.hostile import GARBAGE, GOOD, acts_on_a_terminal
 
@@ -32,7 +32,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
-        presence = Presence(connection, lambda _: answer)
+        presence = ReceiverPresence(connection, lambda _: answer)
         await presence.start()
         await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 

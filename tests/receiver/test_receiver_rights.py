@@ -11,7 +11,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Presence, is_gone, request_report
+from receiver.driver.presence import ReceiverPresence, is_gone, request_report
 from tests import secured
 from tests.receiver.partition import Partition, blocked
 from tests.receiver.supervised import Supervised
@@ -46,7 +46,7 @@ async def test_least_rights_suffice_to_receive_and_to_leave(
         await loop.has(expected)
         await asyncio.to_thread(anybody.lines, "web01", b"4\n")
         await loop.has(expected + b"4\n")
-        present = Presence(loop.connection, lambda _: b"central")
+        present = ReceiverPresence(loop.connection, lambda _: b"central")
         await present.start()
         assert not await is_gone(loop.connection, present.address)
         loop.stop.set()
@@ -106,7 +106,7 @@ async def test_a_receiver_answers_admins_and_only_in_inboxes(
         Connection([server.address], name, server.access(name))
         for name in ("r0", "r1", "ops", "ops")
     )
-    present, of_admin = (Presence(one, lambda _: b"alive") for one in (own, second))
+    present, of_admin = (ReceiverPresence(one, lambda _: b"alive") for one in (own, second))
     for connection in (own, other, admin, second):
         await connection.api("STREAM.INFO.LOGS")
     await present.start()

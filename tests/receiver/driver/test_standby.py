@@ -9,7 +9,7 @@ from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
-from receiver.driver.presence import Presence, is_gone
+from receiver.driver.presence import ReceiverPresence, is_gone
 from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
 
@@ -25,8 +25,8 @@ def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future
     return asyncio.ensure_future(wait_until_free(claim, meter, silence))
 
 
-async def owner(connection: Connection) -> tuple[Presence, Claim]:
-    present = Presence(connection, lambda _: b"")
+async def owner(connection: Connection) -> tuple[ReceiverPresence, Claim]:
+    present = ReceiverPresence(connection, lambda _: b"")
     await present.start()
     claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await claim.claim(NOW)
