@@ -43,9 +43,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
         background.wait(connection.close(), 10)
 
 
-def test_offsets_are_shown_and_not_moved_without_a_yes(
-    partition: Partition,
-) -> None:
+def test_offsets_are_shown_and_not_moved_without_a_yes(partition: Partition) -> None:
     partition.lines("web01", b"1", b"2")
     partition.start()
     partition.lines("web01", b"3")

@@ -41,9 +41,7 @@ def has_asked(scene: Scene) -> bool:
     return any(one["in_msgs"] for one in connections if one["name"].startswith("logreceiver"))
 
 
-def test_once_receives_waiting_lines_reports_gaps_and_ends(
-    scene: Scene,
-) -> None:
+def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None:
     scene.shipped(0, b"received\n")
     taken = scene.shipped(9, b"taken away\n")
     scene.shipped(20, b"after that\n")
@@ -272,9 +270,7 @@ def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(
-    scene: Scene,
-) -> None:
+def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
     scene.wait_for_all(receiver)

@@ -99,9 +99,7 @@ def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
     assert new.read(HOST) == b"".join(lines(0, 6))
 
 
-async def test_a_receiver_answers_admins_and_only_in_inboxes(
-    server: Secured,
-) -> None:
+async def test_a_receiver_answers_admins_and_only_in_inboxes(server: Secured) -> None:
     own, other, admin, second = (
         Connection([server.address], name, server.access(name))
         for name in ("r0", "r1", "ops", "ops")

@@ -19,9 +19,7 @@ from tests.support.processes import wait_until
 pytestmark = pytest.mark.nats
 
 
-def test_an_offset_of_an_earlier_epoch_blocks_the_partition(
-    partition: Partition,
-) -> None:
+def test_an_offset_of_an_earlier_epoch_blocks_the_partition(partition: Partition) -> None:
     partition.lines("web01", b"one")
 
     blocked(partition.run(1, 2), Cause.STATE, "epoch 1", "replica")
@@ -44,9 +42,7 @@ def test_a_session_with_news_ends_early(
     assert report.outcome is (Ending.TIME if report_within == 0.0 else Ending.SILENCE)
 
 
-def test_lines_are_readable_before_they_are_committed_together(
-    partition: Partition,
-) -> None:
+def test_lines_are_readable_before_they_are_committed_together(partition: Partition) -> None:
     limits = SessionLimits(60, 60, gather=60)
     assignment = replace(partition.assignment(session=limits), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:

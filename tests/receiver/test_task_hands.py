@@ -205,9 +205,7 @@ def test_a_path_that_is_no_regular_file_blocks_and_is_not_touched(
     assert partition.files() == {"web01.log": b"one\n", "web02.log": b"two\n"}
 
 
-def test_a_segments_number_is_not_used_again_if_segments_are_gone(
-    partition: Partition,
-) -> None:
+def test_a_segments_number_is_not_used_again_if_segments_are_gone(partition: Partition) -> None:
     partition.run(2, rotation=ForcedRotation.ALL)
     partition.lines("web01", b"two")
     done = partition.receive(2)

@@ -184,9 +184,7 @@ def test_messages_that_another_receiver_has_received_are_no_loss(limited: Partit
     assert limited.read_gaps() == []
 
 
-def test_a_gap_is_reported_as_no_loss_and_foreign_messages_cause_none(
-    limited: Partition,
-) -> None:
+def test_a_gap_is_reported_as_no_loss_and_foreign_messages_cause_none(limited: Partition) -> None:
     last = shipped(limited, "web01", 0, ("a", 0), ("a", 10_000))
     parts = lines_of("b", 0, LINE), lines_of("a", 20_000, LINE), lines_of("c", 0, LINE)
     subject, payload, headers = message("web01", *parts)

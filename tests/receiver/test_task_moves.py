@@ -156,9 +156,7 @@ def test_a_claim_of_an_impossible_end_does_not_block(
     assert received(new) == b"".join(lines(0, 3))
 
 
-def test_a_claim_does_not_wait_for_purged_messages(
-    moved: tuple[Partition, Partition],
-) -> None:
+def test_a_claim_does_not_wait_for_purged_messages(moved: tuple[Partition, Partition]) -> None:
     _, new = moved
 
     async def purge(connection: Connection) -> None:

@@ -58,9 +58,7 @@ def test_a_stopped_task_is_superseded_from_another_machine(
     assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
 
 
-def test_a_late_commit_of_a_batch_that_is_undone_is_refused(
-    partition: Partition,
-) -> None:
+def test_a_late_commit_of_a_batch_that_is_undone_is_refused(partition: Partition) -> None:
     partition.lines("web01", b"1", b"2")
     assert partition.run_apart(fault="stored") == -9
     entry = partition.ask(lambda connection: bucket.read(connection, OFFSETS_BUCKET, "p0"))

@@ -225,9 +225,7 @@ def test_adopting_twice_does_the_same_as_once(scene: Scene) -> None:
     assert scene.partition.read("web01") == ALL
 
 
-def test_adopting_needs_an_offset_and_no_running_receiver(
-    scene: Scene,
-) -> None:
+def test_adopting_needs_an_offset_and_no_running_receiver(scene: Scene) -> None:
     with exclusive_lock(scene.partition.state / "p0.lock", 0):
         locked = scene.offsets("adopt")
     _forget_entry(scene)

@@ -127,9 +127,7 @@ async def test_a_claim_is_not_refused_because_of_a_stale_entry(connection: Laggi
     assert offset.epoch == 8
 
 
-async def test_an_owner_does_not_end_because_a_replica_lags(
-    connection: Lagging,
-) -> None:
+async def test_an_owner_does_not_end_because_a_replica_lags(connection: Lagging) -> None:
     await connection.remember(ENTRY)
     ledger = Claim(connection, 0, "a:1", "LOGS")
     await ledger.claim(NOW)

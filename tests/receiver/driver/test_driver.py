@@ -44,9 +44,7 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_full_scratch_folder_blocks_the_partition_of_the_job(
-    number: int,
-) -> None:
+def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> None:
     refusal = OSError(number, os.strerror(number), "scratch/tmp1")
     spark = MagicMock(**{"parallelize.side_effect": refusal})
 

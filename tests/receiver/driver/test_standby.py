@@ -41,9 +41,7 @@ async def waits(connection: Connection) -> bool:
     return not done
 
 
-async def test_an_owner_that_commits_or_has_no_address_is_not_gone(
-    connection: Connection,
-) -> None:
+async def test_an_owner_that_commits_or_has_no_address_is_not_gone(connection: Connection) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
     assert await waits(connection)
 

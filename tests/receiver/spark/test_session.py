@@ -48,9 +48,7 @@ def reads_spark(pid: int) -> bool:
         return False  # it ended meanwhile
 
 
-def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(
-    tmp_path: Path,
-) -> None:
+def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as folder, Processes(tmp_path) as processes:
         alone = {"TMPDIR": folder, "PATH": "/nowhere", "JAVA_HOME": ""}
         driver = processes.start("driver", [sys.executable, "-c", ONCE], alone)

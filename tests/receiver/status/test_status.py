@@ -12,9 +12,7 @@ from tests.receiver.stored import add, begun
 NOON = 1_800_000_000_000_000_000
 
 
-def test_a_status_has_the_files_of_all_readable_stores(
-    tmp_path: Path,
-) -> None:
+def test_a_status_has_the_files_of_all_readable_stores(tmp_path: Path) -> None:
     names = {
         "web01.log.000001": b"12345",
         "web01.log.000002": b"1234567890",
