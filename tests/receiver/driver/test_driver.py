@@ -21,6 +21,7 @@ from receiver.driver.rotation_timer import RotationTimer
 from receiver.storage.rotation import Calendar
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
+from tests.receiver.supervised import RequestCounter
 
 
 @pytest.mark.nats
@@ -32,7 +33,7 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     async with asyncio.timeout(20):
         while "waiting" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
             await asyncio.sleep(0.02)
-    await asyncio.sleep(1.5)  # it asks once more, and says nothing
+    await RequestCounter(connection).wait(3)  # it asks again
     assert not waiting.done()
 
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"7")

@@ -23,7 +23,7 @@ from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim, move_offset
 from tests.conftest import Server
 from tests.receiver.partition import Partition
-from tests.receiver.supervised import Supervised
+from tests.receiver.supervised import RequestCounter, Supervised
 
 pytestmark = pytest.mark.nats
 
@@ -75,7 +75,7 @@ async def test_a_recreated_stream_blocks_until_the_offset_is_reset(
         await lines(partition, *(b"again" for _ in range(5)))
 
         await loop.until(lambda: "recreated" in caplog.text)
-        await asyncio.sleep(0.5)
+        await RequestCounter(loop.connection).wait(8)  # it tries again
 
         assert not loop.running.done()
         assert caplog.text.count("recreated") == 1
