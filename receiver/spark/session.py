@@ -84,6 +84,13 @@ def _configuration(
     }
 
 
+def _make_conf(settings: Mapping[str, str]) -> SparkConf:
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    return conf
+
+
 @contextmanager
 def spark_context(
     master: str,
@@ -107,12 +114,10 @@ def spark_context(
     with ExitStack() as stack:
         jvm = jvm or stack.enter_context(run_jvm(master))
         folder, gateway = jvm.scratch, stack.enter_context(connect_jvm(jvm))
-        settings = SparkConf(loadDefaults=False)
-        for key, value in _configuration(master, slots, folder, conf or {}).items():
-            settings.set(key, value)
+        settings = _configuration(master, slots, folder, conf or {})
         try:
             with explain_refusals(master, gateway.proc):
-                context = SparkContext(conf=settings, gateway=gateway)
+                context = SparkContext(conf=_make_conf(settings), gateway=gateway)
             context.pythonExec = INTERPRETER if is_local(master) else executor_python
             # if the JVM dies the job raises an error; no traceback of this thread besides
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
