@@ -22,10 +22,10 @@ def test_a_subject_that_is_not_utf8_is_quarantined(partition: Partition) -> None
     partition.lines("web01", b"one")
     url = urlsplit(partition.url)
     with Raw(url.port or 0, url.username or "", url.password or "") as client:
-        assert not client.say(b"PUB logs.p0.\xff\xfe 4\r\nevil\r\n").errors
+        assert not client.send(b"PUB logs.p0.\xff\xfe 4\r\nevil\r\n").errors
         for head in (b"NATS/1.0\r\nX: \xff\xfe\r\n\r\n", b"NATS/1.0 \xff\xfe\xff\r\n\r\n"):
             sizes = len(head), len(head) + 4
-            said = client.say(b"HPUB logs.p0.web01 %d %d\r\n%bmore\r\n" % (*sizes, head))
+            said = client.send(b"HPUB logs.p0.web01 %d %d\r\n%bmore\r\n" % (*sizes, head))
             assert not said.errors
 
     done = partition.run()

@@ -4,7 +4,7 @@ from logging import ERROR
 from typing import Any
 
 from broker.server.process import parse_log_line
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
 
@@ -48,12 +48,12 @@ def is_reported(server: Secured, who: str, words: str) -> None:
     wait_until("the denial is reported", is_said, 30, [server.process])
 
 
-def answers(client: Raw, *heard: Heard) -> list[tuple[str, bytes]]:
+def answers(client: Raw, *heard: Answers) -> list[tuple[str, bytes]]:
     """Return what was heard, as subject and payload, once there is something."""
     found = [message for one in heard for message in one.messages]
 
     def is_answered() -> bool:
-        found.extend(client.say(b"").messages)
+        found.extend(client.send(b"").messages)
         return bool(found)
 
     wait_until("it is answered", is_answered, 30, [])

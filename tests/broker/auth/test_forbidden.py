@@ -46,7 +46,7 @@ def test_a_subscription_without_the_right_to_it_is_denied_and_reported_also_in_a
     with Raw(server.port, who) as client, Raw(server.port, "web02") as other:
         heard = [client.subscribe(subject, queue) for queue in ("", "crowd")]
         other.publish("$SYS.REQ.USER.INFO", b"", "_INBOX_web02.x")
-        after = client.say(b"")
+        after = client.send(b"")
 
     assert [error.split('"')[1] for one in heard for error in one.errors] == [subject, subject]
     assert not any(one.messages for one in (*heard, after))
@@ -69,7 +69,7 @@ def test_who_has_no_credential_is_not_let_in(
     before = everything(own)
 
     with Raw(server.port, user, password) as client:
-        heard = client.heard
+        heard = client.greeting
         client.publish("logs.p0.web01", b"a line")
 
     assert heard.errors == ("Authorization Violation",)
@@ -88,7 +88,7 @@ def test_an_admin_asks_the_server_and_changes_nothing_about_it(server: Secured) 
         with Raw(server.port, "web02"):
             wait_until(
                 "it hears of who comes",
-                lambda: any("SHIP.CONNECT" in subject for subject, _ in client.say(b"").messages),
+                lambda: any("SHIP.CONNECT" in subject for subject, _ in client.send(b"").messages),
                 30,
                 [],
             )
@@ -113,11 +113,11 @@ def test_who_is_revoked_is_sent_away_and_nobody_else(processes: Processes, tmp_p
         secured.write_conf(server.conf, server.port, *IDENTITIES[1:], leaf_port=server.leaf_port)
         os.kill(server.process.pid, signal.SIGHUP)
 
-        wait_until("it is sent away", lambda: revoked.say(b"").is_over, 30, [server.process])
+        wait_until("it is sent away", lambda: revoked.send(b"").is_over, 30, [server.process])
         assert not other.publish("logs.p0.web02", b"a line").is_over
     for subject in ("logs.p0.web01", f"{API}.DIRECT.GET.LOGS.logs.p0.web01", "$SYS.REQ.USER.INFO"):
         with Raw(server.port, "web01") as again:
-            assert again.heard.errors == ("Authorization Violation",)
+            assert again.greeting.errors == ("Authorization Violation",)
             assert again.publish(subject, b"", "_INBOX_web01.x").is_over
     with Raw(server.port, OWN) as own:
         assert own.ask("$JS.API.STREAM.INFO.LOGS")["state"]["last_seq"] == 1
