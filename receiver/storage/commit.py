@@ -1,6 +1,6 @@
 """Stores a batch in one transaction; a start undoes a batch that was stored and not committed.
 
-`receiver/consume/batch.py` has the order of all steps. A start compares the partition's entry in KV
+`receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV
 with the stored batch (`find_first_undone`), and makes the files what the entry says (`recover`):
 
 | the entry names | the stored batch is | the start |

@@ -1,4 +1,4 @@
-"""logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and with its workers, JVM or state taken from it."""
+"""logreceiver as a program with a real Spark: killed, disconnected, taken over, stopped."""
 
 import json
 import os
@@ -41,9 +41,7 @@ def has_asked(scene: Scene) -> bool:
     return any(one["in_msgs"] for one in connections if one["name"].startswith("logreceiver"))
 
 
-def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
-    scene: Scene,
-) -> None:
+def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None:
     scene.shipped(0, b"received\n")
     taken = scene.shipped(9, b"taken away\n")
     scene.shipped(20, b"after that\n")
@@ -69,8 +67,8 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     scene.wait_for_all(first)
     second = scene.partition(1, "second")
     offset = second.take_over()
-    is_told = lambda: "this one goes on with its others" in first.said()  # noqa: E731
-    wait_until("it has lost a partition", is_told, 90, [first])
+    is_logged = lambda: "this one goes on with its others" in first.said()  # noqa: E731
+    wait_until("it has lost a partition", is_logged, 90, [first])
     lost = files_of(scene.output, 1)
 
     scene.publish(50)
@@ -115,9 +113,7 @@ def files_of(output: Path, partition: int) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (*hosts, *state)}
 
 
-def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_killed_not_before(
-    scene: Scene, manager: Manager
-) -> None:
+def test_a_standby_takes_over_only_once_the_owner_is_killed(scene: Scene, manager: Manager) -> None:
     owner = scene.receiver("owner")
     scene.publish(50)
     scene.wait_for_all(owner)
@@ -144,7 +140,9 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     for number in (0, 1):
         scene.partition(number, "newest").take_over()
-    wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
+    wait_until(
+        "it is a standby again", lambda: "by again" in standby.log.read_text(), 90, [standby]
+    )
     assert standby.stop() == 0
     is_calm(standby)
 
@@ -152,9 +150,7 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
 @pytest.mark.parametrize(
     "is_standby", [False, pytest.param(True, marks=pytest.mark.long)], ids=["owner", "standby"]
 )
-def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_ends_under_load(
-    scene: Scene, is_standby: bool
-) -> None:
+def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_standby: bool) -> None:
     standby = ["--standby"] if is_standby else []
     receiver = scene.receiver("receiver", "--rotate-size", "100KB", "--compress", "none", *standby)
     scene.publish(20)
@@ -200,9 +196,7 @@ def java_of(receiver: Process) -> int:
     return java
 
 
-def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_blocks_its_partition(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -> None:
     trigger = tmp_path / "appended"
     scene.publish(20)
     for point in ("claimed", "report_received"):
@@ -213,19 +207,17 @@ def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_block
         receiver.start()
     scene.wait_for_all(receiver)
 
-    def is_told() -> bool:
+    def is_logged() -> bool:
         if "is blocked" in receiver.said():
             return True
-        if (
-            trigger.exists()
-        ):  # nobody died: the last batch may have been written before the trigger was there again
+        if trigger.exists():  # no worker died: the batch was written before the trigger existed
             scene.publish(1)
         trigger.touch()
         return False
 
-    trigger.touch()  # before there is anything to write: a batch that was quicker would kill nobody
+    trigger.touch()  # before there is anything to write
     scene.publish(20)
-    wait_until("it is told", is_told, 150, [receiver])
+    wait_until("it is logged", is_logged, 150, [receiver])
     trigger.unlink(missing_ok=True)
 
     scene.wait_for_all(receiver)
@@ -234,9 +226,7 @@ def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_block
     is_calm(receiver)
 
 
-def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_nothing(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_a_receiver_whose_jvm_does_not_answer_ends_in_time(scene: Scene, tmp_path: Path) -> None:
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
@@ -255,7 +245,7 @@ def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_no
 
 
 @pytest.mark.long
-def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
+def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     scene: Scene, tmp_path: Path
 ) -> None:
     trigger = tmp_path / "appended.stop"
@@ -280,9 +270,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_with_a_line_each(
-    scene: Scene,
-) -> None:
+def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
     scene.wait_for_all(receiver)
@@ -291,7 +279,7 @@ def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_w
     purged = {"filter": "$KV.LOGS_OFFSETS.p0"}
     ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS", purged))
     (scene.output / ".logreceiver" / "p1.db").unlink()
-    adopt_as_told(scene, receiver, "key p0 of", "p1.db is gone")
+    adopt_as_advised(scene, receiver, "key p0 of", "p1.db is gone")
     scene.publish(20)
     receiver.start()
     scene.wait_for_all(receiver)
@@ -306,8 +294,8 @@ def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_w
     scene.wait_for_all(receiver)
 
 
-def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:
-    """Start a receiver that says what is wrong, and do what it says, once."""
+def adopt_as_advised(scene: Scene, receiver: Process, *reasons: str) -> None:
+    """Start a receiver that refuses, and run the command that it names."""
     receiver.start()
     assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_words()
     is_calm(receiver)

@@ -1,4 +1,4 @@
-"""The receiver under a service manager, watched over and told to change, as a program with a real Spark."""
+"""logreceiver under a service manager, as a program with a real Spark."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def status(scene: Scene) -> dict[str, Any]:
     return dict(json.loads(CliRunner().invoke(logreceiver, words).output)["partitions"][0])
 
 
-def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
+def test_a_receiver_reports_to_its_service_manager_and_reloads(
     scene: Scene, manager: Manager, tmp_path: Path
 ) -> None:
     config = tmp_path / "receiver.toml"
@@ -40,14 +40,13 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     counted = lambda: 'lines_total{partition="0"} 2.0' in page(receiver, "/metrics")[1]  # noqa: E731
     wait_until("has counted", counted, 90)
     partition.lines("web01", b"three\n")
-    wait_until("tells of itself", lambda: manager.has_heard("STATUS=2 partitions, "), 90)
+    wait_until("reports its status", lambda: manager.has_heard("STATUS=2 partitions, "), 90)
     caught_up = lambda: partition.read("web01").count(b"\n") == 3  # noqa: E731
     wait_until("has received all", caught_up, 150, [receiver])
     shown = status(scene)
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
-    # at once: what nobody hears for long is dropped
-    wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
+    wait_until("reports the reload", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
     wait_until("reads again", lambda: "settings reloaded" in words(), 60, [receiver])
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
