@@ -71,7 +71,7 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
     ).replace("local[2]", "local[2,4]")  # a task is tried again
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
-        works = lambda: [
+        works = lambda: [  # noqa: E731
             line for line in driver.read_log().splitlines() if line.startswith("works")
         ]
         wait_until("both tasks run", lambda: len(works()) == 2, _START, [driver])
