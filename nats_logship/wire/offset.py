@@ -26,7 +26,7 @@ class Offset:
     epoch: int
     """The number of claims and of moves by hand so far; a higher epoch fences lower ones."""
     stream_created: str
-    """When `stream` was made: tells a recreated stream from the one that `next` belongs to."""
+    """When `stream` was made: another time means another stream of the same name."""
     owner: str
     lines: int = 0
     """Lines that were received in all epochs."""

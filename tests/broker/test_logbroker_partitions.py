@@ -41,7 +41,7 @@ def test_a_broker_keeps_unused_partitions_and_refuses_another_number(start_broke
     assert "hosts are spread over 5 partitions now" in done.stdout
     refused = start_broker("--partitions", "5")
     assert refused.wait(30) == 78
-    assert "`logbroker partitions 5`" in refused.said()
+    assert "`logbroker partitions 5`" in refused.read_log()
     for options in ((), ("--partitions", "3")):
         again = start_broker(*options)
         url = again.ready()["server"]
