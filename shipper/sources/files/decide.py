@@ -315,7 +315,7 @@ def _decide_unlike(found: Unrecognised, group: Sequence[Known]) -> Decision:
     begins_alike = any(has_head(cursor, sample.head) for cursor in missing)
     if sample.damage and (begins_alike or (missing and not sample.head)):
         return Decision(FileState.LEFT, (Action.REPORT_DAMAGE,))
-    # a few bytes that can be decompressed do not tell whether it is a copy
+    # a few bytes that can be decompressed do not show whether it is a copy
     begins_alike |= any(one.cursor.identity.head_length > len(sample.head) for one in group)
     is_unfinished = not sample.size or (sample.is_partial and begins_alike)
     if sample.entry.is_sought or is_unfinished:

@@ -114,7 +114,7 @@ class FollowedFile(NamedTuple):
 
     @property
     def stage(self) -> str:
-        """Its state in a word, for the status."""
+        """Its state for the status."""
         if self.is_doubtful:
             return "doubtful"
         if self.unseen_since is not None:
@@ -180,7 +180,7 @@ class FollowedFile(NamedTuple):
         return self if self.since is not None else self._replace(since=now)
 
     def with_content_of(self, head: bytes) -> "FollowedFile":
-        """Return the file with the hash of its first bytes, which were not read by this follower."""
+        """Return the file with the hash of its first bytes, which another run read."""
         content = self.progress.content.with_bytes(0, head)
         return self._replace(progress=self.progress._replace(content=content))
 
