@@ -17,9 +17,10 @@ from shipper.sources.files.decide import (
     Event,
     FileState,
     Known,
+    Matched,
     Sampled,
     Seen,
-    Unrecognised,
+    Unmatched,
     Unseen,
     decide,
 )
@@ -225,12 +226,12 @@ class Catalogue:
         rotated = oldest_first(sample for sample in candidates if not sample.entry.is_live)
         for sample in (*live, *rotated):
             same = self.memory.find_same_inode(sample, truncated)
-            decision = decide(FileState.FOUND, Sampled(remembered=same))
-            if decision.cursor is None:
+            best = decide(FileState.FOUND, Matched(same)).cursor if same else None
+            if best is None:
                 rest.append(sample)
             else:
-                self._supersede(same, decision.cursor)
-                self._inherit(sample, decision.cursor, now)
+                self._supersede(same, best)
+                self._inherit(sample, best, now)
         known = self.memory.known_in(name)
         # a new file of a group that we know comes after lines that we shipped, or would have
         rest = [replace(sample, last=(0, b"")) if known else sample for sample in rest]
@@ -239,7 +240,7 @@ class Catalogue:
         for sample in (*copies, *(sample for sample in rest if sample not in copies)):
             is_new = self.memory.is_new(sample.entry, known)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
-            observation = Unrecognised(sample, is_new, is_too_old)
+            observation = Unmatched(sample, is_new, is_too_old)
             self._act(sample, decide(FileState.FOUND, observation, known), now)
 
     def _supersede(self, same: Iterable[Cursor], best: Cursor) -> None:
@@ -398,5 +399,5 @@ class Catalogue:
 
 
 def _is_copy(sample: Sample, known: Sequence[Known]) -> bool:
-    decision = decide(FileState.FOUND, Unrecognised(sample, is_new=False), known)
+    decision = decide(FileState.FOUND, Unmatched(sample, is_new=False), known)
     return decision.state is FileState.COPY or Action.INHERIT in decision.actions
