@@ -1,1 +1,1 @@
-"""What all three programs share: the wire contract, and the bundled nats-server and its administration."""
+"""`logbroker`: the bundled nats-server and its administration."""

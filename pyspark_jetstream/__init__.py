@@ -1,4 +1,4 @@
-"""Makes the data source known to Spark by its name: pyspark imports every top-level pyspark_* package."""
+"""Registers the data source: PySpark imports each top-level package whose name is `pyspark_*`."""
 
 from pyspark_jetstream.datasource import JetStreamSource as DefaultSource
 

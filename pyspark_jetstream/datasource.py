@@ -1,9 +1,9 @@
-"""The data source `jetstream`: rows of the streams for Spark SQL and Structured Streaming.
+"""The data source `jetstream`: streams as rows for Spark SQL and Structured Streaming.
 
     spark.read.format("jetstream").option("servers", "nats://central:4222").load()
 
-It keeps no state at the broker: what was read is known by the query's checkpoint alone, and a range is read again as
-often as Spark wants it. It must not touch the receivers' consumers or offsets.
+It reads by sequence and keeps no state at the broker: only the query's checkpoint knows how far it
+has read. It does not touch the consumers and offsets of receivers.
 """
 
 import time
@@ -43,31 +43,32 @@ from nats_logship.wire.streams import STREAM
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
 
-_PROGRAM = "spark jetstream"
-"""What the broker's views of connections call a query."""
-_LOOKS, _AGAIN = 10, 0.05  # for news, and seconds between two
-_PLANNING = 60.0  # seconds for all questions of one planning step
-_PIECE_BYTES = 32 * 1024 * 1024
+_PROGRAM = "spark jetstream"  # the name of a query's connections at the broker
+_POLLS, _POLL_EVERY = 10, 0.05  # for new messages, and seconds between them
+_PLANNING = 60.0  # seconds for all requests of one planning step
+_TASK_BYTES = 32 * 1024 * 1024  # as stored, read by one task
 
-ReadUntil = dict[str, Any]
-"""`{"sequence": <next to read>, "created": <of its stream>}`."""
-Checkpoint = dict[str, ReadUntil]
-"""How far each stream is read, by its name."""
+StreamOffset = dict[str, Any]
+"""`{"sequence": <next to read>, "created": <when its stream was created>}`."""
+Offsets = dict[str, StreamOffset]
+"""How far a query has read each stream, by its name; Spark keeps them in the checkpoint."""
 Answer = TypeVar("Answer")
 
 
 class JetStreamSource(DataSource):
     """`spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
 
-    A row is a section of a message, whole lines of one file, or with `explode` a line. The lines of a host are in order by
-    sequence and then section or pos, as long as it is in one partition. docs/spark.md describes columns and options.
+    A row is a section of a message, whole lines of one file; with `explode` it is a line. While a
+    host stays in one partition, its lines are in order by `sequence` and then `section` or `pos`.
+    docs/spark.md describes columns and options.
 
-    Files of credentials and certificates are read where the tasks run: what they hold Spark never sees.
+    Tasks read the files of credentials and certificates where they run: Spark never sees their
+    content.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format()` takes."""
+        """Return the name that `format()` takes."""
         return "jetstream"
 
     def schema(self) -> StructType:
@@ -75,8 +76,8 @@ class JetStreamSource(DataSource):
         return columns(SourceOptions.parse(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded query."""
-        return _BatchReader(SourceOptions.parse(self.options))
+        """Return the reader of a batch query."""
+        return BatchReader(SourceOptions.parse(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
@@ -84,24 +85,22 @@ class JetStreamSource(DataSource):
 
 
 class _Reader:
-    """What readers of batches and of micro-batches have in common; `fail` ends the query where lines were lost."""
+    """The common part of both readers; with `fail` lost messages end the query."""
 
     def __init__(self, options: SourceOptions, *, fail: bool) -> None:
         self._options, self._fail = options, fail
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, in a task, on the connection of this worker; Spark ends a worker that is idle."""
-        if isinstance(
-            partition.value, SequenceRange
-        ):  # Spark asks for one even where none was planned
-            for run in read_range(self._connection(), partition.value, fail=self._fail):
-                yield from record_batches(run, self._options)
+        """Yield the rows of a range, in a task, on the connection of this worker."""
+        if isinstance(partition.value, SequenceRange):  # Spark also calls this without a range
+            for messages in read_range(self._connection(), partition.value, fail=self._fail):
+                yield from record_batches(messages, self._options)
 
     def _connection(self) -> Connection:
         return background.connection(self._options.servers, self._options.access, _PROGRAM)
 
     def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Return the answer to a question of planning, asked on the connection of this process."""
+        """Return the answer to a question of planning, on the connection of this process."""
         connection = self._connection()
         try:
             return background.wait(question(connection), _PLANNING)
@@ -111,54 +110,57 @@ class _Reader:
             ) from None
 
 
-class _BatchReader(_Reader, DataSourceReader):
+class BatchReader(_Reader, DataSourceReader):
+    """Plans a batch: the ranges between the starting and the ending offsets."""
+
     def __init__(self, options: SourceOptions) -> None:
+        """Raise `ConfigurationError` if the options leave nothing to read."""
         if options.starting == LATEST:
             raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
-        # earliest is whatever is still there; what expires meanwhile was never promised
+        # `earliest` begins with the messages that there are, whichever expire meanwhile
         is_exact = options.starting not in {None, EARLIEST}
         super().__init__(options, fail=options.fail_on_data_loss and is_exact)
 
     def partitions(self) -> list[InputPartition]:
+        """Return the ranges of the batch."""
         return [InputPartition(item) for item in self._ask(self._plan)]
 
     async def _plan(self, connection: Connection) -> list[SequenceRange]:
         options, found = self._options, list[SequenceRange]()
-        states = await _chosen(connection, options)
+        states = await _choose_streams(connection, options)
         for state in states.values():
             edges = (options.starting or EARLIEST, options.ending or LATEST)
             first, until = [await resolve_moment(connection, edge, state) for edge in edges]
-            _moved(_read_until(until, state), state, fail=self._fail)
             if self._fail:
+                _require_same_stream(_offset(until, state), state)
                 require_unread(first, until, state)
-            found += cut(
-                options, max(first, state.first), min(until, state.until), state, len(states)
-            )
+            first, until = max(first, state.first), min(until, state.until)
+            found += plan_ranges(options, first, until, state, len(states))
         return found
 
 
 class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches: ranges of sequences between two offsets, which Spark keeps in the query's checkpoint."""
+    """Plans micro-batches: the ranges between two offsets of the query."""
 
     def __init__(self, options: SourceOptions) -> None:
-        """Raise `ConfigurationError` where the options give the query an end."""
+        """Raise `ConfigurationError` if the options give the query an end."""
         if options.ending is not None:
             raise ConfigurationError(
                 "a streaming query has no end: endingOffsets and endingTimestamp are for batches"
             )
         super().__init__(options, fail=options.fail_on_data_loss)
-        self._initial: Checkpoint | None = None
+        self._initial: Offsets | None = None
         self._is_unwritten = False
         self._target: dict[str, int] | None = None
 
-    def initialOffset(self) -> Checkpoint:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Return where a new query begins, the same however often Spark asks."""
         starting = LATEST if self._options.starting is None else self._options.starting
 
-        async def begin(connection: Connection) -> Checkpoint:
-            states = await _chosen(connection, self._options)
+        async def begin(connection: Connection) -> Offsets:
+            states = await _choose_streams(connection, self._options)
             return {
-                name: _read_until(await resolve_moment(connection, starting, state), state)
+                name: _offset(await resolve_moment(connection, starting, state), state)
                 for name, state in states.items()
             }
 
@@ -167,81 +169,88 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return a limit for Spark to hand back."""
-        most = self._options.most_offsets
+        """Return the limit that Spark hands to `latestOffset`."""
+        most = self._options.max_offsets
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
-    def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:  # noqa: N802
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return where the next micro-batch ends."""
         if self._is_unwritten and start == self._initial:
-            # An empty batch first: the checkpoint says then where the query began, and `latest` is asked for only once,
-            # wherever the program may die.
+            # The first batch is empty: it writes the beginning into the checkpoint. So `latest` is
+            # resolved only once, even if the program dies.
             self._is_unwritten = False
             return start
-        found = self._news(start)
+        states = self._poll(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        window = max(1, most // len(start)) if most else None  # of sequences of each stream
-        return {name: self._next(since, found[name], window) for name, since in start.items()}
+        share = max(1, most // len(start)) if most else None  # of each stream
+        return {name: self._end_of(offset, states[name], share) for name, offset in start.items()}
 
-    def _next(self, since: ReadUntil, state: StreamState, window: int | None) -> ReadUntil:
-        first = since["sequence"]
-        moved = _moved(since, state, fail=self._fail)
-        if moved is not None:
-            # a batch without rows brings the query there: ranges over two streams mean nothing
-            return _read_until(moved, state)
+    def _end_of(self, start: StreamOffset, state: StreamState, most: int | None) -> StreamOffset:
+        """Return where a micro-batch of at most `most` sequences of a stream ends."""
+        if not _is_same_stream(start, state):
+            if self._fail:
+                _require_same_stream(start, state)
+            # A batch without rows moves the query to the new stream. One that was created again is
+            # read from its beginning; one that was restored or rewound holds what was read.
+            is_recreated = start["created"] != state.created
+            return _offset(state.first if is_recreated else state.until, state)
+        first = start["sequence"]
         until = min((self._target or {}).get(state.name, state.until), state.until)
-        if window:
-            until = min(until, max(first, state.first) + window)
-        return _read_until(max(first, until), state)
+        if most:
+            until = min(until, max(first, state.first) + most)
+        return _offset(max(first, until), state)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember where the streams end now: the query ends there."""
-        states = self._ask(lambda c: _chosen(c, self._options))
+        """Remember the present ends of the streams, at which the query ends."""
+        states = self._ask(lambda c: _choose_streams(c, self._options))
         self._target = {name: state.until for name, state in states.items()}
 
-    def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
-        options, fail = self._options, self._fail
         planned = list[SequenceRange]()
-        for name, state in self._look(start).items():
+        for name, state in self._read_states(start).items():
             first, until = start[name]["sequence"], end[name]["sequence"]
             if end[name]["created"] != start[name]["created"]:
-                continue  # on to a stream made anew
-            if _moved(end[name], state, fail=fail) is not None:
-                continue  # what it is to read again went with the stream
-            if fail:
+                continue  # this batch moved the query to a new stream
+            if self._fail:
+                _require_same_stream(end[name], state)
                 require_unread(first, until, state)
-            planned += cut(options, max(first, state.first), until, state, len(start))
+            if _is_same_stream(end[name], state):
+                first = max(first, state.first)
+                planned += plan_ranges(self._options, first, until, state, len(start))
         return [InputPartition(item) for item in planned]
 
-    def _news(self, start: Checkpoint) -> dict[str, StreamState]:
-        """Look, and wait a moment for news where there is none: Spark asks a hundred times a second."""
-        for _ in range(_LOOKS):
-            found = self._look(start)
-            has_news = any(found[name].until != since["sequence"] for name, since in start.items())
-            if has_news or self._target is not None:
-                break
-            time.sleep(_AGAIN)
-        return found
+    def _poll(self, start: Offsets) -> dict[str, StreamState]:
+        """Return the streams' states, after a short wait if there is no new message.
 
-    def _look(self, names: Iterable[str]) -> dict[str, StreamState]:
+        Spark asks a hundred times a second.
+        """
+        for _ in range(_POLLS):
+            states = self._read_states(start)
+            is_new = any(states[name].until != one["sequence"] for name, one in start.items())
+            if is_new or self._target is not None:
+                break
+            time.sleep(_POLL_EVERY)
+        return states
+
+    def _read_states(self, names: Iterable[str]) -> dict[str, StreamState]:
         return self._ask(lambda c: _states_of(c, names))
 
 
-def cut(
+def plan_ranges(
     options: SourceOptions, first: int, until: int, state: StreamState, streams: int = 1
 ) -> list[SequenceRange]:
     """Return the ranges of `[first, until)` of one of so many streams, one for each task.
 
-    There are as many as `minPartitions` asks for, where there are as many sequences. Each subject filter has ranges of its
-    own; without one, the whole of the stream is cut into ranges of about 32 MiB.
+    There are at least `minPartitions` of them if there are as many sequences. Each subject filter
+    has its own ranges; without a filter a range has about 32 MiB.
     """
     chosen = options.subjects or (">",)
-    pieces = -(-options.pieces // streams)
-    length = max(1, (until - first) * len(chosen) // pieces)
+    tasks = -(-options.min_partitions // streams)
+    length = max(1, (until - first) * len(chosen) // tasks)
     if options.subjects is None:
-        of_a_piece = _PIECE_BYTES * state.messages // max(1, state.size)  # on an average
-        length = min(length, max(1, of_a_piece))
+        of_a_task = _TASK_BYTES * state.messages // max(1, state.size)  # on average
+        length = min(length, max(1, of_a_task))
     return [
         SequenceRange(subject, begin, min(begin + length, until), state.name)
         for subject in chosen
@@ -249,40 +258,38 @@ def cut(
     ]
 
 
-def _moved(since: ReadUntil, state: StreamState, *, fail: bool) -> int | None:
-    """Return where to read on in a stream that is not the one that was read; None while it is.
-
-    A stream made anew is read from its beginning, one that went back (restored from a backup) from its end, since what
-    it holds was read. Raises `LostSequences` instead when `fail`.
-    """
-    is_anew = since["created"] != state.created
-    if not is_anew and since["sequence"] <= state.until:
-        return None
-    if fail:
-        raise LostSequences(
-            f"stream {state.name} was made anew or went back: it ends at sequence {state.until - 1}, and the query has "
-            f"read one up to {since['sequence'] - 1}; start with a new checkpoint, or set failOnDataLoss to false"
-        )
-    return state.first if is_anew else state.until
-
-
-def _read_until(sequence: int, state: StreamState) -> ReadUntil:
+def _offset(sequence: int, state: StreamState) -> StreamOffset:
     return {"sequence": sequence, "created": state.created}
 
 
-async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, StreamState]:
-    """Return what streams hold, by leaders that are sure of it."""
+def _is_same_stream(offset: StreamOffset, state: StreamState) -> bool:
+    """Whether the stream is the one that was read: not created again, restored or rewound."""
+    return bool(offset["created"] == state.created and offset["sequence"] <= state.until)
 
-    async def look_at_all(connection: Connection) -> dict[str, StreamState]:
+
+def _require_same_stream(offset: StreamOffset, state: StreamState) -> None:
+    if not _is_same_stream(offset, state):
+        raise LostSequences(
+            f"stream {state.name} was created again or rewound: it ends at sequence "
+            f"{state.until - 1}, and the query has read up to {offset['sequence'] - 1}; start with "
+            "a new checkpoint, or set failOnDataLoss to false"
+        )
+
+
+async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, StreamState]:
+    """Return the states of streams, as their leaders report them."""
+
+    async def ask_all(connection: Connection) -> dict[str, StreamState]:
         return {name: await require_stream(connection, name) for name in names}
 
-    return await retry_until_answered(connection, look_at_all, AWAY)
+    return await retry_until_answered(connection, ask_all, AWAY)
 
 
-async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
-    """Return what the streams hold that a query reads: the one that is named, or all that partitions live in.
+async def _choose_streams(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
+    """Return the states of the streams that a query reads: the named one, or all with partitions.
 
-    Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
+    Raises `ConfigurationError` if a sequence is given for several streams, `BrokerAway`,
+    `ConnectionLost`.
     """
     await connection.connect()
     if options.stream is not None:
@@ -295,7 +302,7 @@ async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, S
     edges = {options.starting, options.ending} - {EARLIEST, LATEST}
     if len(names) > 1 and any(isinstance(one, int) for one in edges):
         raise ConfigurationError(
-            f"sequences count within a stream, and the broker has {len(names)}: name one by the option stream, or give "
-            "startingTimestamp and endingTimestamp"
+            f"a sequence belongs to one stream, and the broker has {len(names)}: name a stream by "
+            "the option stream, or give startingTimestamp and endingTimestamp"
         )
     return await _states_of(connection, names)

@@ -1,4 +1,4 @@
-"""The options of the data source, read once: names and meanings as in Spark's Kafka source."""
+"""Parses the options of the data source; names and meanings are those of Spark's Kafka source."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from nats_logship.client.access import Access, check_servers
 from nats_logship.client.find import EARLIEST, LATEST
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
-KNOWN = (
+OPTIONS = (
     *("servers", "stream", "partitions", "hosts"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "explode", "includeHeaders"),
@@ -25,16 +25,17 @@ _PARTITION = re.compile(r"[0-9]{1,6}")
 _STREAM = re.compile(r"[^\s.*>/\\]*")
 
 _Given = Mapping[str, str]
-"""Options by their names in small letters."""
+"""Options by their names in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How to reach the stream, what to read of it, and which rows to make.
+    """How to reach the streams, which messages to read, and which rows to make of them.
 
-    `stream` None: all that partitions live in. `subjects` None: all that these hold. `starting` None: earliest for a batch,
-    latest for a stream. `most_offsets` bounds a micro-batch; a query has at least `pieces` tasks.
-    Rows are sections of messages, or with `explode` their lines; with or without `headers`.
+    `stream` None: all streams with partitions. `subjects` None: all subjects. `starting` None:
+    earliest in a batch, latest in a streaming query. `max_offsets` limits a micro-batch; a query
+    has at least `min_partitions` tasks. Rows are sections of messages, or with `explode` lines;
+    they have the column `headers` or not.
     """
 
     servers: tuple[str, ...] = field(default=(_DEFAULT_SERVER,), repr=False)  # may hold a password
@@ -43,24 +44,24 @@ class SourceOptions:
     subjects: tuple[str, ...] | None = None
     starting: Moment | None = None
     ending: Moment | None = None
-    most_offsets: int | None = None
-    pieces: int = 1
+    max_offsets: int | None = None
+    min_partitions: int = 1
     fail_on_data_loss: bool = True
     headers: bool = True
     explode: bool = False
 
     @classmethod
     def parse(cls, options: _Given) -> "SourceOptions":
-        """Read what a user gave, in any case of letters; raise `ConfigurationError` naming the option that is wrong."""
+        """Parse options, with names in any case; raise `ConfigurationError` for a wrong one."""
         given = {key.lower(): value for key, value in options.items()}
-        unknown = sorted(set(given) - {name.lower() for name in KNOWN} - {"path"})  # load("…")
+        unknown = sorted(set(given) - {name.lower() for name in OPTIONS} - {"path"})  # load("…")
         if unknown:
             raise ConfigurationError(
-                f"jetstream has no option {unknown[0]!r}; there are {', '.join(KNOWN)}"
+                f"jetstream has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}"
             )
         stream = _text(given, "stream")
         if not _STREAM.fullmatch(stream):
-            raise _wrong("stream", stream, "a name of a stream")
+            raise _wrong("stream", stream, "the name of a stream")
         explode = _flag(given, "explode", default=False)
         try:
             servers = check_servers((_text(given, "servers") or _DEFAULT_SERVER,))
@@ -73,10 +74,10 @@ class SourceOptions:
             subjects=_subjects(given),
             starting=_position(given, "starting"),
             ending=_position(given, "ending"),
-            most_offsets=_size(given, "maxOffsetsPerTrigger"),
-            pieces=_size(given, "minPartitions") or 1,
+            max_offsets=_size(given, "maxOffsetsPerTrigger"),
+            min_partitions=_size(given, "minPartitions") or 1,
             fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
-            # a message's headers beside every one of its lines are rarely wanted
+            # the headers of a message are rarely wanted with each of its lines
             headers=_flag(given, "includeHeaders", default=not explode),
             explode=explode,
         )
@@ -90,8 +91,8 @@ def _text(given: _Given, name: str) -> str:
     return given.get(name.lower(), "").strip()
 
 
-def _words(given: _Given, name: str) -> list[str]:
-    """Return the words between commas, each once."""
+def _split(given: _Given, name: str) -> list[str]:
+    """Return the names between commas, each once."""
     return list(dict.fromkeys(filter(None, map(str.strip, _text(given, name).split(",")))))
 
 
@@ -103,7 +104,7 @@ def _flag(given: _Given, name: str, *, default: bool) -> bool:
 
 
 def _size(given: _Given, name: str) -> int | None:
-    """Return a positive number; None when not given."""
+    """Return a positive number; None if it is not given."""
     text = _text(given, name)
     if text and not _NUMBER.fullmatch(text):
         raise _wrong(name, text, "a positive number")
@@ -145,9 +146,9 @@ def _position(given: _Given, edge: str) -> Moment | None:
 
 
 def _subjects(given: _Given) -> tuple[str, ...] | None:
-    hosts, numbers = _words(given, "hosts"), _words(given, "partitions")
+    hosts, numbers = _split(given, "hosts"), _split(given, "partitions")
     if hosts and numbers:
-        raise ConfigurationError("partitions and hosts are two ways to choose; give one")
+        raise ConfigurationError("partitions and hosts both choose subjects; give one of them")
     if hosts:
         try:
             return tuple(host_filter(validate_host(host)) for host in hosts)

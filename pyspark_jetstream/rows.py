@@ -1,6 +1,6 @@
-"""Turns stored messages into Arrow's columns: a row for a section, or for each of its lines.
+"""Turns stored messages into Arrow columns: a row for a section, or for each of its lines.
 
-Nothing is done line by line: Arrow cuts the payloads of many sections at once.
+Python does nothing line by line: Arrow splits the payloads of many sections at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,11 +33,11 @@ from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions
 
 _BATCH_BYTES = 4 * 1024 * 1024
-"""About how many bytes of lines and headers go to Spark at once, decompressed."""
+"""About the decompressed bytes of lines and headers in one Arrow batch."""
 
 
 def columns(options: SourceOptions) -> StructType:
-    """Return the schema of the rows: of sections, or of their lines; `headers` as in Spark's Kafka source."""
+    """Return the columns of the rows, sections or lines; `headers` as in Spark's Kafka source."""
     schema = StructType().add("partition", IntegerType()).add("sequence", LongType())
     schema.add("time", TimestampType())
     for name in ("subject", "host", "file"):
@@ -57,17 +57,18 @@ def columns(options: SourceOptions) -> StructType:
 def record_batches(
     messages: Iterable[StreamMessage], options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
+    """Yield the rows of messages in their order; claims and empty messages have no row.
 
-    `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a file in
-    the order of `sequence` and `section` are its bytes. A message that breaks our rules has its payload as it was sent,
-    and NULL for `lines`; with `explode` it is a single row whose `line` is NULL.
+    `payload` is decompressed, and ends with a newline even if a plain client left it out. So the
+    payloads of a file, ordered by `sequence` and `section`, are its bytes. A message that cannot be
+    decoded has its payload as stored, and NULL for `lines`; with `explode` it is a single row whose
+    `line` is NULL.
     """
     rows, size = list[_Row](), 0
     for message in messages:
         for row in _sections(message):
             if options.explode and row.lines is not None and not row.payload:
-                continue  # all of its lines were left out
+                continue  # a filter left out all of its lines
             rows.append(row)
             size += len(row.payload) + row.width(options)
             if size >= _BATCH_BYTES:
@@ -79,9 +80,10 @@ def record_batches(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One section of a message. `lines` None marks a payload that is shown as it was sent.
+    """One section of a message; `lines` None marks a payload that could not be decoded.
 
-    `number` counts the sections of the message; `before` is how many lines of the message come before this row's.
+    `number` counts the sections of the message; `before` counts the lines of the message before
+    this section.
     """
 
     message: StreamMessage
@@ -92,12 +94,12 @@ class _Row:
     before: int = 0
 
     def width(self, options: SourceOptions) -> int:
-        """Return how many characters stand beside the payload, or beside each of its lines."""
+        """Return how many characters the other columns have, for the payload or for each line."""
         path = self.section.path if self.section else ""
-        beside = len(self.message.subject) + len(path)
-        if options.headers:  # of which any message may have many, of any length
-            beside += sum(len(name) + len(value) for name, value in self.message.headers.items())
-        return beside
+        width = len(self.message.subject) + len(path)
+        if options.headers:  # a message may have many and long ones
+            width += sum(len(name) + len(value) for name, value in self.message.headers.items())
+        return width
 
 
 def _sections(message: StreamMessage) -> list[_Row]:
@@ -124,7 +126,7 @@ def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatc
         yield pa.RecordBatch.from_arrays(list(shared.values()), schema=schema)
         return
     parents, exploded = _exploded(rows)
-    # what stands beside each line may be far more than the line
+    # the other columns may be much longer than the line
     step = max(1, _BATCH_BYTES // max(64 + row.width(options) for row in rows))
     for begin in range(0, len(parents), step):
         part = parents.slice(begin, step)
@@ -148,7 +150,7 @@ def _column(name: str, rows: list[_Row], schema: pa.Schema) -> pa.Array:
 
 
 def _exploded(rows: list[_Row]) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Return for each line of the rows the index of its row, and the lines with their numbers."""
+    """Return the index of the row of each line, and the columns `pos` and `line`."""
     payloads = [b"" if row.lines is None else row.payload.removesuffix(b"\n") for row in rows]
     lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
     line, parents = _as_text(lists.flatten(), payloads), pc.list_parent_indices(lists)
@@ -164,14 +166,14 @@ def _exploded(rows: list[_Row]) -> tuple[pa.Array, dict[str, pa.Array]]:
 def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:
     try:
         return line.cast(pa.string())
-    except pa.ArrowInvalid:  # Spark's strings are UTF-8; other bytes are shown by the sign for them
+    except pa.ArrowInvalid:  # Spark's strings are UTF-8; other bytes become U+FFFD
         readable = [payload.decode("utf-8", "replace") for payload in payloads]
         return pc.split_pattern(pa.array(readable, pa.string()), "\n").flatten()
 
 
 @lru_cache(maxsize=10_000)
 def _subject(subject: str) -> Subject | None:
-    """Return what a subject says, None for one that is no host's."""
+    """Return the host and partition of a subject; None for the subject of no host."""
     try:
         return Subject.parse(subject)
     except (InvalidSubject, InvalidHost):
@@ -186,7 +188,7 @@ def _span(row: _Row) -> dict[str, Any] | None:
 
 
 def _text(value: str) -> str:
-    # a path may hold bytes that are no UTF-8; Spark's strings may not
+    # a path may have bytes that are not UTF-8; Spark's strings may not
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

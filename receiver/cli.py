@@ -1,6 +1,6 @@
-"""The command line of logreceiver: options in, exit codes out; decides nothing.
+"""The command line of logreceiver: options in, exit codes out.
 
-Imports what talks to the broker, and Spark, only when it is needed: a receiver's JVM starts meanwhile.
+Clients of the broker and Spark are imported late: a receiver's JVM starts meanwhile.
 """
 
 import importlib.util
@@ -30,7 +30,8 @@ from receiver.settings import (
     ReplaySettings,
     StreamSettings,
 )
-from receiver.spark.java import find_java, run_jvm
+from receiver.spark.java import find_java
+from receiver.spark.jvm import run_jvm
 
 _COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
 
@@ -60,9 +61,9 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
     log_to_stderr(settings)
-    # Nothing can be closed yet, and Spark's processes inherit it: a signal to all of a service's processes ends none.
+    # Spark's processes inherit it: a SIGUSR1 to all processes of a service ends none of them
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    os.umask(0o027)  # everything made here is for its owner and group; Spark's workers inherit it
+    os.umask(0o027)  # files are for their owner and group; Spark's workers inherit it
     notifier = Notifier(os.environ)
 
     def reread() -> ReceiverSettings:
@@ -74,34 +75,36 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     if not importlib.util.find_spec("pyspark"):
         raise ConfigurationError("pyspark is not installed; pip install 'nats-logship[receiver]'")
     with run_jvm(settings.master) as jvm:
-        from receiver.pipeline import receive  # while the JVM starts: it brings Spark
+        from receiver.pipeline import receive  # imports pyspark, while the JVM starts
 
         receive(settings, notifier, reread, jvm)
 
 
 @logreceiver.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--hosts", is_flag=True, help="Also a line for each host's file.")
+@click.option("--hosts", is_flag=True, help="Also print a line for each host's file.")
 @settings_options(ReceiverSettings, BROKER_FIELDS | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
-    """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
+    """Show each partition's owner, how far behind it is, why it is blocked, and received files."""
     settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
     from nats_logship.client.connection import ELECTION, ask_broker
-    from receiver.status.status import Status, gather
+    from receiver.status.status import Status, collect_partitions
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask_broker(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
+    partitions = ask_broker(
+        settings, "logreceiver status", lambda c: collect_partitions(c, now), ELECTION
+    )
     found = Status.with_stores(partitions, settings.state)
     if as_json:
-        click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # with any path in it
+        click.echo(json.dumps(found.model_dump(mode="json"), indent=2))  # a path may be no UTF-8
     else:
         found.show(with_hosts=hosts)
 
 
 @logreceiver.command()
 def prepare() -> None:
-    """Keep Spark's classes in a file, so that later starts of this Java take half as long."""
+    """Write Spark's classes to a file, so that later starts of this Java take half as long."""
     from receiver.spark.session import prepare as write_class_data
 
     java = find_java(os.environ)
@@ -112,7 +115,7 @@ def prepare() -> None:
 @logreceiver.command()
 @settings_options(ReplaySettings, REPLAY_FIELDS)
 def replay(**options: Any) -> None:
-    """Write lines once more, out of the stream: into files, or to standard output (--output -)."""
+    """Write lines of the stream again: into files, or to standard output (--output -)."""
     settings = settings_from_options(ReplaySettings, options)
     log_to_stderr(settings)
     from receiver.replay.replay import replay as write_again
@@ -126,7 +129,10 @@ def replay(**options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_options(StreamSettings, VERIFY_FIELDS)
 def verify(as_json: bool, **options: Any) -> int:
-    """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ, or nothing was compared."""
+    """Compare received files with the lines that the stream still has.
+
+    Exit code 1 if they differ, or nothing could be compared.
+    """
     settings = settings_from_options(StreamSettings, options)
     log_to_stderr(settings)
     from receiver.verify.verify import verify as compare
@@ -138,7 +144,7 @@ def verify(as_json: bool, **options: Any) -> int:
 
 def main() -> None:
     """Run logreceiver."""
-    # nats-py imports aiohttp where it is installed, for web sockets: 0.2 s of a start
+    # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
     run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions)

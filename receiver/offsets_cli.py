@@ -1,12 +1,16 @@
-"""The commands `logreceiver offsets`: they say first what a move would mean, and write only over the offset that was looked at."""
+"""The commands `logreceiver offsets`: show offsets, move them, adopt files.
+
+A move is shown before it is done. It is written only if the offset has not changed since.
+"""
 
 import getpass
 import socket
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -31,14 +35,16 @@ from nats_logship.client.find import LATEST, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import find_end_of_files, moved
+from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
 from receiver.driver.presence import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
-from receiver.status.status import Status, gather, waiting
-from receiver.storage.adoption import adopt as take
+from receiver.status.status import Status, collect_partitions, count_waiting
+from receiver.storage.adoption import adopt as adopt_files
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.partition_folders import PartitionFolders, require_template
+
+Answer = TypeVar("Answer")
 
 _PROGRAM = "logreceiver offsets"
 _FIELDS = BROKER_FIELDS | {"partition"}
@@ -47,17 +53,17 @@ _LOCK_PATIENCE = 1.0  # seconds
 
 @click.group(cls=SectionedGroup)
 def offsets() -> None:
-    """Show, and move by hand, from where on partitions are received."""
+    """Show offsets (from where partitions are received), or move them by hand."""
 
 
 @offsets.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_options(ReceiverSettings, _FIELDS)
 def show(as_json: bool, **options: Any) -> None:
-    """Show each partition's offset, its owner, and what waits behind it."""
-    settings = _settings(options)
-    wanted = settings.select_partitions if settings.partition else range
-    partitions = ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
+    """Show the offset of each partition, its owner, and how many messages wait."""
+    settings = _read_settings(options)
+    select = settings.select_partitions if settings.partition else range
+    partitions = _ask(settings, lambda c: collect_partitions(c, _now(), select))
     found = Status(partitions=partitions)
     if as_json:
         click.echo(found.model_dump_json(indent=2, include={"partitions"}))
@@ -70,69 +76,76 @@ def show(as_json: bool, **options: Any) -> None:
     "--to",
     required=True,
     metavar="PLACE",
-    help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone) or 2h.",
+    help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a "
+    "zone) or 2h.",
 )
 @YES_OPTION
-@click.option("--force", is_flag=True, help="Also where a receiver is running, which this ends.")
+@click.option("--force", is_flag=True, help="Also if a receiver is running there; it ends then.")
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
-    """Move the offset of partitions; their files stay as they are, but for a batch that was never committed."""
-    settings = _settings(options, needs_partition=True)
+    """Move the offset of partitions.
 
-    async def proposed(connection: Connection) -> list[Move]:
+    Received files stay as they are, except for lines of a batch that was never committed.
+    """
+    settings = _require_partition(_read_settings(options))
+
+    async def propose_all(connection: Connection) -> list[Move]:
         layout, now = await require_layout(connection), _now()
         return [
             await propose(connection, layout.stream_of(number), number, to, now)
             for number in settings.select_partitions(layout.partitions)
         ]
 
-    async def move_all(connection: Connection) -> None:
-        for move in proposals:
-            await carry_out(connection, move)
-            click.echo(f"partition {move.partition}: done")
-
-    proposals = ask_broker(settings, _PROGRAM, proposed, ELECTION)
-    for move in proposals:
-        click.echo(f"partition {move.partition}: {move.words}")
+    moves = _ask(settings, propose_all)
+    for move in moves:
+        click.echo(f"partition {move.partition}: {move.summary}")
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
         confirm("Do it?")
-    ask_broker(settings, _PROGRAM, move_all)
+    ask_broker(settings, _PROGRAM, partial(_carry_out_all, moves))
+
+
+async def _carry_out_all(moves: "Sequence[Move]", connection: Connection) -> None:
+    for move in moves:
+        await carry_out(connection, move)
+        click.echo(f"partition {move.partition}: done")
 
 
 @offsets.command()
 @YES_OPTION
 @settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
 def adopt(yes: bool, **options: Any) -> None:
-    """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
+    """Take the files in --output as all that was received before the offset.
 
-    For a store (p<N>.db in --state-dir) that is lost, damaged, or does not go with the offset or the files. Lines that
-    were written and never committed stay, and may come a second time: it is your word that this is right. Behind an
-    older store gaps are told of what the files have received since it was copied. No receiver may be running there.
-    Where the offset itself is gone, the partition goes on behind what the store has of the files, and no line comes twice.
+    For a store (p<N>.db in --state-dir) that is lost, damaged, or does not belong to the offset or
+    the files. No receiver may be running there. Lines that were written but never committed stay,
+    and may come a second time. After an older store was brought back, gaps are reported for lines
+    that the files have received since. If the offset itself is gone, the partition goes on where
+    the files end by the store, and no line comes twice.
     """
-    settings = _settings(options, needs_partition=True)
+    settings = _require_partition(_read_settings(options))
     output, state = settings.output.absolute(), settings.state.absolute()
     require_template(state, settings.path_template)
 
-    async def look_at_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
+    async def find_all(connection: Connection) -> list[tuple[PartitionFolders, Offset | Move]]:
         layout, template = await require_layout(connection), settings.path_template
         count = layout.partitions
+        numbers = settings.select_partitions(count)
         all_folders = [
-            PartitionFolders(output, state, one, template, count)
-            for one in settings.select_partitions(count)
+            PartitionFolders(output, state, number, template, count) for number in numbers
         ]
         return [
-            (one, await _offset(connection, layout.stream_of(one.partition), one))
+            (one, await _find_offset(connection, layout.stream_of(one.partition), one))
             for one in all_folders
         ]
 
-    for folders, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
+    for folders, found in _ask(settings, find_all):
         at = f"partition {folders.partition}:"
         offset = found.moved if isinstance(found, Move) else found
         click.echo(
-            f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
+            f"{at} the files in {output} are taken as they are, and it goes on at sequence "
+            f"{offset.next}"
         )
         if not yes:
             confirm("Do it?")
@@ -140,22 +153,22 @@ def adopt(yes: bool, **options: Any) -> None:
             ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
             click.echo(f"{at} done")
         else:
-            click.echo(f"{at} {format_count(_adopted(folders, offset), 'file')} adopted")
+            click.echo(f"{at} {format_count(_adopt(folders, offset), 'file')} adopted")
 
 
-async def _offset(
+async def _find_offset(
     connection: Connection, stream: str, folders: PartitionFolders
 ) -> "Offset | Move":
-    """Return the offset of a partition, or where that is gone a move to where its files end by the store.
+    """Return the offset of a partition; if it is gone, a move to the end of the store's files.
 
-    Where it was moved there already, as by this command when its answer was lost, it is moved once more.
+    An offset that was moved to that end, by this command whose answer was lost, is moved again.
     """
-    partition, words, offset = folders.partition, "it has no offset", None
+    partition, reason, offset = folders.partition, "it has no offset", None
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         offset = Offset.decode(entry.value) if entry else None
     except UnreadableOffset as error:
-        words = str(error)
+        reason = str(error)
     batch = None
     if offset is None or offset.moved_in:
         with suppress(Damaged, OSError):
@@ -167,27 +180,37 @@ async def _offset(
     if offset:
         return offset
     raise ConfigurationError(
-        f"partition {partition}: {words}, and its store does not say where the files end; first "
+        f"partition {partition}: {reason}, and its store does not say where the files end; first "
         f"`logreceiver offsets set --partition {partition} --to earliest`, or to a sequence that "
         "you know"
     )
 
 
-def _adopted(folders: PartitionFolders, offset: Offset) -> int:
+def _adopt(folders: PartitionFolders, offset: Offset) -> int:
+    """Adopt the files of a partition under its lock; return how many."""
     try:
         make_synced_folder(folders.state)
         with exclusive_lock(folders.state / f"p{folders.partition}.lock", _LOCK_PATIENCE):
-            return take(folders, offset)
+            return adopt_files(folders, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:
         raise OperatorError(f"{error.filename or folders.output}: {error.strerror}") from None
 
 
-def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> ReceiverSettings:
+def _ask(settings: ReceiverSettings, call: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Ask the broker; again while it has no leader."""
+    return ask_broker(settings, _PROGRAM, call, ELECTION)
+
+
+def _read_settings(options: dict[str, Any]) -> ReceiverSettings:
     settings = settings_from_options(ReceiverSettings, options)
     log_to_stderr(settings)
-    if needs_partition and not settings.partition:
+    return settings
+
+
+def _require_partition(settings: ReceiverSettings) -> ReceiverSettings:
+    if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
     return settings
 
@@ -198,24 +221,27 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of a partition's offset from the entry at `revision`, to be carried out or not.
+    """A move of a partition's offset from the entry at `revision`, not yet done.
 
-    `words` are what it means, in messages; `objection` is why it should not be done now, empty for nothing.
+    `summary` says what it means, in messages; `objection` why it should not be done now, if at all.
     """
 
     partition: int
     revision: int
     moved: Offset
-    words: str
+    summary: str
     objection: str
 
 
 async def propose(
     connection: Connection, name: str, partition: int, to: str, now: datetime
 ) -> Move:
-    """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError where `to` is no place in it."""
+    """Return the move of a partition's offset to a place in a stream.
+
+    Raises ConfigurationError if `to` is no place in the stream.
+    """
     stream = await require_stream(connection, name)
-    sequence = await _sequence_of(connection, stream, to, now)
+    sequence = await _find_sequence(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
     revision = entry.revision if entry else (await bucket.read_newest(*at)).revision
@@ -225,23 +251,30 @@ async def propose(
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     objection = ""
     if offset and offset.presence and not await is_gone(connection, offset.presence):
-        objection = f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
-    left = await waiting(connection, name, partition, sequence)
+        objection = (
+            f"receiver {offset.owner} is running there; end it first, or stop it by moving the "
+            "offset with --force"
+        )
+    left = await count_waiting(connection, name, partition, sequence)
     way, skipped = f"on at sequence {sequence}", ""
     if offset and offset.stream_created == stream.created:
         way = f"from sequence {offset.next} to {sequence}"
-        skipped = "; what waits before that is SKIPPED" if sequence > offset.next else ""
+        skipped = "; messages before that are SKIPPED" if sequence > offset.next else ""
+    moment = format_datetime(now, "milliseconds")
+    before = offset or describe_lost(stream, sequence, by, revision)
     return Move(
-        partition,
-        revision,
-        moved(offset, stream, sequence, by, format_datetime(now, "milliseconds"), revision),
-        f"{way}, {format_count(left, 'message', 'wait')} from there{skipped}",
-        objection,
+        partition=partition,
+        revision=revision,
+        moved=move_offset(before, stream, sequence, by, moment),
+        summary=f"{way}, {format_count(left, 'message', 'wait')} from there{skipped}",
+        objection=objection,
     )
 
 
-async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
-    """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
+async def _find_sequence(
+    connection: Connection, stream: StreamState, to: str, now: datetime
+) -> int:
+    """Return the sequence that `to` names; raises ConfigurationError if it is not in the stream."""
     try:
         position = LATEST if to == "latest" else parse_moment(to, now)
     except ValueError as error:
@@ -249,17 +282,22 @@ async def _sequence_of(connection: Connection, stream: StreamState, to: str, now
     sequence = max(await resolve_moment(connection, position, stream), 1)
     if sequence > stream.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
-            f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to {stream.until}, earliest or latest"
+            f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to "
+            f"{stream.until}, earliest or latest"
         )
     return sequence
 
 
 async def carry_out(connection: Connection, move: Move) -> None:
-    """Write it; raises OperatorError when the entry has changed since, `Rejected`, `ConnectionLost`."""
+    """Write the moved offset.
+
+    Raises OperatorError if the entry has changed since `propose`, `Rejected`, `ConnectionLost`.
+    """
     at = connection, OFFSETS_BUCKET, offset_key(move.partition)
     try:
         await bucket.write(*at, move.moved.encode(), move.revision)
     except Conflict:
         raise OperatorError(
-            f"partition {move.partition}: its offset has changed meanwhile, so a receiver is running there; look again"
+            f"partition {move.partition}: its offset has changed meanwhile, so a receiver is "
+            "running there; check with `logreceiver offsets show`"
         ) from None

@@ -1,11 +1,9 @@
-"""The wiring of a receiver.
+"""Start the parts of a receiver, and end them.
 
-    broker ◀── wake ── follower (one per partition) ── claim ──▶ KV ◀───────────┐
-                          │   ▲                                                │
-               assignment ▼   │ report                                         │
-                         jobs (a slot each) ──▶ Spark job: one task, a session ──▶ files
-
-Everything is started and ended here; what happens in it is decided elsewhere.
+broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
+│   ▲                                                      │
+assignment ▼   │ report                                               │
+jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
 """
 
 import asyncio
@@ -30,22 +28,24 @@ from nats_logship.app.service import Notifier, Service, merge_reloaded
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
-from receiver.driver.driver import Driver, require_sound, require_unused
+from receiver.driver.driver import Driver
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.presence import run_unless_stopped
+from receiver.driver.preflight import require_sound, require_unused
+from receiver.driver.stopping import run_unless_stopped
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
-from receiver.spark.java import Jvm, is_local
+from receiver.spark.java import is_local
+from receiver.spark.jvm import Jvm
 from receiver.spark.session import spark_context
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.layout import Permissions
 from receiver.storage.partition_folders import require_template
 
-_MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
-_FORGOTTEN = 60.0  # seconds
-_END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
-_AT_ONCE = frozenset(
+_MOST_WORKERS = 16  # each takes some 21 MiB; the driver and its JVM take 260
+_EXECUTOR_PATIENCE = 60.0  # seconds without an executor
+_END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
+_RELOADABLE = frozenset(
     {
         "compress",
         "keep",
@@ -57,7 +57,7 @@ _AT_ONCE = frozenset(
         "rotate_size",
     }
 )
-"""The settings that a running receiver can change; its next tasks go by them."""
+"""The settings that a running receiver can change; its next tasks follow them."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +68,10 @@ def receive(
     reread: Callable[[], ReceiverSettings],
     jvm: Jvm,
 ) -> None:
-    """Run a receiver in a JVM until it is told to stop (SIGTERM, SIGINT) or, with --once, until nothing is left.
+    """Run a receiver until SIGTERM or SIGINT, or with --once until nothing is left.
 
-    `reread` reads the settings again, in a thread, and raises OperatorError kinds when they will not do. Raises
-    OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
+    `reread` reads the settings again, in a thread; it raises OperatorError for wrong ones. Raises
+    OperatorError. However it ends, the next start undoes what was not committed.
     """
     asyncio.run(_Pipeline(settings, jvm).run(notifier, reread))
 
@@ -88,22 +88,24 @@ class _Pipeline:
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
         self._stop = self._service.stop_requested
-        self._followers: Driver | None = None
+        self._driver: Driver | None = None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
         if not await self._service.run(notifier, reread, self._work(), self._pages()):
-            logger.warning("ended in mid-batch; the next start does it again")
+            logger.warning("ended within a batch; the next start does the batch again")
 
     def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from receiver.status.metrics import page_of  # a library that nobody else needs
+            from receiver.status.metrics import (
+                make_page,  # imports a library that only metrics need
+            )
 
-            pages = {"/metrics": page_of(self._meter), "/healthz": self._meter.health}
+            pages = {"/metrics": make_page(self._meter), "/healthz": self._meter.health}
             yield page_server(address, pages)
 
     async def _work(self) -> None:
         settings = self._settings
-        folders = _made(settings)
+        folders = _make_folders(settings)
         require_template(settings.state, settings.path_template)
         patience = settings.patience.total_seconds() if settings.once else None
         found = await wait_for_partitions(self._connection, self._stop, patience)
@@ -126,10 +128,10 @@ class _Pipeline:
             jvm=self._jvm,
         )
         with ExitStack() as stack:
-            if (spark := await self._entered(starting, stack)) is None:
+            if (spark := await self._start_spark(starting, stack)) is None:
                 return
             stack.enter_context(hold_locks(folders))
-            self._followers = Driver(
+            self._driver = Driver(
                 settings=self._settings,
                 connection=self._connection,
                 owner=self._owner,
@@ -138,17 +140,15 @@ class _Pipeline:
                 run_job=partial(run_job, spark),
                 slots=slots,
             )
-            asyncio.get_running_loop().add_signal_handler(
-                signal.SIGUSR1, self._followers.close_files
-            )
-            forgotten = inf if is_local(settings.master) else _FORGOTTEN
-            await self._followers.run(*found, self._stop, watch(spark, forgotten))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._driver.close_files)
+            patience = inf if is_local(settings.master) else _EXECUTOR_PATIENCE
+            await self._driver.run(*found, self._stop, watch(spark, patience))
         await self._connection.close()
 
-    async def _entered(
+    async def _start_spark(
         self, starting: AbstractContextManager[SparkContext], stack: ExitStack
     ) -> SparkContext | None:
-        """Return Spark, whose start takes seconds; None where the end is asked for meanwhile, by which its JVM ends."""
+        """Return Spark, which takes seconds to start; None on a stop, which ends its JVM."""
         work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
         spark = await run_unless_stopped(self._stop, asyncio.shield(work))
         if spark is None:
@@ -158,22 +158,25 @@ class _Pipeline:
         return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        self._settings, changes = merge_reloaded(self._settings, settings, _AT_ONCE)
+        self._settings, changes = merge_reloaded(self._settings, settings, _RELOADABLE)
         log_to_stderr(self._settings)
-        if self._followers is not None:
-            self._followers.change(self._settings)
+        if self._driver is not None:
+            self._driver.change(self._settings)
         logger.info("settings reloaded; %s", changes)
 
 
-def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
-    """Make output and state folder where they are not there; raises OperatorError for one that cannot be written to."""
-    wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
+def _make_folders(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
+    """Make the output and state folders if they do not exist, and mark them.
+
+    Raises OperatorError for a folder that cannot be written to.
+    """
+    folders = ((settings.output, settings.permissions), (settings.state, Permissions()))
     try:
-        for folder, permissions in wanted:
+        for folder, permissions in folders:
             make_synced_folder(folder, permissions)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return tuple(mark_folder(folder.absolute()) for folder, _ in wanted)
+        return tuple(mark_folder(folder.absolute()) for folder, _ in folders)
     except OSError as error:
         raise OperatorError(
             f"cannot use {error.filename or settings.output}: {error.strerror}; "

@@ -1,4 +1,4 @@
-"""The settings of logreceiver: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
+"""The settings of logreceiver: its options, variables (LOGRECEIVER_…) and keys of the TOML file."""
 
 import grp
 import os
@@ -23,29 +23,42 @@ BROKER_FIELDS = ACCESS | {"log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
 REPLAY_FIELDS = BROKER_FIELDS | {
-    *("since", "until", "host", "file", "partition", "speed", "output"),
-    *("time_zone", "path_template"),
+    "since",
+    "until",
+    "host",
+    "file",
+    "partition",
+    "speed",
+    "output",
+    "time_zone",
+    "path_template",
 }
 VERIFY_FIELDS = BROKER_FIELDS | {
-    *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
+    "since",
+    "host",
+    "partition",
+    "output",
+    "state_dir",
+    "path_template",
+    "time_zone",
 }
 
 _LARGEST_ID = 2**32 - 2  # of users and groups
 
 
-def _partitions(value: object) -> object:
-    """Return the words of a setting of partitions: given several times, or with commas."""
+def _split_partitions(value: object) -> object:
+    """Return the items of --partition, which is given several times, or with commas."""
     parts = (value,) if isinstance(value, str | int) else value
     if not isinstance(parts, list | tuple):
         return value
-    words = tuple(word.strip() for part in parts for word in str(part).split(","))
-    for word in words:
-        if word != "all" and not (word.isascii() and word.isdigit()):
-            raise ValueError(f"{word!r} is no partition: give numbers from 0, or all")
-    return words
+    items = tuple(item.strip() for part in parts for item in str(part).split(","))
+    for item in items:
+        if item != "all" and not (item.isascii() and item.isdigit()):
+            raise ValueError(f"{item!r} is no partition: give numbers from 0, or all")
+    return items
 
 
-def _one_per_line(value: object) -> object:
+def _split_lines(value: object) -> object:
     return tuple(value.splitlines()) if isinstance(value, str) else value
 
 
@@ -57,41 +70,42 @@ def _check_pairs(pairs: tuple[str, ...]) -> tuple[str, ...]:
     return pairs
 
 
-def _checked_mode(text: str, least: int) -> str:
-    """Return a mode with which the owner has at least these rights, and others cannot write."""
+def _check_mode(text: str, least: int) -> str:
+    """Return a mode that gives the owner at least the rights `least`, and others no write."""
     try:
         mode = int(text, 8)
     except ValueError:
         mode = 0
     if mode & least != least or mode & 0o002 or mode > 0o7777:
         raise ValueError(
-            f"{text!r} is no mode that works here; the owner needs {least:04o}, others may not write: e.g. {least + 0o040:04o}"
+            f"{text!r} is no mode that works here; the owner needs {least:04o}, others may not "
+            f"write: e.g. {least + 0o040:04o}"
         )
     return text
 
 
-def _ids_of(owner: str) -> tuple[int, int]:
-    """Return the ids of `user`, `user:group` or `:group`, by name or number; -1 for one that is not given."""
+def _find_ids(owner: str) -> tuple[int, int]:
+    """Return the ids of `user`, `user:group` or `:group`, by name or number; -1 for none given."""
     user, _, group = owner.partition(":")
     return (
-        _id("user", user, lambda: pwd.getpwnam(user).pw_uid),
-        _id("group", group, lambda: grp.getgrnam(group).gr_gid),
+        _find_id("user", user, lambda: pwd.getpwnam(user).pw_uid),
+        _find_id("group", group, lambda: grp.getgrnam(group).gr_gid),
     )
 
 
-def _id(kind: str, name: str, look: Callable[[], int]) -> int:
+def _find_id(kind: str, name: str, query: Callable[[], int]) -> int:
     if not name or (name.isascii() and name.isdigit() and int(name) <= _LARGEST_ID):
         return int(name or -1)
     try:
-        return look()
+        return query()
     except KeyError:
         raise ValueError(f"{kind} {name!r} is not known here; give a name or a number") from None
 
 
-def _zone_name(text: str) -> str:
-    """Return the name by which every machine knows a time zone; that of this machine for `local`."""
+def _find_zone(text: str) -> str:
+    """Return a time zone's name that every machine knows; this machine's zone for `local`."""
     name = text
-    if text == "local":  # as the C library has it
+    if text == "local":  # as the C library finds it
         _, _, link = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
         name = os.environ.get("TZ", "").removeprefix(":") or link or "UTC"
     if not _is_zone(name):
@@ -102,22 +116,22 @@ def _zone_name(text: str) -> str:
 
 
 def _is_zone(name: str) -> bool:
-    """Whether every machine knows a time zone by this name, which some know by further ones."""
+    """Whether every machine knows a time zone by this name; some know further names."""
     try:
         ZoneInfo(name)
-    except (LookupError, ValueError, OSError):  # OSError: a folder of zones, say
+    except (LookupError, ValueError, OSError):  # OSError: a folder of zones
         return name == "UTC"
     return name.partition("/")[0] not in ("posix", "right", "posixrules", "localtime")
 
 
-Partitions = Annotated[tuple[str, ...], BeforeValidator(_partitions)]
-FileMode = Annotated[str, AfterValidator(lambda text: _checked_mode(text, 0o600))]
-FolderMode = Annotated[str, AfterValidator(lambda text: _checked_mode(text, 0o700))]
-Owner = Annotated[str, AfterValidator(lambda text: _ids_of(text) and text)]
-TimeZone = Annotated[str, AfterValidator(lambda text: _zone_name(text))]
+Partitions = Annotated[tuple[str, ...], BeforeValidator(_split_partitions)]
+FileMode = Annotated[str, AfterValidator(lambda text: _check_mode(text, 0o600))]
+FolderMode = Annotated[str, AfterValidator(lambda text: _check_mode(text, 0o700))]
+Owner = Annotated[str, AfterValidator(lambda text: _find_ids(text) and text)]
+TimeZone = Annotated[str, AfterValidator(lambda text: _find_zone(text))]
 Template = Annotated[str, AfterValidator(lambda text: Layout(text).template)]
 SparkSettings = Annotated[
-    tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_pairs)
+    tuple[str, ...], BeforeValidator(_split_lines), AfterValidator(_check_pairs)
 ]
 
 
@@ -130,12 +144,23 @@ class ReceiverSettings(AccessSettings):
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Receiving": (
-            *("partition", "once", "take_over", "standby", "takeover_after", "patience"),
-            *("max_batch", "listen"),
+            "partition",
+            "once",
+            "take_over",
+            "standby",
+            "takeover_after",
+            "patience",
+            "max_batch",
+            "listen",
         ),
         "Files": ("output", "path_template", "file_mode", "folder_mode", "owner", "state_dir"),
         "Rotation": (
-            *("rotate_size", "rotate_every", "time_zone", "keep", "keep_age", "keep_bytes"),
+            "rotate_size",
+            "rotate_every",
+            "time_zone",
+            "keep",
+            "keep_age",
+            "keep_bytes",
             "compress",
         ),
         "Spark": ("master", "executor_python", "spark_conf"),
@@ -150,93 +175,96 @@ class ReceiverSettings(AccessSettings):
     path_template: Template = option(
         DEFAULT,
         "PATH",
-        "Path of a host's file below --output, of {host}, {file} (the source file's path) and {date} (the day, in "
-        "--time-zone, on which a line reached the broker): e.g. {host}/{file} or {host}/{date}.log.",
+        "Path of a host's file below --output, made of {host}, {file} (the source file's path) and "
+        "{date} (the day, in --time-zone, on which a line reached the broker), such as "
+        "{host}/{file} or {host}/{date}.log.",
     )
-    file_mode: FileMode = option("0640", "MODE", "Mode of files; the umask has no say in it.")
+    file_mode: FileMode = option("0640", "MODE", "Mode of files; the umask does not change it.")
     folder_mode: FolderMode = option("0750", "MODE", "Mode of folders below --output.")
     owner: Owner = option(
         "",
         "USER:GROUP",
-        "User that files and folders are given to, user:group, or :group; by name or number. Needs the right to.",
+        "Owner of files and folders: user, user:group or :group, by name or number. Needs the "
+        "right to change owners.",
     )
     state_dir: Path | None = option(
         None,
         "DIR",
-        "Folder of stores and locks; it belongs to the files. Default: .logreceiver in --output.",
+        "Folder of stores and locks of these files. Default: .logreceiver in --output.",
     )
     once: bool = Field(
         False,
-        description="Receive what is there, commit it, and exit 0 instead of waiting for more.",
+        description="Receive and commit the lines that wait, then exit 0.",
     )
     take_over: bool = Field(
         False,
-        description="With --once: take partitions from a receiver that is running, which ends its "
-        "work at them. Nobody receives them afterwards until a receiver is started again.",
+        description="With --once: take partitions from a running receiver, which stops receiving "
+        "them. Afterwards nobody receives them until a receiver is started again.",
     )
     standby: bool = Field(
         False,
-        description="Wait while another receiver owns a partition, and take it over only when "
-        "that one is gone.",
+        description="Wait while another receiver owns a partition, and take it over once that "
+        "receiver is gone.",
     )
     takeover_after: Duration = Field(
         timedelta(seconds=15),
-        description="With --standby: how long an owner may give no sign of life.",
+        description="With --standby: how long an owner must be silent to be gone.",
     )
     patience: Duration = Field(
         timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )
     rotate_size: ByteSize = Field(
         ByteSize(100_000_000),
-        description="Size from which a file is closed and numbered; 0 for never.",
+        description="Size at which a file is closed and numbered; 0 for never.",
     )
     rotate_every: Duration = Field(
         timedelta(days=1),
-        description="Time after which a file is closed and numbered, aligned to the clock of "
-        "--time-zone, by when its lines reached the broker: 1h at full hours, 1d "
-        "at midnight, 1w on Mondays; 0 for never.",
+        description="Time after which a file is closed and numbered, by when its lines reached "
+        "the broker, aligned to the clock of --time-zone: 1h at full hours, 1d at midnight, 1w on "
+        "Mondays; 0 for never.",
     )
     time_zone: TimeZone = option(
         "UTC",
         "ZONE",
-        "Time zone whose hours and days --rotate-every goes by, e.g. Europe/Berlin; local is this machine's.",
+        "Time zone of the hours and days of --rotate-every, such as Europe/Berlin; local is this "
+        "machine's.",
     )
     keep: Annotated[int, Field(ge=0)] = option(
         0, "N", "Closed files to keep per host; 0 keeps all."
     )
     keep_age: Duration = Field(
         timedelta(0),
-        description="Time behind the newest line for which closed files are kept, e.g. 30d; 0 "
-        "keeps all.",
+        description="How long closed files are kept, such as 30d, counted back from the newest "
+        "line; 0 keeps all.",
     )
     keep_bytes: ByteSize = Field(
         ByteSize(0),
-        description="Bytes of closed files to keep in all, as they are on disk; the oldest go "
-        "first. 0 keeps all.",
+        description="Bytes on disk of all closed files to keep; the oldest are deleted first. 0 "
+        "keeps all.",
     )
     compress: Literal["none", "zstd", "gzip"] = Field(
         "none", description="How closed files are compressed, after their commit."
     )
     max_batch: Annotated[ByteSize, Field(ge=2**20)] = Field(
         ByteSize(64_000_000),
-        description="Bytes of messages that a batch takes in, at most; bounds memory and "
-        "repeated work.",
+        description="Bytes of messages in a batch, at most; limits memory and repeated work.",
     )
     master: str = option(
         "local[*]",
         "URL",
-        "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, k8s://https://host:port.",
+        "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, "
+        "k8s://https://host:port.",
     )
     executor_python: str = option(
         "python3",
         "PATH",
-        "On a cluster: the Python of the executors, of the minor version that this program runs on; it needs none of "
-        "our packages.",
+        "On a cluster: the Python of the executors, of the same minor version as this program's; "
+        "it needs none of our packages.",
     )
     spark_conf: SparkSettings = option(
         (),
         "KEY=VALUE",
-        "A setting of Spark as spark.name=value, which wins over ours; may be given several times.",
+        "A setting of Spark as spark.name=value, which overrides ours; may be given several times.",
     )
     listen: OptionalListen = option(
         None,
@@ -252,14 +280,14 @@ class ReceiverSettings(AccessSettings):
 
     @property
     def spark(self) -> dict[str, str]:
-        """The settings of Spark that were asked for."""
+        """The settings of --spark-conf."""
         return dict(pair.split("=", 1) for pair in self.spark_conf)
 
     @property
     def permissions(self) -> Permissions:
-        """Modes and ids of what is made."""
+        """Modes and ids of new files and folders."""
         modes = int(self.file_mode, 8), int(self.folder_mode, 8)
-        return Permissions(*modes, *_ids_of(self.owner))
+        return Permissions(*modes, *_find_ids(self.owner))
 
     @property
     def state(self) -> Path:
@@ -268,25 +296,25 @@ class ReceiverSettings(AccessSettings):
 
     @property
     def numbers(self) -> frozenset[int] | None:
-        """The partitions to receive; None for all, however many there are."""
+        """The partitions to receive, None for all."""
         if "all" in self.partition:
             return None
         return frozenset(map(int, self.partition))
 
     def select_partitions(self, partitions: int) -> tuple[int, ...]:
-        """Return the partitions to receive, of as many as there are; raises ConfigurationError."""
+        """Return the partitions to receive of so many; raises ConfigurationError."""
         numbers = self.numbers
         numbers = frozenset(range(partitions)) if numbers is None else numbers
         if absent := sorted(numbers - {*range(partitions)}):
             raise ConfigurationError(
-                f"partition {absent[0]} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
-                "give another --partition, or all"
+                f"partition {absent[0]} does not exist: the broker has {partitions}, 0 to "
+                f"{partitions - 1}; give another --partition, or all"
             )
         return tuple(sorted(numbers))
 
 
 class StreamSettings(ReceiverSettings):
-    """The settings of commands that read the streams again, verify among them: of which partitions and hosts, since when."""
+    """The settings of commands that read the streams again: which partitions, hosts and time."""
 
     host: Many = option((), "GLOB", "Only hosts that match; may be given several times.")
     partition: Partitions = option(
@@ -295,7 +323,7 @@ class StreamSettings(ReceiverSettings):
     since: str = option(
         "earliest",
         "PLACE",
-        "Where to begin: a time, today, a time back from now such as 2h, earliest, or seq:12345.",
+        "Where to begin: a time, today, a time ago such as 2h, earliest, or seq:12345.",
     )
 
 
@@ -305,23 +333,23 @@ class ReplaySettings(StreamSettings):
     since: str = option(
         ...,
         "PLACE",
-        "Where to begin: a time such as 2026-11-20T10:00 (of --time-zone, or with a zone of its own), today, "
-        "yesterday, a time back from now such as 2h or 1d, earliest, or a sequence such as seq:12345.",
+        "Where to begin: a time such as 2026-11-20T10:00 (in --time-zone, or with its own zone), "
+        "today, yesterday, a time ago such as 2h or 1d, earliest, or a sequence such as seq:12345.",
     )
     until: str = option(
-        "now", "PLACE", "Where to end, in the same words; that line itself is left out."
+        "now", "PLACE", "Where to end, given like --since; the line there is not included."
     )
     file: Many = option(
         (),
         "GLOB",
-        "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
-        "may be given several times.",
+        "Only lines of source files whose path matches, or whose name matches if the glob has no "
+        "slash; may be given several times.",
     )
     speed: Literal["instant", "original"] = Field(
-        "instant", description="How fast: instant, or original (as lines were stored)."
+        "instant", description="How fast: instant, or original (at the pace of the stored lines)."
     )
     output: Path = option(
         ...,
         "DIR",
-        "Folder for the files, empty or new; - for one stream of all lines on standard output.",
+        "Folder for the files, empty or new; - writes all lines to standard output.",
     )

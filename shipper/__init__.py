@@ -1,1 +1,1 @@
-"""The tail agent: publishes the lines of a host's files, acknowledged."""
+"""`logshipper`: ships the lines of a host's files to the broker, each acknowledged."""

@@ -1,52 +1,57 @@
-"""The wiring of a shipper: claim, rebuild, follow, publish, save, and the order in which all of it ends.
+"""The wiring of a shipper: what it starts, runs in sessions, and ends in which order.
 
-    files ──follower──▶ blocks ──shipping──▶ rounds ──publisher──▶ stream
-                                    │                                 │
-              LOGS_POSITIONS ◀──keeper─── positions ◀───── ack ───────┘
+Imports go one way: agent → loop → sender → publish → sources. The status is made of values
+(`AgentState`) that the agent collects.
 
-    view, over all of it ──▶ service (systemd), live (status), listening (metrics, health), new settings
-
-Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
+Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions,
+4. close the connection.
 """
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
-from nats_logship.app.files import FOLDER_ID, make_folder
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
 from nats_logship.wire.positions import Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
-from shipper.publish.publisher import Publisher, SessionLost
+from shipper.once import require_files
+from shipper.publish.publisher import (
+    AcknowledgedPublisher,
+    Publisher,
+    SessionLost,
+    UnacknowledgedPublisher,
+)
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
 from shipper.sources.files.follower import Follower
-from shipper.sources.files.paths import Selection, has_magic
+from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import most_open_files
-from shipper.sources.stdin import Spool
 from shipper.status.live import require_alone, status_socket
-from shipper.status.report import AgentMeter, AgentView
+from shipper.status.report import AgentMeter, AgentState, AgentView
+
+if TYPE_CHECKING:
+    from shipper.sources.stdin import Spool
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
-_READING = 1.0  # and for what is under way when none is, or the broker is known to be away
+_READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
 _CLOSING = 2.0
-_SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
-# a spool has few files, one after another, and each waits for the one before to be acknowledged
+_SNAPSHOT_EVERY = 60.0  # seconds, less up to a quarter: hosts do not write all at once
+# a spool has few files, and each one waits until the one before is acknowledged
 _INPUT_INTERVALS = Intervals(scan_after=0.02, scan_every=0.2)
+_NO_FILES = Selection(())
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
-    """Run works beside what is entered, and cancel them at its end; raises the first error by itself, not in a group."""
+async def _run_with(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
+    """Run works beside the body, and cancel them at its end; raises the first error alone."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
@@ -67,125 +72,122 @@ class Agent:
         clock: Callable[[], int],
         intervals: Intervals | None = None,
     ) -> None:
-        """Remember what to do; `clock` is nanoseconds since the epoch."""
+        """Connect to nothing yet; `clock` is nanoseconds since the epoch."""
         self._settings = settings
         self._host = host
         self._clock = clock
-        connection = connection_for(settings, host)
-        self._sessions = Publisher(connection, host, clock, settings.credential_host)
-        if settings.once:
-            self._sessions.patience = settings.patience.total_seconds()
+        self._publisher = _publisher_of(settings, host, clock)
+        self._spool: Spool | None = None
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
-        follower = self._follower(Selection(()), Positions())
-        self._shipping = ShippingLoop(
-            follower, self._sessions, settings, AgentMeter(clock), intervals
-        )
-        self._view = AgentView(host, self._shipping, clock)
+        meter, follower = AgentMeter(clock), self._follower(_NO_FILES, Positions())
+        self._loop = ShippingLoop(follower, self._publisher, settings, meter, intervals)
+        self._view = AgentView(host, meter, self._observe)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
         """Ship until a signal or, with `once`, until all that is there is acknowledged.
 
-        `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
-        `OperatorError` kinds; positions are written in every case but that of another owner.
+        `reread` reads the settings again, in a thread, and raises `OperatorError` kinds for bad
+        ones. Raises `OperatorError` kinds; writes the positions unless another agent owns them.
         """
         if not await self._service.run(notifier, reread, self.work(), self._background()):
             await self._end_early()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
+        view = self._view
         if address := self._settings.listen:
-            from nats_logship.app.pages import (
-                health_page,
-                page_server,
-            )  # libraries that nobody else needs
+            # libraries that other agents do not need
+            from nats_logship.app.pages import health_page, page_server
             from shipper.status.metrics import agent_metrics
 
-            view = self._view
-            health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731
+            health = lambda: health_page(view.health(), view.observe().paused or "ok")  # noqa: E731
             yield page_server(address, {"/metrics": agent_metrics(view), "/healthz": health})
-        yield status_socket(self._host, self._view.report)
+        yield status_socket(self._host, view.report)
 
     def _end(self) -> float:
-        self._shipping.stop()
-        # a broker that is away or full now will not be back in time, and a pause will not be over
-        is_landing = self._shipping.is_in_flight and not self._sessions.obstacle
+        self._loop.stop()
+        # a broker that is away or full, or a pause, will not be over in time
+        is_landing = self._loop.sender.is_in_flight and not self._publisher.obstacle
         return _LANDING if is_landing else _READING
 
     async def _end_early(self) -> None:
-        """Say what is left; raises `OperatorError` for what the next start does not find."""
-        spool = self._view.spool
+        """Log what is left; raises `OperatorError` for what the next start does not find."""
+        spool = self._spool
         unread = await asyncio.to_thread(spool.stop) if spool else 0
         if self._settings.once:
-            raise OperatorError("stopped before all was shipped; start it again to go on")
-        if self._shipping.unacknowledged() or (spool and spool.behind):
-            logger.info(
-                "ended; what is not acknowledged is shipped at the next start with the same --file"
-            )
+            raise OperatorError("stopped before all was shipped; run again to ship the rest")
+        if self._loop.sender.unacknowledged() or (spool and spool.behind):
+            logger.info("ended; the next start with the same --file ships what is not acknowledged")
         if spool and unread:
             raise OperatorError(
                 f"ended, and {unread} bytes of standard input were not read"
-                f"{spool.trouble and f' ({spool.trouble})'}: they are lost with a pipe that nobody "
-                "else holds open; stop what writes to it first"
+                f"{spool.trouble and f' ({spool.trouble})'}: they are lost unless another process "
+                "holds the pipe open; stop the writer of the pipe first"
             )
 
     async def work(self) -> None:
-        """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
-        if self._settings.is_input:
-            self._view.spool = await asyncio.to_thread(self._make_spool)
+        """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
         try:
+            if self._settings.is_input:
+                self._spool = await asyncio.to_thread(self._open_spool)
             if self._settings.once:
-                # before the subject is claimed, which ends another agent
-                if self._view.spool is None:
-                    await asyncio.to_thread(_require_files, self._settings.selection)
-                await self._sessions.connection.connect(self._settings.patience.total_seconds())
-            async with _along(self._sessions.config.run()):
-                await self._ship_to_the_end()
+                # before the claim, which ends another agent
+                if self._spool is None:
+                    await asyncio.to_thread(require_files, self._settings.selection)
+                await self._publisher.connection.connect(self._settings.patience.total_seconds())
+            async with _run_with(self._publisher.config.run()):
+                await self._run_sessions()
         finally:
-            await self._shipping.follower.close()
+            await self._loop.follower.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
-                    await self._sessions.connection.close()
+                    await self._publisher.connection.close()
 
-    async def _ship_to_the_end(self) -> None:
-        """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
-        self._shipping.positions = await self._sessions.in_time(self._first_session())
+    def _open_spool(self) -> "Spool":
+        from shipper.sources.stdin import open_spool  # a library that files do not need
+
+        new_file = self._publisher.new_file
+        return open_spool(self._settings.spool_dir, self._host, new_file, self._clock)
+
+    async def _run_sessions(self) -> None:
+        """Run one session after the other: claim, go to the positions of the stream, ship."""
+        acknowledged = self._loop.acknowledged
+        acknowledged.positions = await self._publisher.in_time(self._open_first_session())
         while True:
             await self._rewind()
             with suppress(SessionLost):
-                return await self._ship()
+                return await self._run_session()
 
-    async def _first_session(self) -> Positions:
-        """Return the positions; raises `OperatorError` for another agent of the host here, before a claim could end that one."""
-        sessions = self._sessions
-        await sessions.prepare()
+    async def _open_first_session(self) -> Positions:
+        """Return the positions; raises `OperatorError` for an agent that the claim would end."""
+        publisher = self._publisher
+        await publisher.prepare()
         if not self._settings.take_over:
-            await require_alone(self._host, sessions.config.partitions.time)
-        if self._settings.ack:
-            return await sessions.claim(Positions())
-        return await sessions.waiting.retry_until_answered(sessions.snapshots.read)
+            await require_alone(self._host, publisher.config.partitions.time)
+        return await publisher.open_session(Positions())
 
     async def _rewind(self) -> None:
-        """Have the files read on from the positions; the follower keeps its open files where it knows all of them."""
-        shipping = self._shipping
-        has_begun, positions = shipping.has_scanned, shipping.positions
-        if not has_begun or not await shipping.follower.rewind(positions.files):
-            await shipping.follower.close()
+        """Have the files read on from the positions; known files stay open."""
+        loop = self._loop
+        has_begun, positions = loop.has_scanned, loop.acknowledged.positions
+        if not has_begun or not await loop.follower.rewind(positions.files):
+            await loop.follower.close()
             selection = self._settings.selection
-            if self._view.spool is not None:
-                selection = Selection(())  # until the spool turns the follower to a segment
+            if self._spool is not None:
+                selection = _NO_FILES  # until the spool selects a segment
             elif has_begun:
-                # what comes while the subject is claimed anew came after the start
+                # files that came while the subject was claimed again came after the start
                 selection = replace(selection, from_end=False)
-            shipping.follower = self._follower(selection, positions)
-        shipping.resize()
+            loop.follower = self._follower(selection, positions)
+        loop.resize()
 
     def _follower(self, selection: Selection, positions: Positions) -> Follower:
         settings = self._settings
         return Follower(
             selection,
             positions.files.values(),
-            new_id=self._sessions.new_file,
+            new_id=self._publisher.new_file,
             clock=self._clock,
             grace=settings.grace.total_seconds(),
             hold=settings.hold_deleted.total_seconds(),
@@ -194,83 +196,82 @@ class Agent:
             listen=settings.watch,
         )
 
-    def _make_spool(self) -> Spool:
-        try:
-            with make_folder(self._settings.spool_dir, 0o700) as folder:
-                os.close(folder.open(FOLDER_ID, os.O_RDONLY | os.O_CREAT, 0o600))
-                return Spool(folder.make(self._host, 0o700), self._sessions.new_file, self._clock)
-        except OSError as error:
-            raise OperatorError(
-                f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
-            ) from None
-
-    async def _ship(self) -> None:
-        spool = self._view.spool
-        await self._ship_and_keep()
+    async def _run_session(self) -> None:
+        loop, spool = self._loop, self._spool
+        await self._ship_and_save()
         if spool is not None and spool.is_done:
             await asyncio.to_thread(spool.finish)
-        elif self._shipping.stopping.is_set():
+        elif loop.stopping.is_set():
             await self._end_early()
         elif self._settings.once:
-            self._shipping.goals.conclude(
-                self._shipping.follower, self._settings.selection.patterns
-            )
+            loop.goals.conclude(loop.follower, self._settings.selection.patterns)
 
-    async def _ship_and_keep(self) -> None:
-        """Ship, and write the positions meanwhile and at the end, but for those of another owner."""
-        shipping, is_owner = self._shipping, True
+    async def _ship_and_save(self) -> None:
+        """Ship, and save the positions meanwhile and at the end, unless another agent owns them."""
+        is_owner = True
         try:
-            async with _along(self._keep_positions(), self._spool_input()) as group:
-                await shipping.run(group)
+            async with _run_with(self._save_positions(), self._follow_spool()) as group:
+                await self._loop.run(group)
         except (FencedError, SessionLost):
             is_owner = False
             raise
         finally:
-            if is_owner:  # what cannot be written soon is read back from the stream at a start
+            if is_owner:  # a start reads from the stream what cannot be written soon
                 with suppress(TimeoutError, FencedError):
                     async with asyncio.timeout(_CLOSING):
-                        await self._sessions.snapshots.try_write(shipping.positions)
+                        await self._publisher.snapshots.try_write(self._loop.acknowledged.positions)
 
-    async def _keep_positions(self) -> None:
-        """Write snapshots of the positions until cancelled; raises `FencedError` where a newer agent has written."""
+    async def _save_positions(self) -> None:
+        """Save positions until cancelled; raises `FencedError` if a newer agent has saved some."""
+        acknowledged = self._loop.acknowledged
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await self._shipping.forget_gone(self._clock())
-            await self._sessions.snapshots.try_write(self._shipping.positions)
+            await acknowledged.forget_gone(self._loop.follower, self._clock())
+            await self._publisher.snapshots.try_write(acknowledged.positions)
 
-    async def _spool_input(self) -> None:
-        if self._view.spool is not None:
-            await self._view.spool.run(self._shipping)
-            self._shipping.stop()
+    async def _follow_spool(self) -> None:
+        if self._spool is not None:
+            await self._spool.run(self._loop.acknowledged, self._loop.follower)
+            self._loop.stop()
 
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:
-            raise OperatorError("with --once nothing is read again")
+            raise OperatorError("with --once settings are not read again")
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
-        self._shipping.change(self._settings)
-        follower = self._shipping.follower
+        self._loop.change(self._settings)
+        follower = self._loop.follower
         grace, hold = self._settings.grace, self._settings.hold_deleted
         follower.change_limits(grace.total_seconds(), hold.total_seconds())
-        if self._view.spool is None:
+        if self._spool is None:
             await follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
 
+    def _observe(self) -> AgentState:
+        publisher, loop, spool = self._publisher, self._loop, self._spool
+        follower, since = loop.follower, loop.follower.busy_since
+        return AgentState(
+            now=self._clock(),
+            files=follower.files(),
+            positions=loop.acknowledged.positions,
+            read_at=loop.sender.unacknowledged(),
+            troubles=follower.troubles,
+            open_files=follower.open_files,
+            has_scanned=loop.has_scanned,
+            reading_seconds=0.0 if since is None else asyncio.get_running_loop().time() - since,
+            broker=publisher.config.partitions.time,
+            waiting_for=publisher.connection.away or publisher.waiting.reason,
+            paused=str(publisher.config.pause or ""),
+            retries=publisher.waiting.retries,
+            spooled_bytes=spool.behind if spool else None,
+            spool_trouble=spool.trouble if spool else "",
+        )
 
-def _require_files(selection: Selection) -> None:
-    """Raise `OperatorError` for a path that cannot be read, or where no glob shows a file that can.
 
-    A glob that shows none keeps no other file waiting: it is reported when these are shipped.
-    """
-    from shipper.status.show import BAD, FINE, check_files  # tables, which an agent shows nobody
-
-    lacking = {}
-    for pattern in selection.patterns:
-        found = list(check_files(replace(selection, patterns=(pattern,))))
-        lacks = [text for level, text in found if level == BAD]
-        if lacks and FINE not in dict(found):
-            lacking[pattern] = lacks[0]
-    is_none_shown = len(lacking) == len(selection.patterns)
-    for pattern, text in lacking.items():
-        if is_none_shown or not has_magic(pattern):
-            raise OperatorError(f"{text}; nothing was shipped; check --file")
+def _publisher_of(settings: ShipperSettings, host: str, clock: Callable[[], int]) -> Publisher:
+    """Return what publishes the host's rounds: the only place that asks for `--no-ack`."""
+    kind = AcknowledgedPublisher if settings.ack else UnacknowledgedPublisher
+    publisher = kind(connection_for(settings, host), host, clock, settings.credential_host)
+    if settings.once:
+        publisher.patience = settings.patience.total_seconds()
+    return publisher

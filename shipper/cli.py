@@ -1,6 +1,6 @@
-"""The command line of the shipper: reads settings, starts the agent or a report, and turns the end into an exit code.
+"""The command line of the shipper: reads settings, runs the agent or a report, sets the exit code.
 
-Imports what talks to the broker only when it is needed: `logshipper --help` is quick.
+Modules that talk to the broker are imported late, so that `logshipper --help` is quick.
 """
 
 import fcntl
@@ -41,9 +41,10 @@ logger = logging.getLogger(__name__)
 @settings_options(ShipperSettings)
 @click.pass_context
 def logshipper(context: click.Context, /, **options: Any) -> None:
-    """Ship the lines of log files, each exactly once and in order, to a NATS JetStream broker.
+    """Ship the lines of log files to a NATS JetStream broker, each exactly once and in order.
 
-    Follows files through rotation and truncation. Without a command it runs until a signal ends it.
+    Files are followed through rotation and truncation. Without a command, logshipper runs until it
+    receives SIGTERM or SIGINT.
     """
     context.obj = options
     if context.invoked_subcommand is not None:
@@ -54,7 +55,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     log_to_stderr(settings)
     if is_shared_name(host):
         logger.warning("%s", SHARED_NAME.format(host))
-    # nats-py imports aiohttp where it is installed, for web sockets: a fifth of the CPU of a start, and 10 MiB
+    # nats-py imports aiohttp, if installed, for web sockets: a fifth of a start's CPU, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
     import asyncio
@@ -62,7 +63,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     from nats_logship.app.memory import keep_large_buffers
     from shipper.agent import Agent
 
-    gc.freeze()  # what is imported stays; to look for garbage in it costs a tenth of a start, and pauses later
+    gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
     keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
@@ -74,23 +75,23 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
-    """Show how far each file is shipped; works whether or not an agent runs."""
+    """Show how far each file is shipped, also if no agent runs."""
     import asyncio
 
     from nats_logship.app.table import show
     from shipper.status.live import ask
-    from shipper.status.show import shown, stored
+    from shipper.status.show import read_saved_report, render
 
     settings = settings_from_options(ShipperSettings, _merged(context, options))
     hosts, silent = asyncio.run(ask(settings.host))
     for process in silent:
         text = f"the agent with pid {process.pid} does not answer; ask as its user or as root"
         click.echo(text, err=True)
-    hosts = hosts or [asyncio.run(stored(settings, _host(settings)))]
+    hosts = hosts or [asyncio.run(read_saved_report(settings, _host(settings)))]
     if as_json:
         click.echo(json.dumps([host.model_dump() for host in hosts], indent=2))
     else:
-        show(*(part for host in hosts for part in shown(host)))
+        show(*(part for host in hosts for part in render(host)))
     return Exit.FAILED if silent else Exit.DONE
 
 
@@ -98,38 +99,38 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 @settings_options(ShipperSettings, only={"file", "exclude", "ignore_older", "host", *ACCESS})
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
-    """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
+    """Check configuration, broker and files, and list the files to follow; change nothing."""
     import asyncio
 
-    from shipper.status.show import BAD, check
+    from shipper.status.show import Level, check
 
     settings = _settings(_merged(context, options))
-    findings = asyncio.run(check(settings, _host(settings)))
-    for level, text in findings:
-        click.echo(f"{level} {printable(text)}")
-    return Exit.FAILED if BAD in dict(findings) else Exit.DONE
+    results = asyncio.run(check(settings, _host(settings)))
+    for result in results:
+        click.echo(f"{result.level.value} {printable(result.text)}")
+    return Exit.FAILED if any(one.level is Level.BAD for one in results) else Exit.DONE
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    # `logshipper --host a status` and `logshipper status --host a` are the same
+    """Return the options of program and command, which may be given to either."""
     own = {name: value for name, value in options.items() if value not in (None, ())}
     return {**context.obj, **own}
 
 
 def _settings(options: dict[str, Any]) -> ShipperSettings:
-    """Return the settings of an agent, which has files to follow, or standard input."""
+    """Return the settings of an agent; raises `UsageError` if there is nothing to read."""
     settings = settings_from_options(ShipperSettings, options)
     settings.require_credential("host", "admin")
     if not any(settings.file):
         raise click.UsageError(
-            "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
+            "--file is missing; give it, or LOGSHIPPER_FILE, or file in the --config file"
         )
     if settings.is_input:
         if sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
             raise click.UsageError("--file -: standard input is closed, or open for writing only")
         if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":
             raise click.UsageError(
-                "--from, --exclude and --ignore-older are for files; standard input is read as it comes"
+                "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
             )
     return settings
 
@@ -146,12 +147,12 @@ def _host(settings: ShipperSettings) -> str:
         return settings.host or validate_host(socket.gethostname())
     except InvalidHost as error:
         raise ConfigurationError(
-            f"the name of this machine will not do: {error}; give --host"
+            f"the name of this machine cannot be used: {error}; give --host"
         ) from None
 
 
 def main() -> None:
-    """Run the program named `logshipper`."""
+    """Run `logshipper`."""
     arguments = repeat_option(
         sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"}
     )

@@ -1,8 +1,8 @@
-"""People's regular expressions over the bytes of lines, which RE2 searches for.
+"""Users' regular expressions over the bytes of lines, searched by RE2.
 
-RE2's time grows with the lines alone, and other threads go on meanwhile. An expression sees one
-line at a time, without its newline. Yet whole blocks are searched: Python does no work for each
-line, only for each run of lines that match.
+RE2 needs time in proportion to the bytes, whatever the expression, and releases the interpreter's
+lock. An expression sees one line at a time, without its newline. RE2 searches whole blocks, so
+Python does no work for each line, only for each run of lines that match.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NewType
 
 Expression = NewType("Expression", bytes)
-"""An expression that `expression` has checked, as it is put into a larger one."""
+"""An expression that `expression` has checked, to be put into a larger one."""
 
 _TOKEN = re.compile(
     rb"\\(?P<letter>.)|\[\^?\]?(?:\\.|[^]\\])*\]|\{,(?P<most>[0-9]+)\}|\(\?[a-z]*-[a-z]*m",
@@ -24,7 +24,7 @@ _RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
 
 
 def expression(text: str) -> Expression:
-    """Return an expression that can be searched for; raises ValueError that says why one cannot."""
+    """Check an expression; raises ValueError with the reason."""
     pattern = text.encode("utf-8", "surrogateescape")
     try:
         found = _TOKEN.sub(_in_a_block, pattern)
@@ -35,16 +35,16 @@ def expression(text: str) -> Expression:
 
 
 def matching_runs(expressions: Sequence[Expression], lines: bytes) -> list[tuple[int, int]]:
-    """Return where one of the expressions is found, as half-open ranges of whole lines in a row.
+    """Return the half-open ranges of whole lines in a row that one of the expressions matches.
 
-    The last of the lines may lack its newline.
+    The last line may lack its newline.
     """
     pattern = _any_of(tuple(expressions))
     return [found.span() for found in pattern.finditer(lines)]
 
 
 def _in_a_block(token: re.Match[bytes]) -> bytes:
-    """Return what a token of an expression over one line is in one over many lines."""
+    """Translate a token of an expression over one line into one over many lines."""
     if token["most"]:
         return b"{0,%b}" % token["most"]
     if token["letter"] in (b"C", b"Q") or token[0].startswith(b"(?"):
@@ -58,8 +58,8 @@ def _any_of(expressions: tuple[Expression, ...]) -> Any:
 
 
 def _compile(pattern: bytes) -> Any:
-    """Compile a pattern; raises ValueError that says what is wrong with it, or missing in RE2."""
-    import re2  # a library that hosts without expressions do not load
+    """Compile a pattern; raises ValueError that says what is wrong, or not supported by RE2."""
+    import re2  # a library that hosts without expressions do not need
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # a byte is a letter
@@ -77,6 +77,6 @@ def _reason(pattern: bytes, reason: bytes) -> str:
         with warnings.catch_warnings(action="ignore"):
             re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return str(error)  # says where
+        return str(error)  # with the position
     text = reason.decode("utf-8", "replace")
     return f"{text}; RE2 has no lookarounds, backreferences or possessive quantifiers"

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often the loop does what; times in seconds.
+    """The intervals of the loop, in seconds.
 
-    Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
-    after the last scan where files came or went. Lines that were left out are covered by a round without lines behind each
-    scan, where no other covers them. After a small round the next one is gathered when about
-    `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round costs about the
-    same for one line as for a hundred.
+    Folders are scanned every `scan_every` seconds, or `scan_after` seconds after the last scan if
+    files came or went. After a small round the next one is gathered when about `round_lines` lines
+    have come, but `least_interval` to `interval` seconds after the round was sent: a round of one
+    line costs about as much as one of a hundred.
     """
 
     scan_after: float = 0.2
@@ -21,6 +20,13 @@ class Intervals:
     round_lines: int = 170
 
     def interval_after(self, lines: int, seconds: float) -> float:
-        """Return the seconds from a round to the next; the lines of the round came in `seconds`."""
+        """Return the seconds from a round to the next; the round's lines came in `seconds`."""
         expected = self.round_lines * seconds / max(1, lines)
         return min(self.interval, max(self.least_interval, expected))
+
+    def scan_interval(self, took: float, *, is_due: bool) -> float:
+        """Return the seconds from a scan to the next; `is_due` if files came or went.
+
+        The scan `took` seconds: scans take at most a hundredth of the time, or a tenth if due.
+        """
+        return max(self.scan_after, 10 * took) if is_due else max(self.scan_every, 100 * took)

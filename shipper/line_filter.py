@@ -1,24 +1,30 @@
-"""Leaves out lines. The next block of the file covers them with its span, or an empty one does, so that a receiver sees no gap.
+"""Leaves out lines by regular expressions.
 
-Reads and ships nothing; used by one thread at a time.
+The next block of the file, or an empty one, covers the lines that were left out with its span, so
+that a receiver finds no gap. Reads and ships nothing; used by one thread at a time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shipper.expressions import Expression, matching_runs
+from shipper.expressions import Expression, expression, matching_runs
 from shipper.sources.block import Block
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which lines are shipped: those in which one of `include` is found (all, when there is none) and none of `exclude`."""
+    """Which lines are shipped: those that match one of `include`, if any, and none of `exclude`."""
 
     include: tuple[Expression, ...] = ()
     exclude: tuple[Expression, ...] = ()
 
+    @classmethod
+    def of(cls, include: Sequence[str], exclude: Sequence[str]) -> "Rules":
+        """Return the rules of these expressions; raises ValueError for one that RE2 refuses."""
+        return cls(tuple(map(expression, include)), tuple(map(expression, exclude)))
+
     def apply(self, run: bytes) -> bytes:
-        """Return what is left of whole lines, or of a piece of one; each is searched by itself, without its newline."""
+        """Return the lines that are shipped; `run` are whole lines, or a piece of one."""
         if self.include:
             run = b"".join(run[start:end] for start, end in matching_runs(self.include, run))
         if not self.exclude:
@@ -31,29 +37,28 @@ class Rules:
 
 
 class LineFilter:
-    """Passes blocks on with the lines that `rules` leave; the next block of a file covers what was left out before it."""
+    """Filters blocks by `rules`, which may be changed at any time."""
 
     def __init__(self, rules: Rules) -> None:
-        """Have left out nothing yet; the rules may be changed at any time."""
         self.rules = rules
-        self._left_out: dict[str, Block] = {}  # empty ones; `continues` where a line goes on behind
-        self._in_line: set[str] = (
-            set()
-        )  # files whose last line was left out and covered, and may go on
+        # empty blocks over lines that are not covered yet, by file; `continues` inside a line
+        self._left_out: dict[str, Block] = {}
+        # files inside a line that was left out and covered
+        self._in_line: set[str] = set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether every block would be passed on as it is."""
+        """Whether every block would be returned unchanged."""
         return not (self.rules.include or self.rules.exclude or self._left_out)
 
     def filter(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks, in the order in which they were read, without those of which no line is left."""
+        """Return the blocks, given in the order of reading, without those that become empty."""
         return [left for block in blocks if (left := self._filter(block)) is not None]
 
-    def left_out(self) -> list[Block]:
-        """Return empty blocks that cover the lines that were left out and are not covered yet.
+    def cover_left_out(self) -> list[Block]:
+        """Return empty blocks over the lines that were left out and are not covered yet.
 
-        The pieces of a line are covered together, but for the rest of a file, behind which nothing may come.
+        The pieces of a line are covered together, unless they are the rest of a file.
         """
         left_out = self._left_out.items()
         whole = [file for file, one in left_out if one.is_rest or not one.continues]
@@ -63,7 +68,7 @@ class LineFilter:
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
         before = self._left_out.pop(span.file, None)
-        if not block.lines:  # a hole, which covers what was left out before it
+        if not block.lines:  # a hole covers the lines that were left out before it
             if before is None:
                 return block
             self._in_line.update([span.file] * before.continues)
@@ -72,7 +77,7 @@ class LineFilter:
         is_left_out = before is not None or (block.continues and span.file in self._in_line)
         self._in_line.discard(span.file)
         start = before.section.span.start if before else span.start
-        # the first piece of a line decides on all of them
+        # the first piece of a line decides for all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
         lines = b"" if is_left_out else block.lines[:pieces]
         lines += self.rules.apply(block.lines[pieces:])

@@ -1,4 +1,4 @@
-"""What a shipper can be told; options, variables (LOGSHIPPER_…), keys, defaults and help all come from here."""
+"""The settings of a shipper: options, variables (LOGSHIPPER_…), keys, defaults and help."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ def _expressions(value: object) -> object:
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
-"""Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
+"""Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
 
 
 class ShipperSettings(AccessSettings):
@@ -62,87 +62,87 @@ class ShipperSettings(AccessSettings):
     file: Annotated[Many, AfterValidator(_alone)] = option(
         (),
         "PATH_OR_GLOB",
-        "File to follow, or a glob in quotes; may be given several times. - is standard input.",
+        "File to follow, or a glob in quotes, or - for standard input; repeatable.",
     )
     exclude: Many = option(
-        (), "GLOB", "File or folder to leave out, or a glob of them; may be given several times."
+        (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
     )
     from_: Literal["beginning", "end"] = Field(
         "beginning",
-        description="Where to begin in files that are there at the start and were never seen: "
+        description="Where to start in files that exist at the start and were never followed: "
         "beginning or end.",
     )
     ignore_older: Duration | None = Field(
         None,
-        description="Pass over files that were never seen and were not written for this long, "
-        "until they are.",
+        description="Skip files that were never followed and not written for this long; a file is "
+        "followed once it is written again.",
     )
     hold_deleted: Duration = Field(
         timedelta(hours=6),
-        description="How long a file is kept open that was deleted and is not read to its end, which takes its "
-        "space, or that was moved where it is not found.",
+        description="How long to keep a deleted file open, which holds its disk space, until it is "
+        "shipped; also a file that was moved out of sight.",
     )
-    watch: bool = Field(True, description="Notice changes sooner by inotify; without, only poll.")
+    watch: bool = Field(True, description="Use inotify to notice changes sooner than by polling.")
     poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
         timedelta(seconds=1),
-        description="How often to look at every file and folder, besides inotify; more rarely "
-        "when that takes long.",
+        description="How often to check every file and folder, besides inotify; less often if a "
+        "check takes long.",
     )
     host: Annotated[str, AfterValidator(_host)] = option(
-        "", "NAME", "Name that the lines are shipped under; by default the name of this machine."
+        "", "NAME", "Host name that the lines are shipped under (default: name of this machine)."
     )
     state_dir: Path | None = option(
         None,
         "DIR",
-        "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, "
-        "/var/lib/logshipper where that can be written, else ~/.local/state/logship.",
+        "Folder that keeps standard input until it is acknowledged (default: $STATE_DIRECTORY, or "
+        "/var/lib/logshipper if that is writable, or ~/.local/state/logship).",
     )
-    once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
+    once: bool = Field(
+        False, description="Ship the lines that exist now, and end when they are acknowledged."
+    )
     take_over: bool = Field(
         False,
-        description="Take over from an agent of the same host on this machine, which ends "
-        "when it next writes to the broker, within a minute; without, this one "
-        "ends.",
+        description="Take over from an agent that ships for the same host on this machine; that "
+        "agent ends within a minute. Without this option the new agent ends.",
     )
     patience: Duration = Field(
         timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )
     ack: bool = Field(
         True,
-        description="Wait for acknowledgements; without them lines may be lost, repeated or "
+        description="Wait for acknowledgements; with --no-ack lines may be lost, repeated or "
         "reordered.",
     )
     compression: Compression = Field(
-        "auto", description="Compression of rounds: auto (from 4 KiB on), zstd or none."
+        "auto", description="Compress rounds: auto (from 4 KiB on), zstd (all) or none."
     )
     max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
-        ByteSize(1024 * 1024), description="Longest line in bytes that is shipped in one piece."
+        ByteSize(1024 * 1024), description="Longest line that is shipped in one piece."
     )
     round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
         ByteSize(7 * 1024 * 1024),
-        description="Most bytes of lines that are published at a time. Lines on their way "
-        "take up to seven times as much memory, and 10 MiB, beside the program "
-        "itself (some 45 MiB, and 5 KiB for each file).",
+        description="Largest round: bytes of lines in one message. Memory: up to seven times this, "
+        "10 MiB, 45 MiB for the program and 5 KiB for each file.",
     )
     grace: Duration = Field(
         timedelta(seconds=5),
-        description="How long a rotated file's last line may stay unfinished before it is shipped; the next "
-        "file waits twice as long at most.",
+        description="How long to wait for the end of a rotated file's last line before it is "
+        "shipped unfinished; the next file waits at most twice as long.",
     )
     include_lines: Lines = option(
         (),
         "REGEX",
-        "Regular expression: ship only lines that it is found in; may be given several times.",
+        "Ship only lines that match; repeatable.",
     )
     exclude_lines: Lines = option(
         (),
         "REGEX",
-        "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times.",
+        "Drop lines that match, also lines that --include-lines selects; repeatable.",
     )
     listen: OptionalListen = option(
         None,
         "ADDR:PORT",
-        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
+        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464 (default: none).",
     )
 
     @property
@@ -152,12 +152,12 @@ class ShipperSettings(AccessSettings):
 
     @property
     def credential_host(self) -> str:
-        """The host that the file with the credential names, if it names one."""
+        """The host that the credential's file names; empty if it names none."""
         return str(self.from_files.get("host", ""))
 
     @property
     def spool_dir(self) -> Path:
-        """The folder that standard input is spooled to; systemd's STATE_DIRECTORY is the default where it is set."""
+        """The folder that standard input is spooled to."""
         if given := self.state_dir or os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
             return Path(given)
         shared = Path("/var/lib/logshipper")
@@ -166,19 +166,19 @@ class ShipperSettings(AccessSettings):
 
     @property
     def selection(self) -> Selection:
-        """Which files are followed, and where in them reading begins."""
+        """Which files are followed, and where reading begins in them."""
         older, is_end = self.ignore_older, self.from_ == "end"
         nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
         return Selection.of(self.file, self.exclude, from_end=is_end, ignore_older=nanoseconds)
 
 
-_AT_ONCE = {
+_RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
     *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
 }
 
 
 def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
-    """Return the settings that count now that `new` was read again, and a line on what changed."""
+    """Return the settings after a reload, and a line about the changes."""
     standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
-    return merge_reloaded(old, new, _AT_ONCE - standard_input)
+    return merge_reloaded(old, new, _RELOADABLE - standard_input)

@@ -130,13 +130,13 @@ MUTANTS = (
     Mutant(
         "a round names the last sequence of its subject",
         "shipper/publish/publisher.py",
-        "{EXPECTED_SEQUENCE: str(self._last)}",
+        "{EXPECTED_SEQUENCE: str(claims.last)}",
         "{}",
         "tests/shipper/publish",
     ),
     Mutant(
         "an agent that came later fences an older one",
-        "shipper/publish/publisher.py",
+        "shipper/publish/claims.py",
         "sequence > self._first[1]",
         "sequence < self._first[1]",
         "tests/shipper/publish",
@@ -165,15 +165,15 @@ MUTANTS = (
     Mutant(
         "a host publishes lines of its own name only",
         "broker/auth/permissions.py",
-        "SubjectRights((own, positions,",
-        'SubjectRights(("logs.>", positions,',
+        "publish=(lines, positions,",
+        'publish=("logs.>", positions,',
         "tests/broker/auth",
     ),
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))",
-        "return (*_entry(PARTITIONS_KEY, actual, partitions), *steps)",
+        "return (*steps, *_plan_entry(PARTITIONS_KEY, actual, partitions))",
+        "return (*_plan_entry(PARTITIONS_KEY, actual, partitions), *steps)",
         "tests/broker/provision",
     ),
 )

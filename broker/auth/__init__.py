@@ -1,1 +1,1 @@
-"""Who may do what at the broker: the credential store, accounts, permissions, certificates."""
+"""Credentials, their rights (`permissions`), the accounts made of them, and certificates."""

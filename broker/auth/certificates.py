@@ -1,8 +1,7 @@
-"""The certificates of brokers, and the private authority that signs them: in `DIR/tls`, or brought along by the operator.
+"""TLS certificates of brokers, and the authority in `DIR/tls` that signs them.
 
-Keys are ECDSA on P-256, which every TLS 1.3 client takes, and which a server signs with at a tenth of RSA's cost. A
-certificate and its key are in one file, so that a new pair takes the place of the old one in one step, and nobody ever
-finds a certificate with another's key. Nothing here is sent anywhere.
+Keys are ECDSA on P-256: every TLS 1.3 client takes them, and signing costs a tenth of RSA's. A
+certificate and its key are one file, so one rename replaces both. Nothing is sent anywhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +25,11 @@ from nats_logship.app.files import (
     write_for_owner,
 )
 
-_SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
+_SKEW = timedelta(hours=1)  # for machines whose clock is behind
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
 _VALID = timedelta(days=365)
 _AUTHORITY_VALID = timedelta(days=3650)
-_USES_OF_NONE = (
+_FORBIDDEN_USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "encipher_only", "decipher_only"),
 )
@@ -39,19 +38,20 @@ _PEM = serialization.Encoding.PEM
 
 
 class Authority(NamedTuple):
-    """The authority's own certificate and key."""
+    """An authority's own certificate and key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
 
-def _certificate(
+def _issue(
     names: Sequence[str], key: ec.EllipticCurvePrivateKey, now: datetime, by: Authority | None
 ) -> x509.Certificate:
-    """Return a certificate for `names` (DNS names and IP addresses, the first one is the subject), signed by an authority.
+    """Return a certificate for `names`, DNS names and IP addresses; the first one is the subject.
 
-    It is for a broker, which is server to clients and client to other brokers, and never outlives the authority's own; or
-    that of an authority, which signs itself (None). Raises ValueError for a name that no certificate can hold.
+    With `by`, that authority signs a broker's certificate, which is valid for servers and clients
+    and never outlives the authority's own. With None it is an authority's own, signed by itself.
+    Raises ValueError for a name that no certificate can hold.
     """
     named = x509.NameAttribute(NameOID.COMMON_NAME, names[0][:_LONGEST_COMMON_NAME])
     subject, public = x509.Name([named]), key.public_key()
@@ -66,33 +66,33 @@ def _certificate(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
     if by is None:
-        no = dict.fromkeys(_USES_OF_NONE, False)
+        no = dict.fromkeys(_FORBIDDEN_USES, False)
         usage = x509.KeyUsage(**no, key_cert_sign=True, crl_sign=True)
         return begun.add_extension(usage, critical=True).sign(key, hashes.SHA256())
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
     return (
         begun.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.SubjectAlternativeName(map(_general, names)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_parse_name, names)), critical=False)
         .add_extension(signer, critical=False)
         .sign(by.key, hashes.SHA256())
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _parse_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     form, protection = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(_PEM, form, protection)
 
 
 def parse_names(certificate: bytes) -> tuple[str, ...]:
-    """Return the DNS names and addresses that a PEM certificate is for, in its order; raises ValueError."""
+    """Return the DNS names and addresses of a PEM certificate, in its order; raises ValueError."""
     parsed = x509.load_pem_x509_certificate(certificate)
     try:
         san = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -102,7 +102,10 @@ def parse_names(certificate: bytes) -> tuple[str, ...]:
 
 
 def read_expiries(files: Iterable[Path]) -> tuple[Certificate, ...]:
-    """Return when the certificates end that are first in each file, the soonest first; passes over what holds none."""
+    """Return when the first certificate of each file expires, the soonest first.
+
+    Files without a certificate are left out.
+    """
     found = []
     for path in files:
         try:
@@ -114,46 +117,49 @@ def read_expiries(files: Iterable[Path]) -> tuple[Certificate, ...]:
 
 
 class Pki:
-    """The folder `DIR/tls` of a store: authority, and the broker's certificate."""
+    """The folder `DIR/tls` of a store: the authority, and the broker's certificate."""
 
     def __init__(self, store: Path) -> None:
         """Read nothing yet."""
         self.folder = store / "tls"
         self.authority = self.folder / "authority.pem"
-        """The authority's certificate, which every client is given."""
+        """The authority's certificate, which every client needs."""
         self.authority_key = self.folder / "authority.key"
-        """The authority's key; may be kept elsewhere, and is needed only to sign."""
+        """The authority's key; needed only to sign, and may be kept elsewhere."""
         self.broker = self.folder / "broker.pem"
         """Certificate and key that the server shows."""
 
     def create_authority(self, name: str, now: datetime) -> Authority:
-        """Make an authority where there is none, and return it; raises `OperatorError`."""
+        """Create the authority and return it; raises `OperatorError`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        authority = Authority(_certificate([name], key, now, None), key)
-        self._write(self.authority_key, _pem_of(key), _SECRET)
+        authority = Authority(_issue([name], key, now, None), key)
+        self._write(self.authority_key, _encode_key(key), _SECRET)
         self._write(self.authority, authority.certificate.public_bytes(_PEM), _OPEN)
         return authority
 
     def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
-        """Write the certificate of a broker that is reached by `names`, new or anew: then TLS is on. Raises `OperatorError`."""
+        """Write a certificate for a broker that is reached by `names`, in place of an earlier one.
+
+        A broker with a certificate takes TLS connections only. Raises `OperatorError`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         try:
-            issued = _certificate(names, key, now, authority)
+            issued = _issue(names, key, now, authority)
         except ValueError as error:
             raise ConfigurationError(
-                f"{', '.join(names)} cannot stand in a certificate: {error}"
+                f"no certificate can hold the names {', '.join(names)}: {error}"
             ) from None
-        self._write(self.broker, issued.public_bytes(_PEM) + _pem_of(key), _SECRET)
+        self._write(self.broker, issued.public_bytes(_PEM) + _encode_key(key), _SECRET)
 
     def read_names(self) -> tuple[str, ...]:
-        """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
+        """Return the names of the broker's certificate; raises `ConfigurationError`."""
         try:
             return parse_names(self.read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
 
     def read_authority(self) -> Authority:
-        """Return the authority; raises `ConfigurationError` when it cannot be used."""
+        """Return the authority; raises `ConfigurationError` if it cannot be used."""
         pem, secret_pem = self.read(self.authority), self.read(self.authority_key)
         try:
             parsed = x509.load_pem_x509_certificate(pem)
@@ -166,12 +172,12 @@ class Pki:
         ):
             return Authority(parsed, secret)
         raise ConfigurationError(
-            f"{self.authority} and {self.authority_key} are not an authority of `logbroker tls init`: no certificate with its "
-            "unlocked key"
+            f"{self.authority} and {self.authority_key} are not an authority of `logbroker tls "
+            "init`: they should hold a certificate and its key without a password"
         )
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
+        """Write a file that belongs to the owner of the store, which the broker's user is."""
         with (
             report_errors(self.folder),
             make_folder(self.folder.parent) as store,
@@ -180,9 +186,9 @@ class Pki:
             write_for_owner(folder, path.name, content, mode)
 
     def read(self, path: Path) -> bytes:
-        """Return what a file of the folder holds; raises `ConfigurationError`."""
+        """Return the content of a file of the folder; raises `ConfigurationError`."""
         try:
-            # the store belongs to the broker's user, who could put a link in the place of this folder
+            # the store belongs to the broker's user, who could replace this folder by a link
             with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
                 return folder.read(path.name)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The credential store as a value: who gets in, since when, and how long older keys are still accepted.
+"""The credential store as a value: who may connect, with which public key, and since when.
 
-It never holds a secret: an nkey here is the public half. A store that was ever written stays secured, also without a
-credential: nobody gets in then, and only a person who says so opens the broker again.
+It holds no secret: an nkey here is the public half. A store that was ever written stays secured
+when its last credential is revoked: then nobody can connect until an operator removes the file.
 """
 
 import re
@@ -29,11 +29,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class InvalidStore(ValueError):
-    """A change that a credential store cannot take, or a text that is no credential store."""
+    """A change that is not possible, or a text that is not a credential store."""
 
 
 class CredentialKind(Enum):
-    """What a credential is for."""
+    """The kinds of credentials; `permissions.grant_rights` says what each may do."""
 
     HOST = "host"
     RECEIVER = "receiver"
@@ -43,7 +43,7 @@ class CredentialKind(Enum):
 
 
 class Holder(NamedTuple):
-    """Who has a credential: one of each kind and name."""
+    """The holder of a credential; kind and name together are unique."""
 
     kind: CredentialKind
     name: str
@@ -52,18 +52,18 @@ class Holder(NamedTuple):
         return f"{self.kind.value} {self.name}"
 
 
-def _public(text: str) -> str:
+def _validate_key(text: str) -> str:
     if not is_public(text):
         raise ValueError(f"{text!r} is not the public key of a user (U...)")
     return text
 
 
-_PublicKey = Annotated[str, AfterValidator(_public)]
+_PublicKey = Annotated[str, AfterValidator(_validate_key)]
 _Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 
 
 class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
-    """The key of one holder; `partitions` are those of a receiver, empty for all of them."""
+    """The public key of a holder; `partitions` are a receiver's, empty for all of them."""
 
     kind: CredentialKind
     name: str
@@ -77,20 +77,21 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
             validate_host(self.name)
         elif not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"{self.kind.value} name {self.name!r} is not one of letters, digits, '.', '_' and '-', at most 64"
+                f"{self.kind.value} name {self.name!r} is not made of at most 64 letters, digits, "
+                "'.', '_' and '-'"
             )
         if self.partitions and self.kind is not CredentialKind.RECEIVER:
-            raise ValueError(f"a {self.kind.value} has no partitions; receivers have")
+            raise ValueError(f"a {self.kind.value} has no partitions, only a receiver has")
         return self
 
     @property
     def holder(self) -> Holder:
-        """Who has it."""
+        """Who has the credential."""
         return Holder(self.kind, self.name)
 
 
 class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
-    """All credentials; `revision` counts the changes."""
+    """All credentials of a broker; `revision` counts the changes."""
 
     version: Literal[1]
     revision: NonNegativeInt
@@ -98,17 +99,17 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
 
     @property
     def is_secured(self) -> bool:
-        """Whether a credential is needed to get in: from the first one on, also when the last is revoked."""
+        """Whether clients need a credential: from the first one on, even if all are revoked."""
         return self.revision > 0
 
     @model_validator(mode="after")
     def _check(self) -> "CredentialStore":
         if self.credentials and not self.is_secured:
-            raise ValueError("it has credentials and asks for none")
+            raise ValueError("it has credentials, but its revision is 0")
         if len({one.holder for one in self.credentials}) < len(self.credentials):
-            raise ValueError("somebody has two credentials")
+            raise ValueError("one holder has two credentials")
         if len({one.nkey for one in self.credentials}) < len(self.credentials):
-            raise ValueError("a key is that of two credentials")
+            raise ValueError("two credentials have the same key")
         return self
 
     def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
@@ -121,7 +122,10 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     def add(
         self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
     ) -> "CredentialStore":
-        """Return the store with new credentials, each a holder, its key and its partitions; raises `InvalidStore`."""
+        """Return the store with new credentials: each a holder, a public key and partitions.
+
+        Raises `InvalidStore` for a holder that has a credential.
+        """
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
             raise InvalidStore(f"{format_names(known)} has a credential already")
@@ -132,7 +136,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self._with((*self.credentials, *made))
 
     def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
-        """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
+        """Return the store without the holders' credentials; raises `InvalidStore`."""
         gone = self.find(holders)
         return self._with(one for one in self.credentials if one not in gone)
 
@@ -145,22 +149,22 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         try:
             return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
         except ValidationError as error:
-            raise InvalidStore(_reason(error)) from None
+            raise InvalidStore(_explain(error)) from None
 
 
 EMPTY = CredentialStore(version=1, revision=0, credentials=())
-"""The store of a broker that never had a credential: everybody on its machine gets in."""
+"""The store of a broker that never had a credential: it asks nobody for one."""
 
 
 def parse_store(text: str) -> CredentialStore:
-    """Return the credential store that a text holds; raises `InvalidStore` with the reason."""
+    """Return the credential store in a text; raises `InvalidStore` with the reason."""
     try:
         return CredentialStore.model_validate_json(text)
     except ValidationError as error:
-        raise InvalidStore(f"is damaged, or of a newer logship: {_reason(error)}") from None
+        raise InvalidStore(f"is damaged, or of a newer logship: {_explain(error)}") from None
 
 
-def _reason(error: ValidationError) -> str:
+def _explain(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    field, words = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-    return words if first["type"] == "value_error" or not field else f"{field}: {words}"
+    field, text = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return text if first["type"] == "value_error" or not field else f"{field}: {text}"

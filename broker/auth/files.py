@@ -1,7 +1,7 @@
-"""The credential store on disk, and the file of each credential.
+"""Reads and changes the credential store on disk, and makes the file that a holder gets.
 
-A store that is damaged or newer is refused with what to do, never replaced and never taken for an empty one. What if we die
-while it is written? The atomic writer leaves the file as it was, or whole; the lock ends with the process.
+A store that is damaged or newer is refused, never replaced and never taken for an empty one. A
+crash while it is written leaves the old file or the new one; its lock ends with the process.
 """
 
 import json
@@ -23,7 +23,10 @@ CREDENTIALS = "credentials.json"
 
 
 def load_credentials(folder: Path) -> CredentialStore:
-    """Return the credential store of a broker's directory, an open one where there is none; raises `ConfigurationError`."""
+    """Return the credential store of a broker's directory, `EMPTY` if there is none.
+
+    Raises `ConfigurationError`.
+    """
     path = folder / CREDENTIALS
     try:
         with open_folder(folder) as opened:
@@ -36,21 +39,23 @@ def load_credentials(folder: Path) -> CredentialStore:
         ) from None
     except ValueError as error:  # InvalidStore, and what is not UTF-8
         raise ConfigurationError(
-            f"{path} {error}; put back a copy of it, or move it away and add all credentials again"
+            f"{path} {error}; restore a copy of it, or move it away and add all credentials again"
         ) from None
 
 
 def change_credentials(
     folder: Path, change: Callable[[CredentialStore], CredentialStore]
 ) -> tuple[CredentialStore, CredentialStore]:
-    """Change the credential store of a directory, made where it is not there, once no other program does; return it before and after.
+    """Change the credential store of a directory, and return it before and after.
 
-    Raises `OperatorError`, and what `change` raises. Where root writes it, the owner of the directory gets it.
+    A missing directory or store is created. The store belongs to the owner of the directory, even
+    if root writes it. Waits while another program changes it. Raises `OperatorError`, and what
+    `change` raises.
     """
     with report_errors(folder, "open"):
         opened = make_folder(folder)
     with opened:
-        lock(opened.descriptor)  # the folder itself, until it is closed
+        lock(opened.descriptor)  # a lock on the folder itself, until it is closed
         before = load_credentials(folder)
         after = change(before)
         write_for_owner(opened, CREDENTIALS, after.as_json())
@@ -59,7 +64,7 @@ def change_credentials(
 
 @dataclass(frozen=True, slots=True)
 class CredentialFile:
-    """What the holder of a credential needs; `authority` (PEM) is what the broker's certificate is checked against."""
+    """The file that the holder of a credential gets; `authority` is PEM, empty for none."""
 
     credential: Credential
     seed: str = field(repr=False)
@@ -68,32 +73,35 @@ class CredentialFile:
 
     @property
     def name(self) -> str:
-        """What the file is called by default, e.g. `host-web01.toml`."""
+        """The default name of the file, e.g. `host-web01.toml`."""
         kind, name = self.credential.holder
         return f"{kind.value}.toml" if name == kind.value else f"{kind.value}-{name}.toml"
 
     def as_toml(self, file: str) -> str:
-        """Return the text of a file of settings named `file`: those for the program of this kind."""
+        """Return the text of the file, with the settings for the program of this kind.
+
+        `file` is the name of the file, for the comment in it.
+        """
         settings = {
             **({"server": list(self.servers)} if self.servers else {}),
-            **_own_settings(self.credential),
+            **_build_settings(self.credential),
             **({"tls_ca_pem": self.authority} if self.authority else {}),
             "nkey_seed": self.seed,
         }
         lines = [
             head_of(self.credential.holder),
-            f"# the program takes it by {self.option} {file}",
-            *(f"{key} = {_toml(value)}" for key, value in settings.items()),
+            f"# give it to the program with {self.option} {file}",
+            *(f"{key} = {_render_toml(value)}" for key, value in settings.items()),
         ]
         return "\n".join(lines) + "\n"
 
     @property
     def option(self) -> str:
-        """The option by which a program takes the file."""
+        """The option with which a program is given the file."""
         return "--site-nkey" if self.credential.kind is CredentialKind.SITE else "--config"
 
 
-def _own_settings(credential: Credential) -> dict[str, Any]:
+def _build_settings(credential: Credential) -> dict[str, Any]:
     inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
     match credential.kind:
         case CredentialKind.HOST:
@@ -106,7 +114,7 @@ def _own_settings(credential: Credential) -> dict[str, Any]:
             return {}
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, str) and "\n" in value:  # PEM holds nothing that TOML reads otherwise
+def _render_toml(value: Any) -> str:
+    if isinstance(value, str) and "\n" in value:  # PEM holds no text that TOML would escape
         return f'"""\n{value}"""'
     return json.dumps(value, ensure_ascii=False)

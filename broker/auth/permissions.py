@@ -1,36 +1,31 @@
-"""What an identity may publish and hear, and the accounts of the broker, as values: the least that each program needs. Decides only.
+"""What each kind of credential may publish and subscribe to: the only table of rights.
 
-This is the only table of rights: the account of a kind has of the others what any credential of that kind may do.
+`grant_rights` returns the rights of one credential. Each subject below has its reason beside it.
 
-| account | who is in it | what is there |
+| kind | publishes | subscribes |
 |---|---|---|
-| LOGS | admins and logbroker itself; everybody as long as there are no credentials | stream and buckets |
-| SHIP | hosts | what they need of LOGS |
-| RECEIVE | receivers, who also speak with each other | what they need of LOGS |
-| MONITOR | monitors | what they need of LOGS and SYS to read everything |
-| SITES | other sites that connect to this one | copies of streams of LOGS, in both directions |
-| SYS | nobody | the server's events and questions about it, of which LOGS has those that change nothing |
+| host | its own lines and positions; API calls about these two | its inbox, pauses |
+| receiver of `<N>` | offset, acks and consumers of `<N>` | its inbox, its own addresses |
+| receiver of all | every offset; acks, consumers and messages of all streams | the same |
+| monitor | API calls that change nothing; consumers of reserved names | its inbox, server events |
+| site | requests for copies of our streams; copies of its own | requests for its own; our copies |
+| admin | everything | everything |
 
-Hosts and receivers stand outside of LOGS because permissions look at no reply subject: an acknowledgement in LOGS
-could be had sent to another host's subject, or to a key of a bucket, and would be stored there. What answers a service
-import goes to subscribers in the account that asked, and nowhere else.
+Hosts, receivers, monitors and sites each have a NATS account of their own, outside of the account
+LOGS of the streams (`broker/auth/accounts.py` derives the accounts from this table). The reason:
+NATS does not check reply subjects. In LOGS a host could name another host's subject, or a key of a
+bucket, as the reply subject of a request, and the answer would be stored there. The answer to a
+request that crosses accounts reaches only the account that asked.
 
-Requests to JetStream carry `API`, the prefix under which the accounts of hosts and receivers import it; there is no
-right to the API of their own account, which has no JetStream and would answer too. A monitor reads everything and changes
-nothing; it reads streams through consumers that only it can make: their names are listed in its rights, since a right to
-make, pull from or remove any consumer would be one to disturb receivers.
-
-A site is a leaf node, which may acknowledge for anybody in its account, and hears where others wait
-for answers. So SITES has nothing but what copies need: a site asks `SITE.<ours>.API`, where
-logbroker listens and passes on what a copy needs (`broker/server/requests.py`). What is copied
-travels below the name of the site that it comes from, so no site delivers lines, or answers, for
-another.
+API calls have the prefix `API`, under which these accounts import the JetStream API of LOGS. Under
+`$JS.API` each account would reach itself, and it has no JetStream. CONSUMER.CREATE is
+the exception: logbroker answers it (`broker/server/consumer_requests.py`), because a right names
+the consumer but not its configuration.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.auth.credentials import Credential, CredentialKind
 from broker.report import REPORT_SUBJECT
@@ -60,38 +55,16 @@ from nats_logship.wire.subjects import (
 )
 
 API = "JS.LOGS.API"
-"""The prefix of the JetStream API in the accounts that import it."""
+"""Prefix of the JetStream API in the accounts that import it."""
 
-_OFFSETS = f"KV_{OFFSETS_BUCKET}"
-_CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
-_LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
-_PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
-_ANY = "*"
-# lines of a host may follow any partition's
-_ALL_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
-_ANSWERS = "$JSC.R.*"  # where nats-server hears the answer to its request for a copy, and
-_ANSWERED = "_R_.>"  # from another account
-_FLOW = "$JS.FC.>"  # that a copy has come so far
-_WHOAMI = "$SYS.REQ.USER.INFO"  # which every account answers by itself
+CONSUMER_REQUESTS = "logship.consumer"
+"""Prefix of the subjects at which logbroker receives CONSUMER.CREATE of other accounts."""
 
 RECEIVERS = "logship.receiver.>"
-"""The addresses at which receivers answer who asks for their report."""
-
-_MONITOR_READS = (
-    *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.*.>"),
-    *("CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*"),
-)
-"""Calls of the JetStream API that change nothing."""
-
-_RECEIVER_CALLS = (
-    *("STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}", "CONSUMER.RESET.{}.*"),
-    *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.DELETE.{}.*"),
-    *("CONSUMER.MSG.NEXT.{}.*", "DIRECT.GET.{}"),
-)
-"""Calls about a stream by which a receiver of all partitions reads it by any means."""
+"""The addresses at which receivers are asked for their report."""
 
 SERVER_EVENTS = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
-"""Events of the server, which admins and monitors may hear."""
+"""Events of the server, which admins and monitors may receive."""
 
 SERVER_QUESTIONS = tuple(
     f"$SYS.REQ.SERVER.PING.{question}"
@@ -100,163 +73,153 @@ SERVER_QUESTIONS = tuple(
         *("STATSZ", "SUBSZ", "ROUTEZ", "LEAFZ", "IDZ"),
     )
 )
-"""Questions about the server that change nothing about it, which admins and monitors may ask."""
+"""Questions about the server that change nothing, which admins and monitors may ask."""
 
+FLOW_CONTROL = "$JS.FC.>"
+"""Where a copy is acknowledged."""
 
-Section = Mapping[str, Any]
-"""Settings of nats-server by name; what is None is left out."""
+_COPY_ANSWERS = "$JSC.R.*"  # where nats-server waits for the answer to its request for a copy,
+_CROSSED_ANSWERS = "_R_.>"  # and where it waits if the request has crossed accounts
+_WHOAMI = "$SYS.REQ.USER.INFO"  # each account answers this by itself
+_OFFSETS = f"KV_{OFFSETS_BUCKET}"
+_CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
+_READ_LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
+_READ_PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
+_READ_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
+_ANY = "*"
 
-LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
-SITES = "SITES"
-_KINDS = {
-    SHIP: CredentialKind.HOST,
-    RECEIVE: CredentialKind.RECEIVER,
-    MONITOR: CredentialKind.MONITOR,
-}
-
-CONSUMER_REQUESTS = "logship.consumer"
-"""Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
+_MONITOR_CALLS = (
+    *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.*"),
+    *("DIRECT.GET.*.>", "CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*"),
+)
+_RECEIVER_CALLS = (
+    *("STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}", "CONSUMER.RESET.{}.*"),
+    *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.DELETE.{}.*"),
+    *("CONSUMER.MSG.NEXT.{}.*", "DIRECT.GET.{}"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectRights:
-    """Subjects that may be published to and subscribed; with `responds` also whatever a message heard asks to reply to."""
+    """Subjects that may be published and subscribed to.
+
+    With `responds`, a client may also publish to the reply subject of each message it receives.
+    """
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     responds: bool = False
 
+    def as_section(self) -> Mapping[str, Any]:
+        """Return the rights as the `permissions` of a user in nats-server's configuration."""
+        return {
+            "publish": {"allow": self.publish},
+            "subscribe": {"allow": self.subscribe},
+            "allow_responses": True if self.responds else None,
+        }
+
 
 def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
-    """Return the rights of a credential; None for an admin, who has all that there are.
+    """Return the rights of a credential; None for an admin, who has all rights.
 
-    The broker has so many streams of lines; `site` is its own site, empty where it has none.
+    `streams` is the number of streams of lines, `site` the broker's own site (empty for none).
     """
+    name = credential.name
     match credential.kind:
         case CredentialKind.HOST:
-            name = credential.name
-            consumer, key = registry_consumer(name), positions_key(name)
-            return _of_host(host_filter(name), consumer, key, inbox_of(name))
+            return _grant_host(
+                lines=host_filter(name),
+                consumer=registry_consumer(name),
+                key=positions_key(name),
+                inbox=inbox_of(name),
+            )
         case CredentialKind.RECEIVER:
             layout = StreamLayout(0, streams)
-            return _of_receiver(own_token(credential.name), credential.partitions, layout)
+            return _grant_receiver(own_token(name), credential.partitions, layout)
+        case CredentialKind.MONITOR:
+            return _grant_monitor(reader_names(own_token(name)), inbox_of(name))
+        case CredentialKind.SITE:
+            return _grant_site(own_token(name), own_token(site), stream_names(streams))
         case CredentialKind.ADMIN:
             return None
-        case CredentialKind.MONITOR:
-            readers = reader_names(own_token(credential.name))
-            return _of_monitor(readers, inbox_of(credential.name))
-        case CredentialKind.SITE:
-            return _of_site(own_token(credential.name), own_token(site), stream_names(streams))
 
 
-def rights_of_any(kind: CredentialKind, streams: int) -> SubjectRights:
-    """Return what hosts, receivers or monitors may do, whatever their names are."""
+def grant_any_name(kind: CredentialKind, streams: int) -> SubjectRights:
+    """Return the rights that credentials of a kind can have, whatever their names are.
+
+    Hosts, receivers and monitors only.
+    """
     match kind:
         case CredentialKind.HOST:
-            return _of_host("logs.>", _ANY, _ANY, "_INBOX")
+            return _grant_host(lines="logs.>", consumer=_ANY, key=_ANY, inbox="_INBOX")
         case CredentialKind.RECEIVER:
-            return _of_receiver(_ANY, (), StreamLayout(0, streams))
+            return _grant_receiver(_ANY, (), StreamLayout(0, streams))
         case _:
-            return _of_monitor((_ANY,), "_INBOX")
+            return _grant_monitor((_ANY,), "_INBOX")
 
 
-def copied_streams(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return what another site may copy, given the names of the streams of lines."""
-    return (*lines, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
-
-
-def _of_site(other: str, own: str, lines: Sequence[str]) -> SubjectRights:
-    """Return the rights of the site `other` at the broker of the site `own`.
-
-    It asks for copies of ours, and delivers its own; it hears ours, and that we ask for its own.
-    """
-    return SubjectRights(
-        (*_copy_requests(own, lines), *_deliveries(other), _FLOW, _ANSWERED),
-        (*_copy_requests(other, lines), *_deliveries(own), _FLOW, _ANSWERS),
-    )
-
-
-def _copy_requests(site: str, lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{site_api(site)}.CONSUMER.CREATE.{name}" for name in copied_streams(lines))
-
-
-def _deliveries(site: str) -> tuple[str, ...]:
-    """Return where copies of a site are delivered: for sources, and for mirrors."""
-    return tuple(f"{site_prefix(site)}.{kind}.*" for kind in ("S", "M"))
-
-
-def _of_host(own: str, consumer: str, key: str, inbox: str) -> SubjectRights:
-    """Return the rights of a host, in whichever stream its subjects are: the partition of a host may change."""
+def _grant_host(lines: str, consumer: str, key: str, inbox: str) -> SubjectRights:
+    """Grant in every stream what is the host's own, since its partition may change."""
     positions = f"$KV.{POSITIONS_BUCKET}.{key}"
-    calls = _api(
-        f"DIRECT.GET.*.{own}",
-        *_LAYOUT,
-        _PAUSE,
+    calls = (
+        *_READ_LAYOUT,  # to find the host's partition and stream
+        _READ_PAUSE,
+        f"DIRECT.GET.*.{lines}",  # the last message of the host
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
-        f"CONSUMER.CREATE.*.{consumer}.{own}",
+        # a consumer that reads the headers of the host's own messages back
+        f"CONSUMER.CREATE.*.{consumer}.{lines}",
         f"CONSUMER.DELETE.*.{consumer}",
         f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
-    return SubjectRights((own, positions, *calls, _WHOAMI), (f"{inbox}.>", PAUSE_SUBJECT))
-
-
-def _of_receiver(own: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
-    """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
-    leave, names = f"logship.leave.{own}.*", layout.names
-    lines = [right for partition in partitions for right in _of_partition(partition, layout)]
     return SubjectRights(
-        (
-            *_api(*(f"STREAM.INFO.{name}" for name in names), *_LAYOUT, _ALL_OFFSETS),
-            *(lines or _of_all_partitions(names)),
-            *(RECEIVERS, leave, _WHOAMI),
+        publish=(lines, positions, *_api(*calls), _WHOAMI),
+        subscribe=(f"{inbox}.>", PAUSE_SUBJECT),
+    )
+
+
+def _grant_receiver(own: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
+    """Grant the lines of some partitions, or of all if none is named."""
+    leave = f"logship.leave.{own}.*"  # a receiver asks its own tasks to stop
+    named = [right for partition in partitions for right in _grant_partition(partition, layout)]
+    return SubjectRights(
+        publish=(
+            *_api(*(f"STREAM.INFO.{name}" for name in layout.names)),
+            *_api(*_READ_LAYOUT),
+            *_api(_READ_OFFSETS),  # a host's earlier lines may be in any partition
+            *(named or _grant_all_partitions(layout.names)),
+            RECEIVERS,  # to ask whether another owner of a partition is alive
+            leave,
+            _WHOAMI,
         ),
-        (f"_INBOX_{own}.>", leave, f"logship.receiver.{own}.*"),
-        responds=True,
+        subscribe=(f"_INBOX_{own}.>", leave, f"logship.receiver.{own}.*"),
+        responds=True,  # to answer at its own addresses
     )
 
 
-def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
-    consumers = [
-        f"CONSUMER.{call}.*.{reader}{rest}"
-        for reader in readers
-        for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
-    ]
-    calls = _api(*_MONITOR_READS, "DIRECT.GET.*", *consumers)
-    return SubjectRights(
-        (*calls, REPORT_SUBJECT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
-        (f"{inbox}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),
-    )
-
-
-def _of_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
-    """Return what a receiver may do with a partition; it counts messages of others, unread."""
-    stream = layout.stream_of(partition)
-    durable, lines = consumer_name(partition), partition_filter(partition)
-    count = count_name(partition)
-    wakes = [
-        call
-        for wake in wake_names(partition)
-        for call in (
-            f"CONSUMER.CREATE.{stream}.{wake}.{lines}",
-            f"CONSUMER.DELETE.{stream}.{wake}",
-            f"CONSUMER.MSG.NEXT.{stream}.{wake}",
-        )
-    ]
+def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
+    stream, durable = layout.stream_of(partition), consumer_name(partition)
+    lines, count = partition_filter(partition), count_name(partition)
     return (
-        *_api(
-            f"CONSUMER.CREATE.{stream}.{durable}.{lines}",
-            *(f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")),
-            *wakes,
-            *(f"CONSUMER.CREATE.{name}.{count}.logs.>" for name in layout.names),
-            *(f"CONSUMER.DELETE.{name}.{count}" for name in layout.names),
-        ),
+        # the durable consumer through which the partition is read
+        *_api(f"CONSUMER.CREATE.{stream}.{durable}.{lines}"),
+        *_api(*(f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT"))),
         f"$JS.ACK.{stream}.{durable}.>",
         f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
+        # a short-lived consumer that reports new messages of the partition
+        *_api(*(f"CONSUMER.CREATE.{stream}.{wake}.{lines}" for wake in wake_names(partition))),
+        *_api(*(f"CONSUMER.DELETE.{stream}.{wake}" for wake in wake_names(partition))),
+        *_api(*(f"CONSUMER.MSG.NEXT.{stream}.{wake}" for wake in wake_names(partition))),
+        # a consumer that counts a host's messages in other partitions; reading them is no right
+        *_api(*(f"CONSUMER.CREATE.{name}.{count}.logs.>" for name in layout.names)),
+        *_api(*(f"CONSUMER.DELETE.{name}.{count}" for name in layout.names)),
     )
 
 
-def _of_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
-    """Return what reaches every partition, those to come included, and reads the whole streams by any means."""
+def _grant_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
+    """Grant every partition, also later ones; `replay`, `verify` and SQL read the streams directly.
+
+    NATS has no right to names with a common beginning, so other consumers are included.
+    """
     return (
         *_api(*(call.format(name) for name in streams for call in _RECEIVER_CALLS)),
         *_api(f"STREAM.MSG.GET.{_OFFSETS}"),
@@ -265,168 +228,72 @@ def _of_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def _grant_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
+    """Grant reading, through consumers whose names only this monitor may use.
+
+    A right to all consumer names would let a monitor remove the consumers of receivers.
+    """
+    consumers = [
+        f"CONSUMER.{call}.*.{reader}{rest}"
+        for reader in readers
+        for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
+    ]
+    return SubjectRights(
+        publish=(
+            *_api(*_MONITOR_CALLS, *consumers),
+            *(
+                REPORT_SUBJECT,
+                RECEIVERS,
+                *SERVER_QUESTIONS,
+            ),  # to ask brokers, receivers and servers
+            _WHOAMI,
+        ),
+        subscribe=(
+            f"{inbox}.>",
+            *("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),  # `logbroker events`
+        ),
+    )
+
+
+def _grant_site(other: str, own: str, lines: Sequence[str]) -> SubjectRights:
+    """Grant the site `other`, which is connected to our site `own` as a leaf node, copies only.
+
+    A leaf node may acknowledge for anybody in its account and receives all answers there. What a
+    site copies has the site's name in its subjects, so no site can deliver lines for another.
+    """
+    return SubjectRights(
+        publish=(
+            *list_copy_requests(own, lines),  # it asks for copies of our streams,
+            *list_deliveries(other),  # delivers copies of its own,
+            FLOW_CONTROL,  # acknowledges ours,
+            _CROSSED_ANSWERS,  # and answers our requests
+        ),
+        subscribe=(
+            *list_copy_requests(other, lines),
+            *list_deliveries(own),
+            FLOW_CONTROL,
+            _COPY_ANSWERS,
+        ),
+    )
+
+
+def list_copied_streams(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of what another site may copy: the streams `lines`, and two buckets.
+
+    Offsets are not copied, since each site has its own receivers.
+    """
+    return (*lines, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
+
+
+def list_copy_requests(site: str, lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the subjects at which a site is asked for copies of its streams."""
+    return tuple(f"{site_api(site)}.CONSUMER.CREATE.{name}" for name in list_copied_streams(lines))
+
+
+def list_deliveries(site: str) -> tuple[str, ...]:
+    """Return the subjects under which copies of a site's streams arrive, as sources or mirrors."""
+    return tuple(f"{site_prefix(site)}.{kind}.*" for kind in ("S", "M"))
+
+
 def _api(*calls: str) -> tuple[str, ...]:
     return tuple(f"{API}.{call}" for call in calls)
-
-
-class _Crossing(NamedTuple):
-    """What the account `into` has of the account `of`: `subject` there, `local` here, wildcards in both alike.
-
-    `kind` is how nats-server calls it: a question (`service`, which may have several answers), or messages (`stream`).
-    """
-
-    of: str
-    into: str
-    subject: str
-    local: str
-    has_several: bool = False
-    kind: str = "service"
-
-
-def build_accounts(
-    credentials: Sequence[Credential],
-    own: str,
-    limits: Mapping[str, Section] = MappingProxyType({}),
-    anybody: str = "",
-    *,
-    streams: int,
-    site: str = "",
-) -> Section:
-    """Return the accounts of a broker of `site` for these credentials, and logbroker's key `own`.
-
-    Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
-    the first credential changes users only. `limits` are by the name of the account; those of LOGS are JetStream's.
-    """
-    users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
-    for one in credentials:
-        users[one.kind].append(_user(one, streams, site))
-    everybody = [{"nkey": anybody}] if anybody else []
-    inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *everybody]
-    members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
-    sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
-    crossings = [*_crossings(streams)]
-    if sites:
-        members[SITES] = users[CredentialKind.SITE]
-        crossings += _site_crossings(sites, own_token(site), stream_names(streams)) if site else ()
-    return {
-        "system_account": SYS,
-        "no_auth_user": anybody or None,
-        "accounts": {
-            name: _account(name, found, limits.get(name), crossings)
-            for name, found in members.items()
-        },
-    }
-
-
-def _account(
-    name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
-) -> Section:
-    imports = [
-        {
-            one.kind: {"account": one.of, "subject": one.subject},
-            "to": one.local if one.local != one.subject else None,
-        }
-        for one in crossings
-        if one.into == name
-    ]
-    has_streams = name == LOGS
-    return {
-        "jetstream": (limits or "enabled") if has_streams else None,
-        # whoever has a credential names the API so, also at a broker that is open yet
-        "mappings": {f"{API}.>": "$JS.API.>"} if has_streams else None,
-        "limits": None if has_streams else limits,
-        "exports": _exports([one for one in crossings if one.of == name]) or None,
-        "imports": imports or None,
-        "users": users or None,
-    }
-
-
-def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in crossings:
-        # several answers are remembered for longer than any pull waits
-        more = {"response_type": "stream", "threshold": "60s"} if one.has_several else {}
-        new = {one.kind: one.subject, **more, "accounts": []}
-        export = found.setdefault((one.kind, one.subject), new)
-        export["accounts"].append(one.into)
-    return list(found.values())
-
-
-def _user(credential: Credential, streams: int, site: str) -> Section:
-    """Return the user of a credential; whoever has rights of its own is no other site."""
-    rights = grant_rights(credential, streams, site)
-    is_site = credential.kind is CredentialKind.SITE
-    permissions = rights and {
-        "publish": {"allow": rights.publish},
-        "subscribe": {"allow": rights.subscribe},
-        "allow_responses": True if rights.responds else None,
-    }
-    types = ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None
-    return {
-        "nkey": credential.nkey,
-        "allowed_connection_types": types,
-        "permissions": permissions,
-    }
-
-
-def _crossings(streams: int) -> Iterator[_Crossing]:
-    """Yield what crosses: all that some credential has the right to, and what admins ask of the server and of receivers."""
-    for account, kind in _KINDS.items():
-        rights = rights_of_any(kind, streams)
-        yield from filter(None, (_asked(account, subject) for subject in rights.publish))
-        yield from filter(None, (_heard(account, subject) for subject in rights.subscribe))
-    yield from filter(None, (_asked(LOGS, subject) for subject in (RECEIVERS, *SERVER_QUESTIONS)))
-    yield from filter(None, (_heard(LOGS, subject) for subject in SERVER_EVENTS))
-
-
-def _site_crossings(others: Sequence[str], own: str, lines: Sequence[str]) -> Iterator[_Crossing]:
-    """Yield what crosses between the streams of the site `own` and other sites.
-
-    That a copy has come so far crosses into LOGS as a message and out of it as a question:
-    nats-server takes the same kind in both directions for a cycle.
-    """
-    for subject in _copy_requests(own, lines):
-        yield _Crossing(LOGS, SITES, subject, subject)
-    for subject in _deliveries(own):
-        yield _Crossing(LOGS, SITES, subject, subject, kind="stream")
-    for kind in ("service", "stream"):
-        yield _Crossing(SITES, LOGS, _FLOW, _FLOW, kind=kind)
-    for other in others:
-        if other == own:  # a broker is no other site to itself
-            continue
-        for subject in _copy_requests(other, lines):
-            yield _Crossing(SITES, LOGS, subject, subject)
-        for subject in _deliveries(other):
-            yield _Crossing(SITES, LOGS, subject, subject, kind="stream")
-
-
-def _asked(into: str, subject: str) -> _Crossing | None:
-    """Return how what is published in an account gets to who listens; None for what stays in that account."""
-    if subject.startswith(f"{API}."):
-        return _called(into, subject.removeprefix(f"{API}."))
-    if subject in SERVER_QUESTIONS:
-        return _Crossing(SYS, into, subject, subject, has_several=True)
-    if subject == REPORT_SUBJECT:
-        return _Crossing(LOGS, into, subject, subject, has_several=True)
-    if subject == RECEIVERS and into != RECEIVE:
-        return _Crossing(RECEIVE, into, subject, subject)
-    stays = subject.startswith(("logship.", "$SYS."))
-    return None if stays else _Crossing(LOGS, into, subject, subject)
-
-
-def _called(into: str, call: str) -> _Crossing:
-    # renamed, since the importing account answers to $JS.API itself: that it has no JetStream
-    if (made := call.removeprefix("CONSUMER.CREATE.")) != call:
-        return _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
-    is_batch = call.startswith("DIRECT.GET.") and call.count(".") == 2
-    has_several = is_batch or call.startswith("CONSUMER.MSG.NEXT.")
-    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", has_several)
-
-
-def _heard(into: str, subject: str) -> _Crossing | None:
-    """Return how what is heard in an account gets there; None for what is published there."""
-    if subject.startswith(("_INBOX", "logship.")):
-        return None
-    return _Crossing(
-        SYS if subject in SERVER_EVENTS else LOGS, into, subject, subject, kind="stream"
-    )

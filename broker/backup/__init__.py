@@ -1,1 +1,1 @@
-"""Backups of the streams of a running broker, and how they come back. Front door: `archives`, `restore`."""
+"""Backups of a running broker: taken and kept (`archives`), and brought back (`restore`)."""

@@ -1,4 +1,8 @@
-"""Configurations of streams that a restore closes, fills and opens again. Decides only."""
+"""The configurations of a stream that a restore closes, fills and opens again. Decides only.
+
+A closed stream has one subject that nobody publishes to. Its metadata says that a restore is under
+way, and which streams it descends from (`nats_logship/wire/restored.py`).
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,37 +15,42 @@ _REMEMBERED = 8
 
 
 def is_closed(config: Mapping[str, Any]) -> bool:
-    """Whether a stream is being restored and holds nothing but its archive's: nobody can have written to it since."""
+    """Return whether a stream is closed: nobody can have written to it since its archive."""
     subjects = config.get("subjects") or ()
     return is_being_restored(config) and all(name.startswith(_CLOSED) for name in subjects)
 
 
 def close_config(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
-    """Return the configuration of a stream while its archive is read in: it has no subject that anybody publishes to.
+    """Return the configuration of a stream during the upload: nobody publishes to its subject.
 
     `ancestor` is the stream that was archived.
     """
     shared = [Ancestor(made, min(until, ancestor.until)) for made, until in ancestors(config)]
-    descent = {ANCESTRY: json.dumps([*shared, ancestor][-_REMEMBERED:])}
+    ancestry = {ANCESTRY: json.dumps([*shared, ancestor][-_REMEMBERED:])}
     subjects = {"subjects": [f"{_CLOSED}{config['name']}"]} if "subjects" in config else {}
     return mark_config(
-        {**config, **subjects, "metadata": {**(config.get("metadata") or {}), **descent}}
+        {**config, **subjects, "metadata": {**(config.get("metadata") or {}), **ancestry}}
     )
 
 
 def mark_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a stream that stays, while others beside it are being restored."""
-    return {**config, "metadata": {**_own(config), RESTORING: "run `logbroker restore` again"}}
+    """Return the configuration of a stream that stays while other streams are restored."""
+    return {
+        **config,
+        "metadata": {**_drop_server_metadata(config), RESTORING: "run `logbroker restore` again"},
+    }
 
 
 def open_config(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a stream whose archive is read in: the archived subjects are its own again."""
-    metadata = {key: value for key, value in _own(closed).items() if key != RESTORING}
+    """Return the configuration of a stream after the upload: with the archived subjects."""
+    metadata = {
+        key: value for key, value in _drop_server_metadata(closed).items() if key != RESTORING
+    }
     subjects = {"subjects": archived["subjects"]} if "subjects" in archived else {}
     return {**closed, **subjects, "metadata": metadata}
 
 
-def _own(config: Mapping[str, Any]) -> dict[str, str]:
-    # metadata that begins so is the server's to write, and it refuses to be told
+def _drop_server_metadata(config: Mapping[str, Any]) -> dict[str, str]:
+    # nats-server refuses to be given its own metadata
     found = (config.get("metadata") or {}).items()
     return {key: value for key, value in found if not key.startswith("_nats.")}

@@ -1,1 +1,1 @@
-"""The commands of logbroker, one room for each kind: options in, exit code out. Decide nothing."""
+"""The commands of `logbroker`, a module for each kind: options in, exit code out."""

@@ -1,4 +1,7 @@
-"""`logbroker apply`, `partitions`, `export` and `import`: what is declared for a running broker, as a plan that is shown first."""
+"""`logbroker apply`, `partitions`, `export` and `import`: declare streams and buckets.
+
+Each shows a plan first, then carries it out.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -30,11 +33,11 @@ from nats_logship.app.text import format_count
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.wire.streams import MAX_PARTITIONS, count_partitions
 
-_NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
+_NOT_OURS = ("_nats.", "logship.")  # metadata that a server or a restore wrote
 
 
 class _Stream(BaseModel, extra="allow"):
-    """What of a stream's configuration is looked at; nats-server checks the rest."""
+    """The fields of a stream's configuration that we read; nats-server checks the others."""
 
     name: Annotated[str, Field(pattern=r"^[^\s.*>/\\]+$")]
     subjects: list[str] | None = None
@@ -45,11 +48,11 @@ class _Stream(BaseModel, extra="allow"):
 @with_mode
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, mode: Mode) -> None:
-    """Set up streams and buckets on a running broker; a second time changes nothing."""
+    """Set up streams and buckets on a running broker; repeating it changes nothing."""
 
     async def work(connection: Connection) -> None:
         desired = settings.topology()
-        # a cluster whose streams get more replicas may elect leaders just now
+        # a cluster that adds replicas to its streams may be electing leaders
         found = await retry_until_answered(
             connection, partial(read_actual, desired=desired), ELECTION
         )
@@ -61,13 +64,16 @@ def apply(settings: BrokerSettings, mode: Mode) -> None:
 async def _propose(
     connection: Connection, made: tuple[Step, ...], mode: Mode, question: str = ""
 ) -> bool:
-    """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
+    """Show a plan and carry it out; return whether that was done.
+
+    Ask `question` first; if it is empty, ask only before something is deleted.
+    """
     if mode.as_json:
         print_json(serialize_plan(made))
     else:
         click.echo(describe(made) or "nothing to do")
     if not question and any(one.deletes for one in made):
-        question = "This deletes what is marked with an exclamation mark. Do it?"
+        question = "This deletes the items marked with an exclamation mark. Do it?"
     if is_agreed := bool(made) and mode.confirm(question):
         await carry_out(connection, made)
     return is_agreed
@@ -78,7 +84,10 @@ async def _propose(
 @with_mode
 @with_settings()
 def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
-    """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
+    """Spread hosts over N partitions, while shippers and receivers run.
+
+    Every line still arrives exactly once and in order.
+    """
 
     async def work(connection: Connection) -> None:
         actual = await retry_until_answered(connection, read_partitions, ELECTION)
@@ -88,9 +97,10 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
         question = f"Spread hosts over {wanted}?"
         if await _propose(connection, made, mode, question):
             mode.echo(
-                f"hosts are spread over {wanted} now: shippers go over within 10 seconds of their next lines\n"
-                f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
-                "keep those of old ones until `logbroker status` shows nothing behind there"
+                f"hosts are spread over {wanted} now; shippers change within 10 seconds\n"
+                f"1. set --partitions {number} in the settings of all brokers\n"
+                "2. start receivers for new partitions\n"
+                "3. keep the receivers of unused partitions until `logbroker status` shows 0 behind"
             )
 
     run_on_broker(settings, "partitions", work)
@@ -101,8 +111,11 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
 @JSON
 @with_settings()
 def export(settings: BrokerSettings, folder: Path, as_json: bool) -> None:
-    """Write the configuration of all streams and buckets to FOLDER, a file each, as `nats stream add --config` takes it."""
-    files = run_on_broker(settings, "export", exported)
+    """Write the configuration of each stream and bucket to a file in FOLDER.
+
+    `logbroker import` and `nats stream add --config` read these files.
+    """
+    files = run_on_broker(settings, "export", read_configurations)
     with report_errors(folder):
         make_folder(folder, 0o755).close()
     for name, text in files.items():
@@ -111,22 +124,22 @@ def export(settings: BrokerSettings, folder: Path, as_json: bool) -> None:
         print_json({"files": [str(folder / name) for name in files]})
 
 
-async def exported(connection: Connection) -> dict[str, str]:
-    """Return the texts by file name of all streams."""
-    streams = await _streams(connection)
+async def read_configurations(connection: Connection) -> dict[str, str]:
+    """Return the configuration of each stream as JSON, by file name."""
+    streams = await _list_streams(connection)
     return {
-        f"{name}.json": json.dumps(_cleaned(info["config"]), indent=2) + "\n"
+        f"{name}.json": json.dumps(_clean(info["config"]), indent=2) + "\n"
         for name, info in sorted(streams.items())
     }
 
 
-async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
+async def _list_streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
     infos = await connection.list_all("STREAM.LIST", "streams")
     return {info["config"]["name"]: info for info in infos}
 
 
-def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what a server, or a restored backup, wrote into it."""
+def _clean(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the fields that a server or a restore wrote into it."""
     kept = {field: value for field, value in config.items() if value not in (None, {})}
     metadata = kept.pop("metadata", {})
     if own := {name: one for name, one in metadata.items() if not name.startswith(_NOT_OURS)}:
@@ -139,7 +152,10 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 @with_mode
 @with_settings(APPLY_FIELDS)
 def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> None:
-    """Give the broker the streams in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
+    """Create or update the streams that PATHS describe.
+
+    PATHS are files and folders of `logbroker export`, or files for `nats stream add --config`.
+    """
     of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
     wanted = [read_stream(file) for files in of_each for file in files]
     if not wanted:
@@ -157,13 +173,15 @@ def read_stream(path: Path) -> Step:
         with report_errors(path, "read"):
             config = _Stream.model_validate_json(read_file(path)).model_dump()
     except ValidationError:
-        raise ConfigurationError(f"{path.name} is not the JSON of a stream, with a name") from None
-    return Step("stream", config["name"], _cleaned(config))
+        raise ConfigurationError(
+            f"{path.name} does not describe a stream: JSON with a name is required"
+        ) from None
+    return Step("stream", config["name"], _clean(config))
 
 
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
-    """Return what makes streams as wanted; all others stay."""
-    there = await _streams(connection)
+    """Return the steps that create or update these streams; others are not changed."""
+    there = await _list_streams(connection)
     refuse_half_restored(there)
     steps = [
         compare(_with_partitions(one, there.get(one.name)), there.get(one.name)) for one in wanted
@@ -172,7 +190,7 @@ async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[S
 
 
 def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:
-    """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
+    """Return a stream with the subjects of all existing partitions, also of unused ones."""
     asked, there = wanted.config.get("subjects"), info and info["config"].get("subjects")
     if not asked or not there:
         return wanted

@@ -1,4 +1,4 @@
-"""`logbroker backup` and `logbroker restore`."""
+"""`logbroker backup` and `logbroker restore`: copy streams and buckets to a folder, and back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -22,22 +22,25 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import POSITIONS_BUCKET
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-_POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of streams
+_POSITIONS = f"KV_{POSITIONS_BUCKET}"  # can be restored for any number of streams
 
 
 @click.command(cls=SectionedCommand)
 @_FOLDER
 @shared.option(
-    "--keep", "N", "Then remove all backups in DIR but the newest N.", type=click.IntRange(1)
+    "--keep",
+    "N",
+    "Afterwards remove all backups in DIR except the newest N.",
+    type=click.IntRange(1),
 )
-@click.option("--verify", is_flag=True, help="Check the newest backup in DIR, and take none.")
+@click.option("--verify", is_flag=True, help="Check the newest backup in DIR; do not make one.")
 @shared.JSON
 @shared.with_settings()
 def backup(
     settings: BrokerSettings, folder: Path, keep: int | None, verify: bool, as_json: bool
 ) -> None:
-    """Copy streams and buckets of a running broker into DIR/<time>, while lines flow."""
-    # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
+    """Copy the streams and buckets of a running broker to DIR/<time>."""
+    # a backup that `timeout` or a service manager ends must not exit with 0
     program.end_on_sigterm(Exit.FAILED)
     if verify:
         found = archives.find_backup(folder)
@@ -52,10 +55,11 @@ def backup(
         taken = shared.run_on_broker(settings, "backup", lambda c: back_up(c, part, began))
     name, size = part.with_suffix(""), sum(one.size for one in taken.archives)
     head = (
-        f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
+        f"{name}: {format_size(size)} of {taken.server}, all that was acknowledged before "
+        f"{taken.began}"
     )
-    click.echo(_text(head, map(_line, taken.archives)), err=as_json)
-    click.echo(f"note: {folder} holds all lines in the clear; keep it from others", err=True)
+    click.echo(_join(head, map(_describe, taken.archives)), err=as_json)
+    click.echo(f"note: {folder} holds all lines unencrypted; protect it from other users", err=True)
     gone = archives.prune(folder, keep) if keep else []
     for path in gone:
         click.echo(f"removed {path}, as --keep is {keep}", err=as_json)
@@ -64,7 +68,7 @@ def backup(
         shared.print_json({"backup": str(name), **done})
 
 
-def _text(head: str, lines: Iterable[str]) -> str:
+def _join(head: str, lines: Iterable[str]) -> str:
     return "\n  ".join(map(printable, (head, *lines)))
 
 
@@ -72,42 +76,45 @@ def _as_json(taken: Sequence[StreamArchive]) -> list[dict[str, Any]]:
     return [one.model_dump(include={"stream", "size", "created", "state"}) for one in taken]
 
 
-def _line(archive: StreamArchive) -> str:
+def _describe(archive: StreamArchive) -> str:
     return f"{archive.stream}: {format_content(archive.state)}"
 
 
 @click.command(cls=SectionedCommand)
 @_FOLDER
-@click.option("--positions", is_flag=True, help="Only those of hosts, in LOGS_POSITIONS.")
-@click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
+@click.option(
+    "--positions", is_flag=True, help="Restore only the positions of shippers (LOGS_POSITIONS)."
+)
+@click.option("--replace", is_flag=True, help="Delete the messages that the broker's streams hold.")
 @shared.with_mode
 @shared.with_settings()
 def restore(
     settings: BrokerSettings, mode: shared.Mode, folder: Path, positions: bool, replace: bool
 ) -> None:
-    """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace.
+    """Restore a backup to an empty broker, or with --replace to any.
 
-    Replicas, storage and limits are those of the broker's streams; `logbroker apply` changes them.
+    DIR is a backup, or a folder of backups, of which the newest is restored. Replicas, storage and
+    limits are those of the broker's streams; `logbroker apply` changes them.
     """
     program.end_on_sigterm(Exit.FAILED)
     found = archives.find_backup(folder)
     kept = archives.load_backup(found)
     chosen = [one for one in kept.archives if not positions or one.stream == _POSITIONS]
     deletes = shared.run_on_broker(settings, "restore", lambda c: _preview(c, kept, chosen))
-    lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
+    lines = [f"deletes {stream}: {content}" for stream, content in deletes.items()]
     head = f"from {found}, of {kept.server}, taken at {kept.began}:"
-    mode.echo(_text(head, [*map(_line, chosen), *lines]))
+    mode.echo(_join(head, [*map(_describe, chosen), *lines]))
     if deletes and not replace:
         raise OperatorError(
-            "the broker is not empty; nothing was changed (--replace deletes what is said above)"
+            "the broker is not empty; nothing was changed (--replace deletes what is listed above)"
         )
-    for archive in chosen:  # before anything is deleted, and before a person is asked
+    for archive in chosen:  # before anything is deleted or confirmed
         archives.check_archive(found, archive)
-    question = "Delete that and restore the backup?" if deletes else ""
+    question = "Delete these messages and restore the backup?" if deletes else ""
     if is_agreed := mode.confirm(question):
         work = partial(_restore, found=found, kept=kept, chosen=chosen, deletes=deletes)
         shared.run_on_broker(settings, "restore", work)
-        mode.echo(_after(chosen))
+        mode.echo(_describe_result(chosen))
     if mode.as_json:
         done = {"archives": _as_json(chosen), "deletes": deletes, "restored": is_agreed}
         shared.print_json({"backup": str(found), **done})
@@ -120,23 +127,24 @@ async def _restore(
     chosen: Sequence[StreamArchive],
     deletes: Mapping[str, str],
 ) -> None:
-    # digests take minutes, a person as well, and shippers do not wait for either
+    # checking and confirming take minutes, and shippers may publish meanwhile
     again = await _preview(connection, kept, chosen)
     if new := again.keys() - deletes.keys():
         raise OperatorError(
-            f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
+            f"{', '.join(sorted(new))} received messages meanwhile that would be deleted; "
+            "nothing was changed"
         )
     await put_back(connection, found, chosen)
 
 
-def _after(chosen: Sequence[StreamArchive]) -> str:
-    """Say what receivers find behind a restore."""
+def _describe_result(chosen: Sequence[StreamArchive]) -> str:
+    """Return what receivers do after the restore."""
     ends = [f"{one.until - 1} of {one.stream}" for one in chosen if one.stream not in BUCKETS]
     if not ends:
         return "restored"
     return (
-        "restored; receivers, once started, go on at their offsets of the backup, behind the lines that their files have, "
-        f"and report gaps for what was acknowledged after sequence {', '.join(ends)}"
+        "restored; receivers continue at the offsets of the backup, after the lines in their "
+        f"files, and report gaps for lines acknowledged after sequence {', '.join(ends)}"
     )
 
 
@@ -147,8 +155,8 @@ async def _preview(
     others = sorted(set(lines) - {archive.stream for archive in kept.archives})
     if others and {one.stream for one in archives} != {_POSITIONS}:
         raise OperatorError(
-            f"the broker has {', '.join(others)}, which the backup has not: lines are in another number of streams there; "
-            "restore to a broker that was started with the same --streams; nothing was changed"
+            f"the broker has {', '.join(others)}, which the backup does not have: its number of "
+            "streams differs. Restore to a broker with the same --streams; nothing was changed"
         )
     there = await find_streams(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
     return preview(archives, there)

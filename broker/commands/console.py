@@ -1,4 +1,4 @@
-"""`logbroker console`: what flows, which host is silent and what it just said, in a browser. Changes nothing."""
+"""`logbroker console`: rates, hosts and lines in a browser. It only reads."""
 
 import asyncio
 import ssl
@@ -19,17 +19,22 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(cls=SectionedCommand)
 @option(
-    "--listen", "ADDR:PORT", "Where browsers find it.", default="127.0.0.1:8080", show_default=True
+    "--listen", "ADDR:PORT", "Address for browsers.", default="127.0.0.1:8080", show_default=True
 )
-@option("--token-file", "FILE", "File with the token that browsers are asked for.", type=_FILE)
+@option("--token-file", "FILE", "File with the token that browsers must send.", type=_FILE)
 @option(
     "--listen-cert",
     "FILE",
-    "Certificate of the console, with its key: then https alone.",
+    "Certificate of the console, with its key; then only https.",
     type=_FILE,
 )
-@option("--listen-key", "FILE", "The key, where it is in a file of its own.", type=_FILE)
-@option("--listen-ca", "FILE", "CA whose certificates let browsers in.", type=_FILE)
+@option("--listen-key", "FILE", "Private key, if --listen-cert does not hold it.", type=_FILE)
+@option(
+    "--listen-ca",
+    "FILE",
+    "CA that signs the certificates of browsers that are accepted.",
+    type=_FILE,
+)
 @with_settings()
 def console(
     settings: BrokerSettings,
@@ -39,12 +44,13 @@ def console(
     listen_key: Path | None,
     listen_ca: Path | None,
 ) -> None:
-    """Show in a browser what flows, which host is silent, and what it just said.
+    """Show rates, silent hosts and their lines in a browser.
 
-    Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
+    An address that other machines reach needs --token-file or --listen-ca. Use a credential of
+    `credentials add monitor`, which can only read.
     """
     from broker.console.server import Console, Listener
-    from broker.server.resolve import read_secret
+    from broker.server.key_files import read_secret
 
     try:
         address = parse_address(listen)
@@ -57,7 +63,7 @@ def console(
     async def serve() -> None:
         connection = Connection(settings.server, "logbroker console", access=settings.access)
         try:
-            await Console(connection, listener).run(lambda url: click.echo(f"look at {url}"))
+            await Console(connection, listener).run(lambda url: click.echo(f"open {url}"))
         finally:
             await connection.close()
 
@@ -67,7 +73,7 @@ def console(
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext | None:
     if cert is None:
         if key or ca:
-            raise click.UsageError("--listen-key and --listen-ca go with --listen-cert")
+            raise click.UsageError("--listen-key and --listen-ca need --listen-cert")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:

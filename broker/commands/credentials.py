@@ -1,6 +1,6 @@
 """`logbroker credentials`: add, revoke and list credentials in the broker's credential store.
 
-A running broker is told of each change and applies it at once.
+A running broker applies each change at once.
 """
 
 import os
@@ -248,7 +248,7 @@ def _require_folder(folder: Path, advice: str) -> Path:
 def _make_files(
     settings: BrokerSettings, after: CredentialStore, seeds: Mapping[Holder, str]
 ) -> list[CredentialFile]:
-    """Return the credential files: each with the broker's address, and its authority if it has one."""
+    """Return the credential files: each with the broker's address and authority, if any."""
     folder = find_store(settings)
     pki = Pki(folder)
     has_own = pki.broker.exists() and pki.authority.exists()

@@ -12,10 +12,10 @@ import click
 
 from broker.commands import shared
 from broker.inspect.events import NOISE, Event, listen
-from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.message import StoredMessage, escape, message_document, message_text
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
-from broker.inspect.tail import Searched, TailOptions, TailPiece, format_lines, tail
+from broker.inspect.tail import Searched, TailOptions, TailPiece, prefix_lines, tail
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.selection import LineSelection
@@ -90,13 +90,12 @@ class _Printer:
         await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
 
     def _format(self, piece: TailPiece) -> bytes:
-        lines = piece.lines
-        if not self._prefixed:
+        if self._prefixed:
+            lines = prefix_lines(piece.host, piece.lines)
+        else:
             key = piece.host, piece.file_id
-            lines = self._endings.join("", key, lines, end=piece.end, follows=True)
-        return format_lines(
-            piece.host, lines, prefixed=self._prefixed, for_terminal=self._for_terminal
-        )
+            lines = self._endings.join("", key, piece.lines, end=piece.end, follows=True)
+        return escape(lines) if self._for_terminal else lines
 
 
 def _format_json(piece: TailPiece) -> bytes:

@@ -1,12 +1,12 @@
-"""`logbroker requeue`: puts messages that a receiver has set aside back into their stream, each once.
+"""`logbroker requeue`: publish the messages of a receiver's quarantine file again, each once.
 
-What is put back is the payload, as lines of no file: the headers of a shipper are left out, since a receiver drops what it
-has passed by their spans. So the lines come to the end of the host's file, behind later ones. A message whose payload
-still cannot be read is left out, as it would be set aside again.
+Only the payload is published, without the headers of the shipper: by their spans a receiver would
+drop the lines as already received. So the lines are appended to the host's file, after later ones.
+A message whose payload still cannot be read is left out: it would be quarantined again.
 
-What if we die? Each message that is put back names itself in a header. Before the first one, FILE.progress says where the
-stream ends. The next run reads which ones came after that, and leaves them out. Where the stream has lost messages behind
-that sequence nobody can tell, and a person decides.
+If we die here: each published message has a header with its tag. FILE.progress, written before
+the first publish, holds the last sequence of the stream. The next run reads the tags after that
+sequence and skips these messages. If the stream has lost messages after it, a person must decide.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decod
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _REQUEUED = "Log-Requeued"
-"""Header that names a message that was put back: its sequence before, and the hash of its payload."""
+"""Header of a requeued message: its former sequence, and the hash of its payload."""
 _ENCODING = "Content-Encoding"
-_PAUSE = 0.2  # seconds before a publish whose acknowledgement was lost is looked for
+_PAUSE = 0.2  # seconds before the stream is searched for a publish without acknowledgement
 
 
 class Quarantined(BaseModel):
-    """A message that was set aside: what its file says of it, and the payload, which follows there."""
+    """A quarantined message: the JSON line of its file, and the payload after it."""
 
     subject: str
     sequence: NonNegativeInt
@@ -48,12 +48,12 @@ class Quarantined(BaseModel):
 
     @property
     def tag(self) -> str:
-        """What tells it from every other message."""
+        """A name that no other message has."""
         return f"{self.sequence}-{hashlib.sha256(self.payload).hexdigest()[:32]}"
 
 
 class _Progress(BaseModel):
-    """A stream before the first message was put back: its last sequence, and when it was made."""
+    """The stream before the first publish: when it was created, and its last sequence."""
 
     stream: str
     created: str
@@ -65,9 +65,10 @@ class _Progress(BaseModel):
 @JSON
 @with_settings()
 def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
-    """Put the messages of a quarantine file of a receiver (OUTPUT/.quarantine/*.msg) back into their stream.
+    """Publish the messages of a receiver's quarantine file again, each once.
 
-    Their lines come to the end of the file of the host. FILE is then called FILE.requeued.
+    FILE is OUTPUT/.quarantine/*.msg of a receiver, and is renamed to FILE.requeued afterwards. The
+    lines are appended to the host's file.
     """
     messages, lines = [], 0
     for one in _read(file):
@@ -77,17 +78,16 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
             messages.append(one)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
             named = f"message {one.sequence} of {one.subject}"
-            words = f"{named} still cannot be read, and is left out: {error}"
-            click.echo(printable(words), err=True)
+            click.echo(printable(f"{named} cannot be read and is left out: {error}"), err=True)
     if not messages:
-        raise OperatorError(f"no message of {file} can be read; nothing was put back")
-    run_on_broker(settings, "requeue", lambda connection: _put_back(connection, file, messages))
+        raise OperatorError(f"no message of {file} can be read; nothing was published")
+    run_on_broker(settings, "requeue", lambda connection: _publish_all(connection, file, messages))
     with report_errors(file), open_folder(file.parent) as folder:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")
         folder.sync()
-    held, are = format_count(lines, "line"), "is" if len(messages) == 1 else "are"
-    text = f"{format_count(len(messages), 'message')} with {held} {are} back; the file is {file}.requeued"
+    done = f"{format_count(len(messages), 'message')} with {format_count(lines, 'line')}"
+    text = f"published {done}; renamed the file to {file}.requeued"
     document = {"messages": len(messages), "lines": lines, "file": f"{file}.requeued"}
     show(document, text, as_json=as_json)
 
@@ -106,47 +106,54 @@ def _read(file: Path) -> Iterator[Quarantined]:
             about = None
         if about is None or begin + about.size > len(data):
             raise ConfigurationError(
-                f"{file} is no quarantine file of a receiver, or damaged: no message at byte {at}; nothing was put back"
+                f"{file} is not a quarantine file, or is damaged at byte {at}; "
+                "nothing was published"
             )
         at = begin + about.size + 1  # a newline is between messages
         yield about.model_copy(update={"payload": data[begin : at - 1]})
 
 
-async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
-    path, back = file.with_name(f"{file.name}.progress"), set[str]()
+async def _publish_all(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
+    """Publish the messages that are not published yet, with FILE.progress beside the file."""
+    path, published = file.with_name(f"{file.name}.progress"), set[str]()
     subjects = sorted({message.subject for message in messages})
     try:
         before = _Progress.model_validate_json(read_file(path))
-        back = await _back_since(connection, before, subjects)
+        published = await _find_published(connection, before, subjects)
     except FileNotFoundError:
-        before = await _begin(connection, messages[0].subject)
+        before = await _start(connection, messages[0].subject)
         write_atomic(path, before.model_dump_json())
     except ValidationError as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
     for message in messages:
-        while message.tag not in back and not await _publish(connection, before.stream, message):
-            back = await _back_since(connection, before, subjects)
+        while message.tag not in published:
+            if await _publish(connection, before.stream, message):
+                break
+            published = await _find_published(connection, before, subjects)
 
 
-async def _begin(connection: Connection, subject: str) -> _Progress:
+async def _start(connection: Connection, subject: str) -> _Progress:
     names = await connection.api("STREAM.NAMES", {"subject": subject})
     if not (streams := names.get("streams")):
-        raise OperatorError(f"no stream takes {subject}; its partition does not exist")
+        raise OperatorError(f"no stream takes {subject}: its partition does not exist")
     info = await connection.api(f"STREAM.INFO.{streams[0]}")
     return _Progress(stream=streams[0], created=info["created"], last=info["state"]["last_seq"])
 
 
-async def _back_since(
+async def _find_published(
     connection: Connection, before: _Progress, subjects: Sequence[str]
 ) -> set[str]:
-    """Return the tags of messages that were put back; raises `OperatorError` where the stream cannot tell."""
+    """Return the tags of messages that are published already.
+
+    Raises `OperatorError` if the stream has lost messages since.
+    """
     info = await connection.api(f"STREAM.INFO.{before.stream}")
     state = info["state"]
     if info["created"] != before.created or state["first_seq"] > before.last + 1:
         raise OperatorError(
-            f"an earlier run was interrupted, and stream {before.stream} has lost messages since, so that nobody can tell "
-            "which messages are back: look for their lines in the file of the host; remove FILE.progress, and those that "
-            "are there from FILE"
+            f"an earlier run was interrupted, and stream {before.stream} has lost messages since: "
+            "it is unknown which messages were published. Search the host's file for their lines; "
+            "remove the messages that you find from FILE, remove FILE.progress, and run this again"
         )
     start = at_sequence(before.last + 1)
     reader = MessageReader(connection, before.stream, start, subjects, headers_only=True)
@@ -155,7 +162,10 @@ async def _back_since(
 
 
 async def _publish(connection: Connection, stream: str, message: Quarantined) -> bool:
-    """Publish a message behind the last one of its subject; return False where it may be stored, or another one came first."""
+    """Publish a message after the last one of its subject.
+
+    Return False if the acknowledgement was lost, or another message was stored first.
+    """
     found = await find_message(connection, stream, {"last_by_subj": message.subject})
     kept = {name: text for name, text in message.headers.items() if name == _ENCODING}
     expected = str(found.sequence if found else 0)

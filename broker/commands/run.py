@@ -1,4 +1,4 @@
-"""`logbroker run`."""
+"""`logbroker run`: run nats-server, and beside it health checks, retention and metrics."""
 
 import asyncio
 import logging
@@ -27,14 +27,15 @@ logger = logging.getLogger(__name__)
 @click.command(cls=SectionedCommand)
 @settings_options(BrokerSettings, RUN_FIELDS)
 def run(**options: Any) -> None:
-    """Run nats-server on a folder until SIGTERM; says when it is ready.
+    """Run nats-server on a folder until SIGTERM; the log says when it is ready.
 
-    What tunes nats-server itself stands in a table [nats] of the --config file, by nats-server's names.
+    Options of nats-server itself are in the table [nats] of the --config file, with nats-server's
+    names.
     """
     block_signals()
     settings = settings_from_options(BrokerSettings, options)
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
-        options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
+        options["store_dir"] = folders.split(":")[0]  # set by systemd
         settings = settings_from_options(BrokerSettings, options)
     folder = find_store(settings)
     _log_as_set(settings)
@@ -51,7 +52,10 @@ def run(**options: Any) -> None:
 async def _serve(
     settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
 ) -> None:
-    """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
+    """Run the broker on `folder`, absolute, until SIGTERM or SIGINT.
+
+    Raises `OperatorError` if it cannot start, or ends by itself.
+    """
     with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
         background = watch_health, run_retention, _serve_metrics
@@ -72,7 +76,7 @@ def _end() -> float:
 
 
 def _log_as_set(settings: BrokerSettings) -> None:
-    """Send our log and nats-server's to stderr: of the latter what is wrong, unless all is wanted."""
+    """Log to stderr; of nats-server's log only warnings and errors, except at level debug."""
     log_to_stderr(settings)
     level = logging.DEBUG if settings.log_level == "debug" else logging.WARNING
     logging.getLogger("nats-server").setLevel(level)
@@ -80,6 +84,8 @@ def _log_as_set(settings: BrokerSettings) -> None:
 
 async def _serve_metrics(context: ServerContext) -> None:
     if (address := context.settings.metrics) is not None:
-        from broker.inspect.metrics import serve_metrics  # a library that nobody else needs
+        from broker.inspect.metrics import (
+            serve_metrics,
+        )  # loads prometheus_client, which no other part needs
 
         await serve_metrics(context.connection, address)

@@ -1,4 +1,4 @@
-"""What the commands share: settings from options, common options, and one connection to a broker."""
+"""What the commands share: common options, settings from options, and a connection."""
 
 import asyncio
 import json
@@ -209,7 +209,7 @@ def show(document: object, *lines: str, as_json: bool) -> None:
 
 
 def find_store(settings: BrokerSettings) -> Path:
-    """Return the broker's directory, absolute; raises click.UsageError if the settings have none."""
+    """Return the broker's directory, absolute; raises click.UsageError if none is set."""
     if settings.store_dir is None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"

@@ -1,1 +1,1 @@
-"""The console in the browser: what flows, which host is silent, what it just said. Changes nothing."""
+"""The console in the browser: rates, hosts and their lines. It only reads."""

@@ -1,7 +1,7 @@
-"""What the console shows: the documents of `top`, `check` and `hosts`, asked for once for all pages that are open.
+"""The documents that the console shows: those of `top`, `check`, `hosts` and `tail`.
 
-Everything is asked of the broker; nothing is computed that another view has computed. A page that reads slowly gets the
-newest document, not every one, so it costs no memory.
+The broker is asked once for all open pages. A page that reads slowly gets the newest document, not
+each one, so it costs no memory.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
 _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
-_FIRST = 3.0  # seconds for a broker that may be away
-_AGAIN = 2.0  # seconds before a broker that is away is asked again
-_MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
-_LATE = 10.0  # seconds that lines of now may come late, where an expression takes its time
-_LONGEST = 16 * 1024  # bytes of a line that are shown
+_CONNECT = 3.0  # seconds for a connection to the broker
+_RETRY = 2.0  # seconds before the next attempt
+_MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # for a page, per second
+_LATE = 10.0  # seconds that lines may be late before some are skipped
+_LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_GLOBS = 500  # characters
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
 logger = logging.getLogger(__name__)
 
 
 def encode(document: object) -> bytes:
-    """Return a document as JSON; bytes that are no UTF-8 are lone surrogates in it, written as escapes."""
+    """Return a document as JSON; bytes that are not UTF-8 (lone surrogates) are escapes."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 class Feeds:
-    """Looks at a broker for all pages."""
+    """Asks a broker for all pages."""
 
     def __init__(self, connection: Connection) -> None:
-        """Look at nothing before `run`."""
+        """Ask nothing before `run`."""
         self._overview, self._replaced = b"", asyncio.Event()
         self._connection = connection
         self._history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
@@ -64,13 +64,13 @@ class Feeds:
         self._asking = asyncio.Lock()
 
     async def run(self) -> None:
-        """Keep the overview new until cancelled; a broker that is away is waited for, and the overview says so."""
+        """Keep the overview current until cancelled; it says so if the broker is away."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._check())
 
     async def views(self) -> AsyncGenerator[bytes, None]:
-        """Yield the last hour, and then each view that is newest when it is asked for."""
+        """Yield the rates of the last hour, then the newest view, each time there is a new one."""
         yield encode({"history": list(self._history)})
         while True:
             replaced = self._replaced
@@ -86,13 +86,13 @@ class Feeds:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._connection.connect(_FIRST)
+                await self._connection.connect(_CONNECT)
                 async with aclosing(watch(self._connection, _INTERVAL)) as views:
                     async for view in views:
                         self._show(view)
             except _FAILURES as error:
                 self._put({"trouble": str(error)})
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY)
 
     def _show(self, view: TopView) -> None:
         point = {"time": time.time()}  # noqa: TID251 - the axis of a chart
@@ -119,7 +119,10 @@ class Feeds:
             await asyncio.sleep(_CHECKS_EVERY)
 
     async def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `collect_hosts` raises."""
+        """Return the hosts with their rates, at most ten seconds old.
+
+        Raises what `collect_hosts` raises.
+        """
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._hosts_at >= _HOSTS_EVERY:
@@ -129,7 +132,10 @@ class Feeds:
         return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
 
     async def host(self, host: str) -> dict[str, Any]:
-        """Return the files of a host, by its snapshot of positions and its last message; raises `Rejected`, `ConnectionLost`."""
+        """Return the files of a host, from its snapshot and its last message, and its gaps.
+
+        Raises `Rejected`, `ConnectionLost`.
+        """
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
@@ -142,8 +148,8 @@ class Feeds:
             )
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
-                told = receivers.get(number, {}).get("gaps_of")
-                known = told.get(host, 0) if isinstance(told, dict) else None  # not asked
+                counts = receivers.get(number, {}).get("gaps_of")
+                known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
                 gaps = [{"partition": number, "host": known}]
             if last.origin and not last.trouble:
                 positions = positions.advance([last.origin], last.sequence)
@@ -160,11 +166,14 @@ class Feeds:
         }
 
     async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
-        """Yield lines as they come, a thousand a second at most, and say where others were passed over to keep up; raises what `tail` raises."""
+        """Yield lines as they come, at most a thousand a second; say so if lines were skipped.
+
+        Raises what `tail` raises.
+        """
         clock = asyncio.get_running_loop().time
         while True:
             began, sent, shown = clock(), 0, 0
-            # time of storage by our clock, of the piece that came most promptly
+            # the time of storage by our clock, of the piece that came with the least delay
             newest = float("-inf")
             async with aclosing(tail(self._connection, wanted)) as pieces:
                 async for piece in pieces:
@@ -190,7 +199,7 @@ class Feeds:
 
 
 def _document(piece: TailPiece, most: int) -> dict[str, Any]:
-    """Return lines with where they came from; of more than `most` the first ones, of a long one its beginning."""
+    """Return lines and their origin: at most `most` lines, and only the start of a long one."""
     lines, shown = piece.lines.removesuffix(b"\n").split(b"\n"), []
     for line in lines[: max(1, most)]:
         more = len(line) - _LONGEST
@@ -207,16 +216,16 @@ def _document(piece: TailPiece, most: int) -> dict[str, Any]:
     }
 
 
-def line_options(query: Callable[[str], str], since: Any) -> TailOptions:
-    """Return which lines a page asks for; raises ValueError for what is no number, or too long.
+def parse_line_options(query: Callable[[str], str], since: Any) -> TailOptions:
+    """Return which lines a page asks for; raises ValueError for an invalid value.
 
     The hosts match one of the globs `host`. The first lines are the last `last`, none of them older
-    than `since`. The expression `match` is not looked at here: only its own process compiles it.
+    than `since`. The expression `match` is not checked: only a process of its own compiles it.
     """
     globs, last = query("host"), query("last")
     if len(globs) > _MOST_GLOBS:
         raise ValueError(f"the globs of hosts are longer than {_MOST_GLOBS} characters")
     if last and not (last.isascii() and last.isdigit() and int(last) <= _MOST_LINES):
-        raise ValueError(f"last is a number up to {_MOST_LINES}")
+        raise ValueError(f"last must be a number up to {_MOST_LINES}")
     selection = LineSelection(hosts=tuple(globs.split()))
     return TailOptions(selection, since=since, lines=int(last or 100), match=query("match"))

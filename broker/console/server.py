@@ -1,7 +1,7 @@
-"""The web server of the console: one page, the documents of its feeds, and who may see them.
+"""The web server of the console: its page, its documents, and who is admitted.
 
-Reads only. Whoever may not be trusted to reach it is asked for a token or a client certificate; nobody else's page can read
-or frame it, since it answers to its own name alone and sends no header that would allow that.
+A console that other machines reach requires a token or a client certificate. Pages of other origins
+can neither read nor frame it: it answers only to its own name, and sends no CORS header.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from broker.console.feeds import Feeds, encode, line_options
+from broker.console.feeds import Feeds, encode, parse_line_options
 from broker.inspect.matching import check_pattern
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -27,10 +27,11 @@ from nats_logship.client.connection import Connection
 
 _COOKIE = "logship-console"
 _PAGE = Path(__file__).with_name("page")
-_UNGUARDED = {"/console.css", "/login", "/healthz"}  # what the form for the token takes
+_UNGUARDED = {"/console.css", "/login", "/healthz"}  # needed to enter the token
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -39,21 +40,22 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _MOST_STREAMS, _MOST_TAILS = 200, 20
-_WRITING = 30.0  # seconds that a client may take for what was written to it
-_WRONG_TOKEN = 1.0  # seconds that a wrong one costs
-_ENDING = 0.2  # seconds for the requests under way
+_WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
+_WRONG_TOKEN_DELAY = 1.0  # seconds
+_SHUTDOWN_PATIENCE = 0.2  # seconds for open requests
 _LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
-<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login"><label>Token
-<input name="token" type="password" autofocus required></label><button>Look</button></form></html>"""
+<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login">
+<label>Token <input name="token" type="password" autofocus required></label>
+<button>Log in</button></form></html>"""
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the console listens, and who may come in: with a `token`, or with a certificate of the CA that `tls` asks for.
+    """Where the console listens, and whether it requires a `token` or, with `tls`, a certificate.
 
-    Raises `ConfigurationError` for an address that others reach, and that asks for neither.
+    Raises `ConfigurationError` if it requires neither and other machines can reach the address.
     """
 
     address: Address
@@ -64,35 +66,39 @@ class Listener:
         is_asked = self.token or (self.tls and self.tls.verify_mode is ssl.CERT_REQUIRED)
         if not (self.address.is_loopback or is_asked):
             raise ConfigurationError(
-                f"--listen {self.address} can be reached from other machines: give --token-file, or --listen-cert with --listen-ca"
+                f"other machines can reach --listen {self.address}: give --token-file, or "
+                "--listen-cert with --listen-ca"
             )
 
     def is_known(self, request: web.Request) -> bool:
-        """Whether a request comes by a name of ours: a page elsewhere whose name leads here does not (DNS rebinding)."""
+        """Whether a request uses our name: without token and TLS, against DNS rebinding."""
         name = request.url.host or ""
         return bool(self.token or self.tls) or Address(name, 0).is_loopback
 
     def admits(self, given: str) -> bool:
-        """Whether a token is the right one, or none is asked for."""
+        """Whether a token is the right one, or none is required."""
         return not self.token or hmac.compare_digest(given.encode(), self.token.encode())
 
 
 class Console:
-    """The console of one broker; `listener` says who may look."""
+    """The console of one broker; `listener` says who is admitted."""
 
     def __init__(self, connection: Connection, listener: Listener) -> None:
         """Serve nothing before `run`."""
         self._listener = listener
         self._feeds = Feeds(connection)
-        self._session = secrets.token_urlsafe(32)  # of whoever gave the token
+        self._session = secrets.token_urlsafe(32)  # of clients that sent the token
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
         self._tails = asyncio.Semaphore(_MOST_TAILS)
 
     async def run(self, ready: Callable[[str], None]) -> None:
-        """Serve until cancelled; `ready` is told the URL. Raises `ConfigurationError` for an address that is taken."""
-        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_ENDING)
+        """Serve until cancelled; call `ready` with the URL.
+
+        Raises `ConfigurationError` for an address that is in use.
+        """
+        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_SHUTDOWN_PATIENCE)
         await runner.setup()
-        looking = asyncio.ensure_future(self._feeds.run())
+        asking = asyncio.ensure_future(self._feeds.run())
         try:
             address = self._listener.address
             site = web.TCPSite(runner, address.host, address.port, ssl_context=self._listener.tls)
@@ -102,11 +108,11 @@ class Console:
                 raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
             port = runner.addresses[0][1]
             ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
-            await looking
+            await asking
         finally:
-            looking.cancel()
+            asking.cancel()
             with suppress(asyncio.CancelledError):
-                await looking
+                await asking
             await runner.cleanup()
 
     def _app(self) -> web.Application:
@@ -120,9 +126,9 @@ class Console:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what comes by another name, from another page or without the token, and set the headers of every answer."""
+        """Refuse requests by another name, from another page or without the token; set headers."""
         try:
-            response = await self._admitted(request, handler)
+            response = await self._answer(request, handler)
         except web.HTTPException as error:
             error.headers.update(_HEADERS)
             raise
@@ -134,24 +140,24 @@ class Console:
             response.headers.update(_HEADERS)
         return response
 
-    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
-            raise web.HTTPForbidden(text="this console answers to the name localhost\n")
+            raise web.HTTPForbidden(text="this console answers only to the name localhost\n")
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            raise web.HTTPForbidden(text="this console answers to its own page\n")
+            raise web.HTTPForbidden(text="this console answers only to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         is_in = not self._listener.token or request.cookies.get(_COOKIE) == self._session
         if is_in or request.path in _UNGUARDED or (bearer and self._listener.admits(bearer)):
             return await handler(request)
         if request.path == "/":
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
-        raise web.HTTPUnauthorized(text="give the token\n")
+        raise web.HTTPUnauthorized(text="a token is required\n")
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         given = (await request.post()).get("token", "")
         if not self._listener.admits(str(given)):
-            await asyncio.sleep(_WRONG_TOKEN)
-            logger.warning("a wrong token came from %s", request.remote)
+            await asyncio.sleep(_WRONG_TOKEN_DELAY)
+            logger.warning("wrong token from %s", request.remote)
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
         response = web.HTTPSeeOther("/")
         secure = bool(self._listener.tls)
@@ -174,24 +180,24 @@ class Console:
         return web.json_response(body=encode(document))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        async with _one_of(self._streams):
+        async with _limit(self._streams):
             return await _stream(request, self._feeds.views())
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         text = request.query.get("since", "")
         since = parse_moment(text, now) if text else None
-        wanted = line_options(lambda name: request.query.get(name, ""), since)
-        async with _one_of(self._tails):
-            await check_pattern(wanted.match)  # while the answer can still be that it is wrong
-            # in a thread, as a set of many letters takes its time to compile; fnmatch keeps it
+        wanted = parse_line_options(lambda name: request.query.get(name, ""), since)
+        async with _limit(self._tails):
+            await check_pattern(wanted.match)  # while the answer can still be an error
+            # in a thread: a glob with a large set is slow to compile; fnmatch caches it
             await asyncio.to_thread(wanted.selection.wants_host, "")
             return await _stream(request, self._feeds.lines(wanted))
 
 
 @asynccontextmanager
-async def _one_of(limit: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Have one of so many pages open; raises `web.HTTPServiceUnavailable` if all are."""
+async def _limit(limit: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Keep one page open; raises `web.HTTPServiceUnavailable` if too many are."""
     if limit.locked():
         raise web.HTTPServiceUnavailable(text="too many pages are open\n")
     async with limit:
@@ -201,19 +207,19 @@ async def _one_of(limit: asyncio.Semaphore) -> AsyncIterator[None]:
 async def _stream(
     request: web.Request, documents: AsyncGenerator[bytes, None]
 ) -> web.StreamResponse:
-    """Send documents as server-sent events, each once the client has taken the one before.
+    """Send documents as server-sent events, each after the client has taken the one before.
 
-    A slow client gets fewer of them.
+    A slow client gets fewer documents.
     """
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
     try:
         async with aclosing(documents):
             await response.prepare(request)
             async for document in documents:
-                async with asyncio.timeout(_WRITING):
+                async with asyncio.timeout(_WRITE_PATIENCE):
                     await response.write(b"data: " + document + b"\n\n")
     except (Rejected, ConnectionLost, OperatorError) as error:
         await response.write(b"data: " + encode({"trouble": str(error)}) + b"\n\n")
     except (ConnectionResetError, TimeoutError):
-        pass  # that's fine: the page was closed, or its browser sleeps
+        pass  # the page was closed, or its browser sleeps
     return response

@@ -1,1 +1,6 @@
-"""What an operator sees of a broker: status, hosts, top, tail, get, events, check, and metrics. Changes nothing."""
+"""What an operator sees of a broker. All of it only reads.
+
+`collect` asks the broker and fills the status document (`status`). `status_table`, `checks`, `top`,
+`metrics` and the console are made of that document. `hosts` lists hosts, `tail` and `message` show
+lines, `events` shows events.
+"""

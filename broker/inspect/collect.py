@@ -100,7 +100,7 @@ async def collect_brief_status(connection: Connection) -> BrokerStatus:
     took = clock() - began
     infos = await asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in layout.names))
     now = infos[0]["ts"]
-    # a broker without a number of partitions was not set up by us, or lost the bucket of offsets too
+    # without a number of partitions the broker was not set up by us, or has lost its buckets
     existing = (layout.partitions_in(info["config"]) for info in infos if layout.partitions)
     partitions = (
         _collect_partition(connection, n, layout.stream_of(n), now)

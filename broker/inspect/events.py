@@ -1,4 +1,7 @@
-"""`logbroker events`: what NATS servers and JetStream report as it happens. Nothing is kept: what happens while nobody listens is not shown."""
+"""`logbroker events`: events that NATS servers and JetStream publish, as they happen.
+
+Events are not stored: those that happen while nobody listens are not shown.
+"""
 
 import asyncio
 import logging
@@ -17,11 +20,11 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
 
 NOISE = frozenset({"api_audit", "account_connections", "statsz"})
-"""Kinds that come all the time and say little: each call of the API, and statistics."""
+"""Frequent kinds of little use, not shown by default: API calls, and statistics."""
 _SUBJECTS = ("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 _ENVELOPE = frozenset({"type", "id", "timestamp", "server", "client", "domain", "schema"})
 _CLIENT = ("name", "user", "acc", "host")
-_MOST_SHOWN = 300  # letters of an event
+_MOST_SHOWN = 300  # characters of an event
 _FOREVER = 1e9  # seconds
 _MOST_WAITING = 100_000  # events
 logger = logging.getLogger(__name__)
@@ -29,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; `time` is the server's (RFC 3339), `text` one line, `event` all that was reported."""
+    """An event; `time` is the server's (RFC 3339), `text` one line, `event` the whole message."""
 
     kind: str
     time: str
@@ -42,19 +45,19 @@ class Event:
 def read_event(
     subject: str, payload: bytes, now: str, names: Mapping[str, str] = MappingProxyType({})
 ) -> Event:
-    """Return the event of a message; `now` is when it came, for one that has no time of its own.
+    """Return the event of a message; `now` is the time of its arrival, used if it has none.
 
-    `names` has the holders of credentials by their nkeys (public keys).
+    `names` has the holders of credentials by public key.
     """
     data = json_object(payload) or {"payload": payload.decode("utf-8", "replace")}
     client, server = (
         found if isinstance(found := data.get(key), Mapping) else {} for key in ("client", "server")
     )
     kind = str(data.get("type") or subject.lower()).rpartition(".")[2]
-    # an error of authentication has the type of a disconnect
+    # a refusal has the type of a disconnect
     is_refusal = subject.endswith(".CLIENT.AUTH.ERR")
     shown = dict(client)
-    if name := names.get(str(client.get("user"))):  # a client that is refused only says so
+    if name := names.get(str(client.get("user"))):  # a refused client did not prove its key
         shown["user"] = f"by its key {name}" if is_refusal else name
     who = " ".join(str(shown[key]) for key in _CLIENT if shown.get(key))
     rest = [f"{k}={_flat(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
@@ -75,14 +78,14 @@ def _flat(value: object) -> str:
 
 
 async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
-    """Yield events for ever. A broker that goes away is waited for.
+    """Yield events for ever, again after a lost connection.
 
-    They have the names of credentials that there were when the connection began.
+    They have the names of the credentials that existed when the connection was made.
     """
     waiting: asyncio.Queue[RawMessage] = asyncio.Queue(_MOST_WAITING)
 
     def take(message: RawMessage) -> None:
-        if not waiting.full():  # the output takes too long: the newest event is dropped
+        if not waiting.full():  # stdout is too slow: drop the newest event
             waiting.put_nowait(message)
 
     while True:
@@ -95,4 +98,4 @@ async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
                 message = await connection.guard(waiting.get(), _FOREVER)
                 now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock
                 yield read_event(message.subject, message.data, now, names)
-        logger.warning("the connection was lost: events of the meantime are not shown")
+        logger.warning("the connection was lost: events until it is back are not shown")

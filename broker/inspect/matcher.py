@@ -1,9 +1,9 @@
-"""Program that finds the lines which match a regular expression, and pays what that costs.
+"""Program that finds lines which match a regular expression, within a budget of CPU time.
 
-It is run by its path, so it imports nothing of ours. Each block that it reads or writes follows
-its length. It reads the expression and answers what is wrong with it: an empty block if nothing is.
-Then it reads blocks of lines, and answers each with the lines of it that match. Each answer may
-take `BUDGET` seconds of CPU time; a signal ends the process then.
+It is run by its path, so it imports nothing of ours. Each block on stdin and stdout follows its
+length. The first block is the expression; the answer is the error in it, empty if there is none.
+Each further block holds lines; the answer is the lines that match. For each answer it may use
+`BUDGET` seconds of CPU time; then a signal ends it.
 """
 
 import os
@@ -48,5 +48,5 @@ def _answer(answers: BinaryIO, text: str) -> None:
 
 if __name__ == "__main__":
     os.nice(_NICENESS)
-    warnings.simplefilter("ignore")  # of expressions that a later Python may read otherwise
+    warnings.simplefilter("ignore")  # about syntax that a later Python may treat differently
     _serve(sys.stdin.buffer, sys.stdout.buffer)

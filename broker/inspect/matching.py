@@ -1,4 +1,7 @@
-"""Lines that match a person's regular expression, which only a process of its own compiles."""
+"""Find lines that match a user's regular expression, in a process of its own.
+
+Only that process compiles the expression: one that takes too long cannot block anything else.
+"""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -14,11 +17,11 @@ from nats_logship.app.text import format_count
 _LONGEST = 500  # characters of a pattern
 
 LineFilter = Callable[[bytes], Awaitable[bytes]]
-"""Returns those of some lines that are wanted; raises `OperatorError`."""
+"""Returns the lines that match; raises `OperatorError`."""
 
 
 async def check_pattern(pattern: str) -> str:
-    """Return a pattern, which may be empty; raises ValueError where `line_filter` refuses it."""
+    """Return a pattern, which may be empty; raises ValueError if `line_filter` refuses it."""
     try:
         if pattern:
             async with line_filter(pattern):
@@ -30,14 +33,15 @@ async def check_pattern(pattern: str) -> str:
 
 @asynccontextmanager
 async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
-    """Yield what finds the lines that match, until its end.
+    """Yield a function that returns the lines that match, until the context ends.
 
-    Raises `OperatorError` for what is no regular expression of Python, is too long or takes too
-    long to compile.
+    Raises `OperatorError` if the pattern is not a regular expression of Python, is too long, or
+    takes too long to compile.
     """
     if len(pattern) > _LONGEST or "\0" in pattern:
-        words = f"the expression is longer than {_LONGEST} characters, or has a zero byte"
-        raise OperatorError(words)
+        raise OperatorError(
+            f"the expression is longer than {_LONGEST} characters, or has a zero byte"
+        )
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *isolated_command(matcher), stdin=pipe, stdout=pipe
@@ -46,28 +50,28 @@ async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
         try:
             trouble = await _ask(process, pattern.encode("utf-8", "surrogateescape"))
         except EOFError:
-            raise OperatorError(_costs_too_much("to compile")) from None
+            raise OperatorError(_describe_cost("to compile")) from None
         if trouble:
-            words = trouble.decode("utf-8", "replace")
-            raise OperatorError(f"{pattern!r} is no regular expression: {words}")
-        yield partial(_matching, process)
+            reason = trouble.decode("utf-8", "replace")
+            raise OperatorError(f"{pattern!r} is not a regular expression: {reason}")
+        yield partial(_match, process)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-async def _matching(process: Process, lines: bytes) -> bytes:
+async def _match(process: Process, lines: bytes) -> bytes:
     try:
         return await _ask(process, lines)
     except EOFError:
         raise OperatorError(
-            _costs_too_much(f"for {format_count(len(lines), 'byte', form=',')} of lines")
+            _describe_cost(f"for {format_count(len(lines), 'byte', form=',')} of lines")
         ) from None
 
 
 async def _ask(process: Process, block: bytes) -> bytes:
-    """Return the answer to a block; raises EOFError where the process has ended instead."""
+    """Return the answer to a block; raises EOFError if the process has ended instead."""
     asked, answers = process.stdin, process.stdout
     assert asked and answers  # noqa: PT018
     asked.writelines((matcher.LENGTH.pack(len(block)), block))
@@ -79,5 +83,5 @@ async def _ask(process: Process, block: bytes) -> bytes:
     return await answers.readexactly(*matcher.LENGTH.unpack(head))
 
 
-def _costs_too_much(what: str) -> str:
-    return f"the expression takes over {matcher.BUDGET:g} s {what}: give a simpler one"
+def _describe_cost(work: str) -> str:
+    return f"the expression takes over {matcher.BUDGET:g} s {work}: give a simpler one"

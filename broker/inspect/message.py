@@ -1,4 +1,4 @@
-"""A message of a stream: whose lines it holds, where they came from, the lines themselves, and how it is shown. Decides only."""
+"""A message of a stream: its host, its origin, its lines, and how it is shown. Values only."""
 
 import base64
 import json
@@ -23,7 +23,8 @@ from nats_logship.wire.message import (
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _SPANS = "Log-Spans"
-# what a terminal acts on, and marks that write a line backwards; a lone surrogate can be printed by nobody
+_SHOWN_OTHERWISE = {_SPANS, "Log-Agent", "Log-Read-At"}
+# control characters, marks that reverse the direction of text, and lone surrogates
 _ACTIVE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
@@ -31,7 +32,7 @@ _ACTIVE = re.compile(
 
 @lru_cache(100_000)
 def parse_subject(name: str) -> Subject | None:
-    """Return a subject that a host's lines are published to; None for any other."""
+    """Return the subject of a host's lines; None for any other subject."""
     try:
         return Subject.parse(name)
     except (InvalidSubject, InvalidHost):
@@ -42,7 +43,7 @@ def parse_subject(name: str) -> Subject | None:
 class StoredMessage:
     """A message that a stream holds; `stored_at` is in nanoseconds since the epoch.
 
-    `payload` is as stored, and of `size` bytes; it is empty where only headers were asked for.
+    `payload` is as stored, of `size` bytes; it is empty if only headers were requested.
     """
 
     name: str
@@ -54,12 +55,12 @@ class StoredMessage:
 
     @property
     def subject(self) -> Subject | None:
-        """The subject; None where `name` is none of a host."""
+        """The subject; None if `name` is not the subject of a host."""
         return parse_subject(self.name)
 
     @property
     def host(self) -> str:
-        """The host, or the whole subject where it names none."""
+        """The host; the whole subject if that names no host."""
         return self.subject.host if self.subject else self.name
 
     @cached_property
@@ -71,24 +72,24 @@ class StoredMessage:
 
     @property
     def origin(self) -> Origin | None:
-        """What the headers say; None where they are not ours, or are damaged."""
+        """The origin in the headers; None if another client sent it, or the headers are damaged."""
         return self._decoded[0]
 
     @property
     def trouble(self) -> str:
-        """Why a receiver would quarantine it, as far as subject and spans tell; empty for a good one."""
+        """Why a receiver would quarantine it, by subject and spans; empty if it would not."""
         if self.subject is None:
-            return f"{self.name!r} is no subject of a host's lines"
+            return f"{self.name!r} is not the subject of a host"
         return self._decoded[1]
 
     @property
     def line_count(self) -> int:
-        """How many lines it holds, as its headers say; another client's message counts as one."""
+        """The number of lines in its headers; 1 for the message of another client."""
         return self.origin.lines if self.origin else 1
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """The sections as the headers say them; none of a claim, or of another client's message."""
+        """The sections in its headers; a claim and the message of another client have none."""
         return self.origin.sections if self.origin else ()
 
     def parts(
@@ -96,7 +97,7 @@ class StoredMessage:
     ) -> list[tuple[Section | None, bytes]]:
         """Return each section with its decompressed lines; raises `MalformedMessage`.
 
-        The lines of another client than ours have no section, and end with a newline.
+        The lines of another client have no section. A newline is added if the last has none.
         """
         found = decode_payload(self.headers, self.payload, decompressor)
         if self.origin is not None:
@@ -105,7 +106,11 @@ class StoredMessage:
 
 
 def message_document(message: StoredMessage) -> dict[str, Any]:
-    """Return a message as plain values: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
+    """Return a message as plain values.
+
+    The lines are `text`, or `base64` if they are not UTF-8. The payload takes their place if it
+    cannot be read.
+    """
     subject, origin, trouble = message.subject, message.origin, message.trouble
     lines = message.payload
     try:
@@ -132,24 +137,39 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
 
 
 def message_text(message: StoredMessage) -> bytes:
-    """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
+    """Return a message for people: origin, headers and lines, escaped for a terminal."""
     facts = message_document(message)
     lines = facts.pop("text", "").encode() or base64.b64decode(facts.pop("base64", ""))
     headers, trouble = facts.pop("headers"), facts.pop("trouble")
-    shown = [*facts.items(), *(item for item in headers.items() if item[0] != _SPANS)]
+    del facts["spans"]
+    shown = [*facts.items(), *(("lines of", _describe(one)) for one in message.sections)]
+    hidden = _SHOWN_OTHERWISE if message.origin else {_SPANS}
+    shown += [item for item in headers.items() if item[0] not in hidden]
     shown += [("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []
-    text = "\n".join(f"{printable(name):<15} {printable(str(of))}" for name, of in shown if of)
-    return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
+    text = "\n".join(
+        f"{printable(name):<15} {printable(str(value))}"
+        for name, value in shown
+        if value is not None
+    )
+    return f"{text}\n\n".encode("utf-8", "backslashreplace") + escape(lines)
 
 
-def safe(lines: bytes) -> bytes:
-    r"""Return lines with everything that a terminal might act on as an escape such as `\x1b`; tabs and newlines stay."""
+def _describe(section: Section) -> str:
+    span = section.span
+    return f"{section.path}, bytes [{span.start}, {span.end})"
+
+
+def escape(lines: bytes) -> bytes:
+    r"""Return lines with control characters as escapes such as `\x1b`; tabs and newlines stay."""
     text = lines.decode("utf-8", "backslashreplace")
     return _ACTIVE.sub(lambda found: ascii(found[0])[1:-1], text).encode()
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None for anything else, also for numbers and depths that cannot be written again."""
+    """Return a JSON object; None for anything else, also if it cannot be written again.
+
+    Such are infinite numbers, and lists that are nested too deeply.
+    """
     try:
         found = json.loads(data)
         json.dumps(found, allow_nan=False)

@@ -1,7 +1,7 @@
-"""`logbroker run --metrics ADDR`: `/metrics` and `/healthz` beside a running broker, made from its status document.
+"""`logbroker run --metrics ADDR`: `/metrics` and `/healthz` of a broker, from its status document.
 
-The status is asked for by the clock, whether anybody scrapes or not: a scrape costs nothing, and is answered while
-nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refuses to store.
+The status is polled every ten seconds, so a scrape costs the broker nothing, and is answered while
+nats-server hangs. `/healthz` is 503 while nats-server does not answer, or stores nothing.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ _Row = tuple[Sequence[str], float | None]
 
 
 async def serve_metrics(connection: Connection, address: Address) -> None:
-    """Serve both pages until cancelled; raises `ConfigurationError` where the address cannot be listened on."""
+    """Serve both pages until cancelled; raises `ConfigurationError` for an unusable address."""
     metrics = _Metrics(connection)
     pages = {"/metrics": metrics_page(metrics.collect), "/healthz": metrics.health}
     async with page_server(address, pages, "--metrics"):
         while True:
-            await metrics.look()
+            await metrics.poll()
             await asyncio.sleep(_STATUS_EVERY)
 
 
 class _Metrics:
-    """What was last seen of the broker."""
+    """The newest status of the broker, and its hosts."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,8 +51,8 @@ class _Metrics:
         self._hosts: list[HostStatus] = []
         self._hosts_at = float("-inf")
 
-    async def look(self) -> None:
-        """Ask for the status, and for the hosts where they are due."""
+    async def poll(self) -> None:
+        """Ask for the status, and once a minute for the hosts."""
         connection, now = self._connection, time.monotonic()
         is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
         try:
@@ -61,7 +61,7 @@ class _Metrics:
                 hosts, _ = await attempt(connection, collect_hosts(connection), _HOSTS_EVERY)
                 if hosts is not None:
                     self._hosts, self._hosts_at = hosts, now
-        except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
+        except ConfigurationError as error:  # an entry of LOGS_CONFIG that a person has to correct
             self._status, self._trouble = None, str(error)
 
     def health(self) -> Page:
@@ -72,21 +72,22 @@ class _Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
-        text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
+        text = "Result of `logbroker check`: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
         found = [([one], find_worst(judge([one], self._status, self._trouble))) for one in CHECKS]
         yield _gauge("check_status", text, ["check"], found)
         if self._status is not None:
-            yield from _of_status(self._status)
+            yield from _collect_status(self._status)
         if self._hosts_at > 0:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
-            yield _gauge("silent_hosts", "Without a message for an hour.", [], [([], silent)])
-            text = "Of all hosts that have messages."
+            text = "Hosts without a message for an hour."
+            yield _gauge("silent_hosts", text, [], [([], silent)])
+            text = "Longest time since a host's last message, over all hosts that have messages."
             yield _gauge("longest_silence_seconds", text, [], [([], longest)])
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
-    """Return a family of those numbers that are known."""
+    """Return a family of numbers; unknown ones are left out."""
     family = GaugeMetricFamily(f"logbroker_{name}", text, labels=labels)
     for values, number in rows:
         if number is not None:
@@ -94,7 +95,7 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) ->
     return family
 
 
-def _of_status(status: BrokerStatus) -> Iterator[Metric]:
+def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
     yield from _fields("", [], [([], status)], "answer_seconds", "hosts", "store_used")
     yield from _fields("stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM)
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
@@ -102,41 +103,46 @@ def _of_status(status: BrokerStatus) -> Iterator[Metric]:
     yield from _fields("partition_", ["partition", "stream"], partitions, *names)
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
-    yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], lags)
-    yield from _of_sites(status)
+    yield _gauge(
+        "replica_lag",
+        "Operations that the replica is behind the leader.",
+        ["stream", "server"],
+        lags,
+    )
+    yield from _collect_sites(status)
     spaces = [([node.name, name], s) for node in status.nodes for name, s in node.retention.items()]
     yield from _fields("retention_", ["server", "stream"], spaces, "purged_messages")
     ends = [
         ([of.name, c.path], c.not_after.timestamp()) for of in status.nodes for c in of.certificates
     ]
     labels = ["server", "certificate"]
-    yield _gauge("certificate_end_timestamp_seconds", "Its end.", labels, ends)
+    yield _gauge("certificate_end_timestamp_seconds", "When the certificate ends.", labels, ends)
 
 
-def _of_sites(status: BrokerStatus) -> Iterator[Metric]:
+def _collect_sites(status: BrokerStatus) -> Iterator[Metric]:
     copies = [([one.name, copy.name], copy) for one in status.streams for copy in one.sites]
     labels = ["stream", "site"]
     ages = [
         (names, math.inf if one.contact_seconds is None else one.contact_seconds)
         for names, one in copies
     ]
-    text = "Since something was last heard of the site; infinite before the first contact."
+    text = "Time since the last contact with the site; infinite before the first one."
     yield _gauge("site_contact_seconds", text, labels, ages)
-    text = "Messages that are not copied yet; missing while nothing is heard of the site."
+    text = "Messages that are not copied yet; missing while there is no contact with the site."
     yield _gauge("site_behind", text, labels, [(names, one.behind) for names, one in copies])
     missing = [
         ([node.name], None if node.site_links is None else node.site_remotes - node.site_links)
         for node in status.nodes
         if node.site_remotes
     ]
-    text = "Other sites that the server is to connect to and is not connected to."
+    text = "Sites of --site-remote that the server is not connected to."
     yield _gauge("site_links_missing", text, ["server"], missing)
 
 
 def _fields(
     prefix: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Any]], *names: str
 ) -> Iterator[Metric]:
-    """Yield a family for each of some fields of the status document."""
+    """Yield a family for each of these fields of the status document."""
     for name in names:
         values = [(key, getattr(row, name)) for key, row in rows]
         yield _gauge(f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values)

@@ -1,4 +1,4 @@
-"""Reads streams for people: forward, through a temporary consumer, or single messages. Changes nothing.
+"""Reads streams for people, forward or single messages; changes nothing.
 
 After a lost connection, a restarted broker or a deleted consumer a reader continues behind the last
 message that it returned: no message is returned twice. A stream that is created again needs a new
@@ -46,7 +46,7 @@ class MessageReader:
         *,
         headers_only: bool = False,
     ) -> None:
-        """Read messages whose subject matches one of `filters`, all without one. Ask nothing yet."""
+        """Read messages whose subject matches a filter, all without filters. Ask nothing yet."""
         self._connection = connection
         self._stream = stream
         self._filters = filters or (">",)
@@ -73,10 +73,10 @@ class MessageReader:
             await asyncio.sleep(_PAUSE)
 
     async def read_all(self, last: int | None = None) -> AsyncGenerator[StoredMessage, None]:
-        """Yield the messages up to the sequence `last`, by default the stream's end, through elections.
+        """Yield the messages up to the sequence `last`, by default the end of the stream.
 
-        Messages that are purged or expire meanwhile are left out. Raises `ConnectionLost`,
-        `Rejected`, `OperatorError`.
+        Continues through elections. Messages that are removed meanwhile are left out. Raises
+        `ConnectionLost`, `Rejected`, `OperatorError`.
         """
         end = last or 0
 
@@ -115,7 +115,7 @@ class MessageReader:
         self._reader = None
 
     async def _pull(self, wait: float) -> list[StoredMessage]:
-        """Pull the messages that there are; if there are none, those that come within `wait` seconds.
+        """Pull the waiting messages; if there are none, those that come within `wait` seconds.
 
         After a loss the next pull is from a new consumer.
         """
@@ -181,7 +181,7 @@ class MessageReader:
 
 
 async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:
-    """Yield the messages of several streams as they are stored; raises as `MessageReader.follow`."""
+    """Yield new messages of several streams; raises as `MessageReader.follow`."""
     reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
     try:
         while True:

@@ -32,10 +32,10 @@ _NO_RESPONDERS = "503"
 
 
 async def collect_reports(connection: Connection, expected: int = 0) -> tuple[NodeReport, ...]:
-    """Return the reports of all logbrokers by server name; `expected` is their number, 0 if unknown.
+    """Return the reports of all logbrokers by server name.
 
-    A bare nats-server sends none, and a user without the right to ask gets none. Raises
-    `ConnectionLost`.
+    `expected` is their number, 0 if unknown. A bare nats-server sends none, and a user without the
+    right to ask gets none. Raises `ConnectionLost`.
     """
     read = NodeReport.model_validate_json
     found = await _collect(connection, REPORT_SUBJECT, b"", read, expected=expected)

@@ -1,6 +1,7 @@
-"""The status document of a broker; `status`, `check`, `top`, metrics and the console are made of it.
+"""The status document of a broker.
 
-Values only. Sizes are in bytes, times are RFC 3339; None means unknown, or no limit.
+`status`, `check`, `top`, metrics and the console are made of it. Values only. Sizes are in bytes,
+times are RFC 3339; None means unknown, or no limit.
 """
 
 from collections.abc import Mapping
@@ -151,7 +152,7 @@ class BrokerStatus(BaseModel, frozen=True):
 
     `store_limit` is the most that this user's account may store. Hosts are spread over the first
     `current_partitions` of `partitions`; 0 if the broker does not say. `hosts` counts hosts with
-    messages, None if they were not format_count. `nodes` are the reports of the logbrokers. A bare
+    messages, None if they were not counted. `nodes` are the reports of the logbrokers. A bare
     nats-server sends none. `paused_hosts` counts hosts that are paused, by partition.
     """
 

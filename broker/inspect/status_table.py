@@ -7,7 +7,7 @@ from broker.report import NodeReport
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 
-PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
+PARTITION_HEAD = ("partition", "offset", "behind", "oldest", "epoch", "committed", "owner")
 
 
 def describe(status: BrokerStatus) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`logbroker tail`: the lines of all hosts as they come, from a time or a sequence on, or the last ones. Changes nothing."""
+"""`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
 import logging
 from collections import deque
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import zstandard
 
 from broker.inspect.matching import LineFilter, line_filter
-from broker.inspect.message import StoredMessage, safe
+from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import list_streams
 from nats_logship.app.selection import LineSelection
@@ -22,9 +22,9 @@ from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section
 from nats_logship.wire.subjects import host_filter, partition_filter
 
-_FIRST_WINDOW = 32  # messages that are searched for the last lines, and
-_WIDER = 8  # times as many next
-_MOST_SEARCHED = 100_000  # messages, unless the broker selects one host's
+_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
+_WIDER = 8  # each further search covers so many times more messages
+_MOST_SEARCHED = 100_000  # messages, unless the broker selects those of one host
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class TailPiece(NamedTuple):
     """Lines of one file of a host, from one message; `stored_at` is in nanoseconds since the epoch.
 
-    `file_id` and `end` are those of their span; empty and 0 for the lines of another client than ours.
+    `file_id` and `end` are those of their span; empty and 0 for the lines of another client.
     """
 
     host: str
@@ -45,7 +45,7 @@ class TailPiece(NamedTuple):
     end: int = 0
 
     def last(self, most: int) -> Iterator["TailPiece"]:
-        """Yield the last lines, each as a piece of its own."""
+        """Yield the last lines, at most `most`, each as its own piece."""
         ended = self.lines.endswith(b"\n")
         found = self.lines.rsplit(b"\n", most + ended)
         for line in found[-most - ended : len(found) - ended]:
@@ -53,16 +53,18 @@ class TailPiece(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """That the last lines were looked for in so many of the last messages only; there may be more before them."""
+    """Only so many of the last messages were searched; earlier ones may hold more such lines."""
 
     messages: int
 
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """Which lines: of these hosts and files, partitions (none: all), the last `lines` of those from `since` on, None meaning all.
+    """Which lines to show.
 
-    `follow`: those to come as well. Of all these, the lines that match the regular expression `match`, if there is one.
+    Lines of the hosts and files of `selection`, in `partitions` (none: all), that match the regular
+    expression `match` and were stored at `since` or later; the last `lines` of them, None meaning
+    all. With `follow` also new lines.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
@@ -74,40 +76,48 @@ class TailOptions:
 
     @property
     def only_host(self) -> str | None:
-        """The one host that is asked for by its name."""
+        """The host, if exactly one is selected by its name."""
         hosts = self.selection.hosts
         return hosts[0] if len(hosts) == 1 and not set(hosts[0]) & set("*?[") else None
 
     def filters(self) -> list[str]:
-        """Return what the broker selects; globs are matched here."""
+        """Return the subjects that the broker selects; globs of hosts are matched here."""
         if host := self.only_host:
             return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
         return list(map(partition_filter, self.partitions))
 
-    async def pieces(
+    async def select(
         self, messages: Iterable[StoredMessage], matching: LineFilter | None
     ) -> AsyncGenerator[TailPiece, None]:
         """Yield the wanted lines of messages, section by section."""
-        wants_file = self.selection.wants_file
         for one in messages:
             files = [section.path for section in one.sections] or [""]
-            if self.selection.wants_host(one.host) and any(map(wants_file, files)):
-                number = one.subject.partition if one.subject else None
-                for section, part in _parts(one):
-                    if not wants_file(section.path if section else ""):
-                        continue
-                    if lines := await matching(part) if matching and part else part:
-                        about = (one.host, number, one.sequence, one.stored_at)
-                        yield TailPiece(*about, *_named(section, lines))
+            if not (self.selection.wants_host(one.host) and any(map(self._wants_file, files))):
+                continue
+            for section, lines in _split(one):
+                if self._wants_file(section.path if section else ""):
+                    found = await matching(lines) if matching and lines else lines
+                    if found:
+                        yield _make_piece(one, section, found)
+
+    def _wants_file(self, path: str) -> bool:
+        return self.selection.wants_file(path)
 
 
-def _named(section: Section | None, lines: bytes) -> tuple[str, bytes, str, int]:
-    if section is None:
-        return "", lines, "", 0
-    return section.path, lines, section.span.file, section.span.end
+def _make_piece(message: StoredMessage, section: Section | None, lines: bytes) -> TailPiece:
+    return TailPiece(
+        host=message.host,
+        partition=message.subject.partition if message.subject else None,
+        sequence=message.sequence,
+        stored_at=message.stored_at,
+        file=section.path if section else "",
+        lines=lines,
+        file_id=section.span.file if section else "",
+        end=section.span.end if section else 0,
+    )
 
 
-def _parts(message: StoredMessage) -> list[tuple[Section | None, bytes]]:
+def _split(message: StoredMessage) -> list[tuple[Section | None, bytes]]:
     reason = message.trouble
     try:
         if not reason:
@@ -121,10 +131,11 @@ def _parts(message: StoredMessage) -> list[tuple[Section | None, bytes]]:
 async def tail(
     connection: Connection, wanted: TailOptions
 ) -> AsyncGenerator[TailPiece | Searched, None]:
-    """Yield the lines to be shown, and first `Searched` where that was limited; raises `OperatorError`, `ConnectionLost` or `Rejected`.
+    """Yield the lines to show, and before them a `Searched` if not all messages were searched.
 
-    A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
-    of their storage; from a sequence or time on, lines of a host are in their order, and streams are shown as they come.
+    The last lines are in the order of their storage. Lines since a sequence or a time are in order
+    for each host, one stream after the other. After a lost connection no line is yielded twice or
+    left out. Raises `OperatorError`, `ConnectionLost`, `Rejected`.
     """
     readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
@@ -132,68 +143,78 @@ async def tail(
         pattern = wanted.match
         matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
         for name in await retry_until_answered(connection, list_streams, ELECTION):
-            info = partial(Connection.api, name=f"STREAM.INFO.{name}")
-            state = (await retry_until_answered(connection, info, ELECTION))["state"]
-            last = state["last_seq"]
-            ask = partial(find_sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
-            first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
-            if wanted.lines and state["messages"]:
-                ends = first, last
-                last_ones, searched = await _newest(connection, name, wanted, ends, matching)
-                newest += last_ones
+            ends = await _find_ends(connection, name, wanted.since)
+            if wanted.lines and ends.until > ends.first:
+                lines, searched = await _find_newest(connection, ends, wanted, matching)
+                newest += lines
                 if searched:
                     yield Searched(searched)
-            start = at_sequence(first if wanted.lines is None else last + 1)
+            start = at_sequence(ends.first if wanted.lines is None else ends.until)
             reader = MessageReader(connection, name, start, wanted.filters())
             stack.push_async_callback(reader.close)
-            readers[reader] = last
+            readers[reader] = ends.until - 1
         newest.sort(key=lambda piece: piece.stored_at)
         for piece in newest[-(wanted.lines or 1) :]:
             yield piece
-        async for some in follow(list(readers)) if wanted.follow else _stored(readers):
-            async for piece in wanted.pieces(some, matching):
+        async for some in follow(list(readers)) if wanted.follow else _read_stored(readers):
+            async for piece in wanted.select(some, matching):
                 yield piece
 
 
-async def _stored(readers: dict[MessageReader, int]) -> AsyncGenerator[list[StoredMessage], None]:
-    """Yield what streams hold up to their ends."""
+class _Ends(NamedTuple):
+    """Where to read a stream: the half-open range of sequences `[first, until)`."""
+
+    stream: str
+    first: int
+    until: int
+
+
+async def _find_ends(connection: Connection, stream: str, since: Moment | None) -> _Ends:
+    """Return where to read a stream from a moment on, by default from its beginning."""
+    info = partial(Connection.api, name=f"STREAM.INFO.{stream}")
+    state = (await retry_until_answered(connection, info, ELECTION))["state"]
+    until = state["last_seq"] + 1
+    ask = partial(find_sequence_at, stream=stream, moment=since or 0, end=until)
+    first = max(state["first_seq"], await retry_until_answered(connection, ask, ELECTION))
+    return _Ends(stream, first, until)
+
+
+async def _read_stored(
+    readers: dict[MessageReader, int],
+) -> AsyncGenerator[list[StoredMessage], None]:
+    """Yield the messages of the streams up to the ends given."""
     for reader, last in readers.items():
         async for message in reader.read_all(last):
             yield [message]
 
 
-async def _newest(
-    connection: Connection,
-    stream: str,
-    wanted: TailOptions,
-    ends: tuple[int, int],
-    matching: LineFilter | None,
+async def _find_newest(
+    connection: Connection, ends: _Ends, wanted: TailOptions, matching: LineFilter | None
 ) -> tuple[list[TailPiece], int]:
-    """Return the last lines between the ends of a stream, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
-    (first, last), window = ends, _FIRST_WINDOW
-    most = wanted.lines or 1
+    """Return the last lines of a range, and how many messages were searched.
+
+    The search starts at the end and widens; the number is 0 if it covered the whole range.
+    """
+    window, most = _FIRST_WINDOW, wanted.lines or 1
     kept: deque[TailPiece] = deque(maxlen=most)
     while True:
-        begin = max(first, last + 1 - window)
-        reader = MessageReader(connection, stream, at_sequence(begin), wanted.filters())
+        begin = max(ends.first, ends.until - window)
+        reader = MessageReader(connection, ends.stream, at_sequence(begin), wanted.filters())
         kept.clear()
-        async for message in reader.read_all(last):
-            async for piece in wanted.pieces([message], matching):
+        async for message in reader.read_all(ends.until - 1):
+            async for piece in wanted.select([message], matching):
                 kept.extend(piece.last(most))
-        if begin == first or len(kept) == most:
+        if begin == ends.first or len(kept) == most:
             return list(kept), 0
         if window > _MOST_SEARCHED and not wanted.only_host:
             return list(kept), window
         window *= _WIDER
 
 
-def format_lines(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
-    """Return the lines of a host as they are, with `host: ` in front of each, and without codes that act on a terminal."""
-    if for_terminal:
-        lines = safe(lines)
-    if not prefixed or not lines:
+def prefix_lines(host: str, lines: bytes) -> bytes:
+    """Return lines with `host: ` before each."""
+    if not lines:
         return lines
-    # a host is what its subject says, which may be none that we would give
+    # the host is from the subject, which any client may have chosen
     prefix = f"{host}: ".encode("utf-8", "surrogateescape")
-    prefix = safe(prefix) if for_terminal else prefix
     return b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n"))

@@ -1,4 +1,4 @@
-"""`logbroker top`: what moves at a broker, rates by partition and host from one view to the next. Changes nothing."""
+"""`logbroker top`: rates by partition and by host, from one view to the next."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,14 +20,18 @@ from nats_logship.client.connection import ELECTION, Connection, retry_until_ans
 from nats_logship.client.stream_reader import at_sequence
 
 _PATIENCE = 5.0  # seconds for the broker's answers
-_ROWS = 15  # of partitions, and of hosts
-_PARTITIONS = (*PARTITION_HEAD, "in/s", "lines/s in", "lines/s out")
-_HOSTS = ("host", "in/s", "lines/s")
+_MOST_ROWS = 15  # of partitions, and of hosts
+_PARTITIONS = (*PARTITION_HEAD, "bytes/s in", "lines/s in", "lines/s out")
+_HOSTS = ("host", "bytes/s in", "lines/s in")
 
 
 @dataclass(slots=True)
 class Rates:
-    """What came in a second: messages (a shipper's rounds), lines, and bytes as stored; and what a receiver committed."""
+    """What arrived and what was received, per second.
+
+    In: messages (a shipper's rounds), lines, and bytes as stored. Out: lines and bytes that a
+    receiver committed.
+    """
 
     rounds: float = 0.0
     lines: float = 0.0
@@ -36,13 +40,16 @@ class Rates:
     bytes_out: float = 0.0
 
     def row(self) -> tuple[str, str]:
-        """Return the cells of a table for what came in."""
+        """Return the cells of a table for what arrived."""
         return format_size(round(self.bytes)), f"{self.lines:,.0f}"
 
 
 @dataclass(slots=True)
 class TopView:
-    """What came in since `status`; once rated, rates up to `status`, and in `trouble` why that may be old."""
+    """The rates of an interval that ended at `status`; before `finish`, counts since `status`.
+
+    `trouble` is the reason if the broker did not answer, so that `status` is an old one.
+    """
 
     status: BrokerStatus
     partitions: dict[int, Rates] = field(default_factory=dict)
@@ -54,7 +61,7 @@ class TopView:
         return asdict(self) | {"status": self.status.document()}
 
     def add(self, message: StoredMessage) -> None:
-        """Count a message; one that a receiver would quarantine has bytes, but no lines and no host."""
+        """Count a message. One that a receiver would quarantine counts bytes, no lines, no host."""
         if message.subject is None:
             return
         counts = [self.partitions.setdefault(message.subject.partition, Rates())]
@@ -65,30 +72,28 @@ class TopView:
             one.bytes += message.size
             one.lines += 0 if message.trouble else message.line_count
 
-    def rate(self, status: BrokerStatus, seconds: float) -> None:
-        """Make rates of what was format_count, and of what receivers committed up to this status."""
+    def finish(self, status: BrokerStatus, seconds: float) -> None:
+        """Turn the counts of these seconds into rates, with what receivers committed meanwhile."""
         for old, new in zip(self.status.partitions, status.partitions, strict=False):
-            # a total that falls is another receiver's, or one that a person has moved
+            # a total becomes less when another receiver owns the partition, or an offset was moved
             rates = self.partitions.setdefault(new.partition, Rates())
             rates.lines_out = max(0, (new.lines or 0) - (old.lines or 0)) / seconds
             rates.bytes_out = max(0, (new.bytes or 0) - (old.bytes or 0)) / seconds
         for one in (*self.partitions.values(), *self.hosts.values()):
-            one.rounds, one.lines, one.bytes = (
-                count / seconds for count in (one.rounds, one.lines, one.bytes)
-            )
+            one.rounds /= seconds
+            one.lines /= seconds
+            one.bytes /= seconds
         self.status = status
 
 
 async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopView, None]:
-    """Yield a view every `interval` seconds, the first one after one; raises what the first look raises.
+    """Yield a view every `interval` seconds, the first one after an interval.
 
-    A broker that goes away later is waited for, with views that say so.
+    Raises what the first status raises. If the broker is away later, the views say so.
     """
     clock = asyncio.get_running_loop().time
-    began, view = (
-        clock(),
-        TopView(await retry_until_answered(connection, collect_brief_status, ELECTION)),
-    )
+    began = clock()
+    view = TopView(await retry_until_answered(connection, collect_brief_status, ELECTION))
     readers = [
         MessageReader(connection, one.name, at_sequence(one.last_sequence + 1), headers_only=True)
         for one in view.status.streams
@@ -110,7 +115,7 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
             )
             status = found or view.status
             now = clock()
-            view.rate(status, now - began)
+            view.finish(status, now - began)
             done, view, began = view, TopView(status), now
             yield done
     finally:
@@ -121,17 +126,17 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
 
 
 def draw(view: TopView) -> Group:
-    """Return a view as rich draws it: the partitions that are behind by the longest time, and the busiest hosts."""
+    """Return a view for rich: the partitions that are furthest behind, and the busiest hosts."""
     status = view.status
     rows = nsmallest(
-        _ROWS, status.partitions, lambda one: (-(one.behind_seconds or 0), one.partition)
+        _MOST_ROWS, status.partitions, lambda one: (-(one.behind_seconds or 0), one.partition)
     )
     rates = [view.partitions.get(one.partition, Rates()) for one in rows]
     partitions = [
         (*format_partition(one), *rate.row(), f"{rate.lines_out:,.0f}")
         for one, rate in zip(rows, rates, strict=True)
     ]
-    busiest = nsmallest(_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
+    busiest = nsmallest(_MOST_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
     head = (
         f"{status.server}  {status.now[:19]}Z  {format_count(status.messages, 'message')}, "
         f"{status.behind} behind"

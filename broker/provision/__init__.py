@@ -1,1 +1,1 @@
-"""What must exist on a broker: compared with what is there, and brought about."""
+"""Streams and buckets as declared: a plan of what differs (`plan`), carried out (`apply`)."""

@@ -1,6 +1,7 @@
-"""Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out.
+"""Brings a broker to the declared state: reads what exists, has it planned, takes the steps.
 
-In a cluster all brokers try, and may at once. A start there only lowers the limit of a stream, since another server may hold less.
+In a cluster all brokers do this, possibly at once. At a start a broker only lowers the limit of a
+stream, since another server may have less space.
 """
 
 import asyncio
@@ -26,21 +27,22 @@ from nats_logship.wire.streams import (
 
 _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
-_STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
+_CLUSTER_PATIENCE = 5.0  # seconds for a step in a cluster; the next attempt finds a late one done
 logger = logging.getLogger(__name__)
 
 
 class Refused(ConfigurationError):
-    """The server does not take a configuration; of a cluster one may that comes up later, or leads by then."""
+    """The server refuses a configuration; in a cluster a server that leads later may accept it."""
 
 
 async def apply(
     connection: Connection, desired: Topology, patience: float = _PATIENCE
 ) -> tuple[Step, ...]:
-    """Bring the broker to what is declared and return what was done.
+    """Bring the broker to the declared state, and return the steps that were taken.
 
-    Raises `ConfigurationError` for a refusal, and `OperatorError` where the server failed, by its disk or for a while.
-    Nobody can be asked here, so whatever deletes stored lines is held back and said. Each step may take `patience` seconds.
+    Steps that would delete stored lines are logged and not taken. Each step may take `patience`
+    seconds. Raises `ConfigurationError` if the server refuses a step, and `OperatorError` if it
+    fails at one.
     """
     try:
         made = plan(desired, await read_actual(connection, desired))
@@ -50,8 +52,8 @@ async def apply(
     for step in made:
         if step.deletes:
             logger.warning(
-                "%s stays as it is, since the change %s; `logbroker apply` with the same settings "
-                "asks, and does it",
+                "%s is not changed, because the change %s; `logbroker apply` with the same "
+                "settings asks first, and applies it",
                 step.name,
                 step.deletes,
             )
@@ -61,7 +63,7 @@ async def apply(
 
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:
-    """Return what is there of what is declared, whatever number of streams that is."""
+    """Return the streams and entries on the broker, also if it has another number of streams."""
     names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
@@ -72,37 +74,40 @@ async def read_actual(connection: Connection, desired: Topology) -> Actual:
     found = Actual({}, entries)
     desired = replace(desired, stream_count=found.stream_count or desired.stream_count)
     declared = [config["name"] for config in desired.streams() if config["name"] in names]
-    infos = await asyncio.gather(*(_stream(connection, name) for name in declared))
+    infos = await asyncio.gather(*(_read_stream(connection, name) for name in declared))
     return replace(found, streams=dict(zip(declared, infos, strict=True)))
 
 
-async def _stream(connection: Connection, name: str) -> Mapping[str, Any]:
+async def _read_stream(connection: Connection, name: str) -> Mapping[str, Any]:
     info = await connection.api(f"STREAM.INFO.{name}")
-    # a stream that seems empty would let the number of partitions change
+    # with a stale answer a stream could seem empty, and the number of partitions would change
     if not is_certain(info):
-        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
+        raise ConnectionLost(f"stream {name} has no leader with a certain answer")
     return info
 
 
 async def read_partitions(connection: Connection) -> Actual:
-    """Return what is there; raises `OperatorError` where the number of partitions cannot be changed here, else as `look`."""
+    """Return the streams and entries of a broker whose number of partitions can be changed.
+
+    Raises `OperatorError` if it cannot, and as `read_actual`.
+    """
     actual = await read_actual(connection, Topology())
     refuse_half_restored(actual.streams)
     if len(actual.infos) < len(actual.names) or actual.mirror:
         raise OperatorError(
-            f"{', '.join(actual.names)} is not there, or a copy of another site's: set it up with `logbroker apply`, or "
-            "run `logbroker partitions` at that site"
+            f"{', '.join(actual.names)} does not exist, or is a mirror of another site: set it up "
+            "with `logbroker apply`, or run `logbroker partitions` at that site"
         )
     return actual
 
 
 async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
-    """Return what the server tells of every consumer of a stream; raises as `pages`."""
+    """Return CONSUMER.INFO of every consumer of a stream; raises as `pages`."""
     return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def find_stream_info(connection: Connection, name: str) -> Mapping[str, Any] | None:
-    """Return the answer to STREAM.INFO, None where there is no such stream; raises `Rejected`, `ConnectionLost`."""
+    """Return STREAM.INFO, None for no such stream; raises `Rejected`, `ConnectionLost`."""
     try:
         return await connection.api(f"STREAM.INFO.{name}")
     except Rejected as error:
@@ -114,9 +119,9 @@ async def find_stream_info(connection: Connection, name: str) -> Mapping[str, An
 async def carry_out(
     connection: Connection, steps: Sequence[Step], patience: float = _PATIENCE
 ) -> None:
-    """Take the steps of a plan in their order, each for at most `patience` seconds."""
+    """Take the steps of a plan in their order, each within `patience` seconds."""
     for step in steps:
-        what = f"{step.action} {step.kind} {step.name}"
+        action = f"{step.action} {step.kind} {step.name}"
         try:
             match step.kind:
                 case "entry":
@@ -130,12 +135,12 @@ async def carry_out(
         except Rejected as error:
             if error.is_server_failure:
                 raise OperatorError(
-                    f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
-                    "then try again"
+                    f"{connection.servers} failed to {action}: {error.description}; check the disk "
+                    "of its store and its log, then try again"
                 ) from None
             raise Refused(
-                f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes "
-                "and --mirror"
+                f"{connection.servers} refuses to {action}: {error.description}; see --replicas "
+                "(in a cluster), --max-bytes and --mirror"
             ) from None
 
 
@@ -143,33 +148,33 @@ async def provision(
     connection: Connection,
     desired: Topology,
     stored: frozenset[str],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     in_cluster: bool,
 ) -> list[dict[str, Any]]:
-    """Bring the server to what is declared, log what that changed, and return what it tells of the streams (STREAM.INFO).
+    """Bring the server to the declared state at a start or reload; return STREAM.INFO of each.
 
-    A cluster is waited for, and told of by `tell`. A server that is alone, and does not know a stream that is `stored`, would
-    begin it anew: then nothing is done. Raises `OperatorError`, also where it does not answer.
+    In a cluster, wait until it is set up, and call `report` with the reason for waiting. A server
+    alone that could not recover a `stored` stream would create it empty: then nothing is done.
+    Raises `OperatorError`.
     """
     try:
         if in_cluster:
-            done = await _join(connection, desired, tell)
+            done = await _join(connection, desired, report)
         else:
             known = await connection.list_all("STREAM.NAMES", "streams")
             if lost := sorted(stored.difference(known)):
                 raise OperatorError(
-                    f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
-                    "store, or start with an empty one and `logbroker restore` a backup"
+                    f"nats-server could not recover {', '.join(lost)}, see its log above; nothing "
+                    "was changed: repair the store, or start with an empty one and `logbroker "
+                    "restore` a backup"
                 )
             done = await apply(connection, desired)
         names = stream_names(await read_streams(connection))
         infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
     except (ConnectionLost, Rejected) as error:
-        raise OperatorError(
-            f"nats-server at {connection.servers} does not answer as it should: {error}"
-        ) from None
-    # the rights of receivers are made for the declared number
+        raise OperatorError(f"cannot set up nats-server at {connection.servers}: {error}") from None
+    # the rights of receivers were made for the declared number
     if (count := len(names)) != desired.stream_count:
         raise ConfigurationError(
             f"the broker has {format_count(count, 'stream')}; give --streams {count}"
@@ -180,20 +185,23 @@ async def provision(
 
 
 async def _join(
-    connection: Connection, desired: Topology, tell: Callable[[str], None]
+    connection: Connection, desired: Topology, report: Callable[[str], None]
 ) -> tuple[Step, ...]:
-    """Return what was done, once the cluster is as declared, however long that takes; `tell` hears what is waited for, and then an empty text."""
+    """Apply until the cluster is as declared, however long that takes, and return the last steps.
+
+    `report` gets the reason for waiting, and an empty text at the end.
+    """
     while True:
         try:
-            # nobody answers while there is no leader, so that is asked often rather than for long
+            # without a leader there is no answer, so ask often and wait briefly
             await connection.api("STREAM.NAMES", patience=_SHORT)
-            done = await apply(connection, desired, _STEP)
-        # another one was quicker, nobody leads, or a disk fails
+            done = await apply(connection, desired, _CLUSTER_PATIENCE)
+        # another broker was quicker, there is no leader, or a disk fails
         except (ConnectionLost, Rejected, OperatorError) as error:
             if isinstance(error, ConfigurationError) and not isinstance(error, Refused):
                 raise
-            tell(str(error))
+            report(str(error))
         else:
-            tell("")
+            report("")
             return done
         await asyncio.sleep(_PAUSE)

@@ -1,9 +1,10 @@
-"""What has to change on a broker so that it is as declared: steps, what they would delete, and how people read them.
+"""Plans what has to change on a broker: steps, what each would delete, and their text.
 
-Compares and decides, and never talks to a server. Only fields that we declare are compared; a server adds defaults of its own.
-What nats-server (2.15.1) deletes when a limit is lowered was tried: what is too old and what a host has too much in any case,
-messages and bytes beyond a limit only where the stream discards old ones. What it cannot change in place it refuses itself.
-What is there are its own answers (STREAM.INFO), by name. Receivers make their consumers themselves.
+Decides, and never talks to a server. Only declared fields are compared, since a server adds
+defaults. What nats-server (2.15.1) deletes when a limit is lowered was tried: messages that are too
+old, or too many of a subject, always; messages beyond a limit of count or bytes only if the stream
+discards old ones. nats-server itself refuses what it cannot change. Receivers make their own
+consumers.
 """
 
 import json
@@ -36,16 +37,16 @@ _UNBOUNDED = frozenset(
 )
 _LENGTHS = frozenset({"max_age", "duplicate_window"})
 _SIZES = frozenset({"max_bytes", "max_msg_size"})
-_MOST_SHOWN = 200  # letters of a value, such as the subjects of all partitions
+_MOST_SHOWN = 200  # characters of a value, such as the subjects of all partitions
 
 
 class BeingRestored(ConfigurationError):
-    """A part of a backup is there, closed to everybody: to give a stream its subjects would open it with a part of its lines."""
+    """A backup is only partly restored; changing its streams would open them with missing lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field that differs."""
+    """A field that differs."""
 
     field: str
     before: Any
@@ -54,9 +55,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to create, or, where `changes` say how, to update; `config` is whole, as the server takes it.
+    """A stream or bucket entry to create, or to update if there are `changes`.
 
-    `revision` is that of an entry when the plan was made; `deletes` says for a person which messages the step would delete now.
+    `config` is the whole configuration, as the server takes it. `revision` is that of an entry
+    when the plan was made. `deletes` says which messages the step would delete now.
     """
 
     kind: Literal["stream", "entry"]
@@ -68,38 +70,38 @@ class Step:
 
     @property
     def action(self) -> str:
-        """What the step does: `create` or `update`."""
+        """`create` or `update`."""
         return "update" if self.changes else "create"
 
 
 def compare(wanted: Step, info: Mapping[str, Any] | None) -> tuple[Step, ...]:
-    """Return what makes a stream as wanted; only fields that are wanted are compared, all others stay."""
+    """Return the step that makes a stream as wanted, if any; fields that are not wanted stay."""
     if info is None:
         return (wanted,)
     found, changes = info["config"], []
     for field, value in wanted.config.items():
         before = found.get(field)
-        # of metadata, which several may write to, only the names that are given are ours
+        # others may write metadata too: only the given names are ours
         after = {**(before or {}), **(value or {})} if field == "metadata" else value
-        if _normal(field, before) != _normal(field, after):
+        if _normalize(field, before) != _normalize(field, after):
             changes.append(Change(field, before, after))
     if not changes:
         return ()
     config = {**found, **{change.field: change.after for change in changes}}
     kept = {field: value for field, value in config.items() if value not in (None, {})}
     step = replace(wanted, config=kept, changes=tuple(changes))
-    return (replace(step, deletes=_deleted_by(step, info)),)
+    return (replace(step, deletes=_describe_deletion(step, info)),)
 
 
-def _normal(field: str, value: Any) -> Any:
+def _normalize(field: str, value: Any) -> Any:
     is_default = field == "persist_mode" and value == "default"
     is_unbounded = field in _UNBOUNDED and isinstance(value, int) and value <= 0
-    # a server leaves out what is false, empty or nothing
+    # a server leaves out values that are false, empty or null
     return None if is_default or is_unbounded else value or None
 
 
-def _deleted_by(step: Step, info: Mapping[str, Any]) -> str:
-    """Return which messages the update of a stream would delete now, empty for none."""
+def _describe_deletion(step: Step, info: Mapping[str, Any]) -> str:
+    """Return which messages the update of a stream would delete now, as text; empty for none."""
     state, changed = info["state"], {change.field for change in step.changes}
     if not state["messages"]:
         return ""
@@ -107,27 +109,27 @@ def _deleted_by(step: Step, info: Mapping[str, Any]) -> str:
         # the server's own clock decides what expires
         begin = datetime.fromisoformat(info["ts"]) - timedelta(microseconds=age // 1000)
         if datetime.fromisoformat(state["first_ts"]) < begin:
-            return f"deletes what is from before {begin:%Y-%m-%dT%H:%M:%SZ}"
+            return f"deletes messages from before {begin:%Y-%m-%dT%H:%M:%SZ}"
     limits = [("max_msgs_per_subject", state["messages"])]
     if step.config.get("discard", "old") == "old":
         limits += [("max_msgs", state["messages"]), ("max_bytes", state["bytes"])]
     for field, held in limits:
         limit = int(step.config.get(field) or 0)
         if changed & {field, "discard"} and 0 < limit < held:
-            there, most = format_value(field, held), format_value(field, limit)
-            return f"deletes the oldest beyond {field} {most}: {there} are there"
+            stored, most = format_value(field, held), format_value(field, limit)
+            return f"deletes the oldest beyond {field} {most}: {stored} are stored"
     return ""
 
 
 def describe(steps: Iterable[Step]) -> str:
-    """Return a plan as text: a line for each step, and what differs and what it would delete below it."""
+    """Return a plan as text: a line for each step, then its changes and what it would delete."""
     lines = []
     for step in steps:
         sign = "~" if step.changes else "+"
         lines.append(f"{sign} {step.action} {step.kind} {step.name}")
         for one in step.changes:
             before, after = format_value(one.field, one.before), format_value(one.field, one.after)
-            if before == after:  # they differ by less than people's units show
+            if before == after:  # the difference is below the rounding of units
                 before, after = str(one.before), str(one.after)
             lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
         lines += [f"    ! {step.deletes}"] if step.deletes else []
@@ -135,12 +137,12 @@ def describe(steps: Iterable[Step]) -> str:
 
 
 def serialize_plan(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a plan for programs."""
+    """Return a plan as values for JSON."""
     return [{**asdict(one), "action": one.action} for one in steps]
 
 
 def format_value(field: str, value: Any) -> str:
-    """Return the value of a field in people's units."""
+    """Return the value of a field as text, with units."""
     if field in _LENGTHS and isinstance(value, int):
         return format_duration(timedelta(microseconds=value // 1000))
     if field in _SIZES and isinstance(value, int) and value > 0:
@@ -153,93 +155,105 @@ def format_value(field: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What is there: streams, and the bucket's entries with their revisions."""
+    """What exists: streams (STREAM.INFO by name), and entries with value and revision by key."""
 
     streams: Mapping[str, Mapping[str, Any]]
     entries: Mapping[str, tuple[str, int]]
 
     @property
     def stream_count(self) -> int | None:
-        """How many streams there are, None where no entry says so."""
+        """The number of streams of lines, None without an entry for it."""
         return parse_number(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the streams that partitions live in."""
+        """The names of the streams of lines."""
         return stream_names(self.stream_count or 1)
 
     @property
     def infos(self) -> tuple[Mapping[str, Any], ...]:
-        """The streams that partitions live in, those that are there."""
+        """STREAM.INFO of the streams of lines that exist."""
         return tuple(self.streams[name] for name in self.names if name in self.streams)
 
     @property
     def mirror(self) -> str | None:
-        """The site that these streams are copied from, if any."""
+        """The site that these streams are a mirror of, if any."""
         return find_mirrored_site(self.infos[0]["config"]) if self.infos else None
 
     @property
     def number(self) -> int | None:
-        """How many partitions hosts are spread over: what the entry says, or else how many exist."""
-        return self._said or self.existing or None
+        """The number of partitions that hosts are spread over: the entry's, or else `existing`."""
+        return self._stored_number or self.existing or None
 
     @property
-    def _said(self) -> int | None:
+    def _stored_number(self) -> int | None:
         return parse_number(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
 
     @property
     def existing(self) -> int:
-        """The number below which all partitions are that a stream has the subject of."""
+        """The number of partitions that have a subject in a stream: the highest one, plus 1."""
         return count_partitions(
             chain(*(info["config"].get("subjects") or () for info in self.infos))
         )
 
     def refuse_other(self, partitions: int) -> None:
-        """Raise `ConfigurationError` for a number of partitions that a command of its own changes: under stored lines or offsets."""
-        # where the entry is gone the number may have been smaller than how many exist
+        """Raise `ConfigurationError` for another number of partitions than that of stored lines.
+
+        `logbroker partitions` changes that number. Without lines and offsets any number is fine.
+        """
+        # without the entry the number may have been smaller than the number of subjects
         agrees = (
-            partitions == self._said if self._said else partitions <= (self.number or partitions)
+            partitions == self._stored_number
+            if self._stored_number
+            else partitions <= (self.number or partitions)
         )
         messages = sum(info["state"]["messages"] for info in self.infos)
         bucket = self.streams.get(f"KV_{OFFSETS_BUCKET}")
         offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
         if (messages or offsets) and not agrees:
             raise ConfigurationError(
-                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {format_count(messages, 'message')} "
-                f"and {format_count(offsets, 'partition', 'have')} offsets, so only `logbroker partitions {partitions}` changes it, while the "
-                f"broker runs; else leave --partitions out, or make it {self.number}"
+                f"the number of partitions is {self.number} and not {partitions}: "
+                f"{', '.join(self.names)} have {format_count(messages, 'message')} and "
+                f"{format_count(offsets, 'partition', 'have')} offsets. To change it, run "
+                f"`logbroker partitions {partitions}` while the broker runs; else leave "
+                f"--partitions out, or give {self.number}"
             )
 
 
 def refuse_half_restored(streams: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `BeingRestored` where one of the streams is."""
+    """Raise `BeingRestored` if one of the streams is being restored."""
     if half := sorted(n for n, info in streams.items() if is_being_restored(info["config"])):
         raise BeingRestored(
-            f"not all of a backup is back ({', '.join(half)}): wait for `logbroker restore`, or run it again; nothing was changed"
+            f"a backup is not completely restored ({', '.join(half)}): wait for `logbroker "
+            "restore`, or run it again; nothing was changed"
         )
 
 
 def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
-    """Return what to create and update, in this order; raises `ConfigurationError` for what cannot be changed under stored lines.
+    """Return what to create and update, in this order.
 
-    The number of partitions comes last: shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts
-    have left stay.
+    The entry of the number of partitions comes last: shippers and receivers wait for it, and then
+    rely on the rest. Partitions that hosts have left stay. Raises `ConfigurationError` for a change
+    that is not possible with stored lines.
     """
     refuse_half_restored(actual.streams)
-    desired = _as_found(desired, actual)
-    # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
-    # the next one with the same number
-    streams = {one["name"]: _stream(one, actual) for one in desired.streams()}
+    desired = _adapt(desired, actual)
+    # the number of streams comes before the streams of lines: if a start dies among these, the next
+    # start completes them with the same number
+    streams = {one["name"]: _plan_stream(one, actual) for one in desired.streams()}
     bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
     steps = tuple(chain(*streams.values()))
-    if desired.mirror:  # entries come from the other site, sooner or later
+    if desired.mirror:  # its entries are copied from the other site
         return (*bucket, *steps)
-    partitions = _entry(PARTITIONS_KEY, actual, desired.partitions)
-    return (*bucket, *_entry(STREAMS_KEY, actual, desired.stream_count), *steps, *partitions)
+    partitions = _plan_entry(PARTITIONS_KEY, actual, desired.partitions)
+    return (*bucket, *_plan_entry(STREAMS_KEY, actual, desired.stream_count), *steps, *partitions)
 
 
-def _as_found(desired: Topology, actual: Actual) -> Topology:
-    """Return what is declared, with what follows from what is there; raises `ConfigurationError` for what contradicts it."""
+def _adapt(desired: Topology, actual: Actual) -> Topology:
+    """Return the declaration with what follows from what exists.
+
+    Raises `ConfigurationError` for contradictions between the two.
+    """
     count, number = actual.stream_count, desired.partitions
     if not desired.streams_given:
         desired = replace(desired, stream_count=count or desired.stream_count)
@@ -247,44 +261,47 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
         number = actual.number or number
     if count not in {None, desired.stream_count}:
         raise ConfigurationError(
-            f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the first start; give --streams "
-            f"{count}, or leave it out. For another number stop all shippers, have receivers receive all that there is, stop "
-            "them too, `logbroker backup DIR`, start on an empty --store-dir, `logbroker restore DIR --positions`, and "
+            f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the "
+            f"first start; give --streams {count}, or leave it out. To change it, stop all "
+            "shippers, wait until receivers have received all lines, stop them too, `logbroker "
+            "backup DIR`, start on an empty --store-dir, `logbroker restore DIR --positions`, and "
             "`logreceiver offsets set --partition all --to earliest`"
         )
-    # only who says so ends a copy
+    # only an explicit --mirror ends a mirror
     mirror = actual.mirror if desired.mirror is None else desired.mirror
     if not mirror:
         actual.refuse_other(number)
-    elif (there := actual.number) and there != number:
+    elif (existing := actual.number) and existing != number:
         raise ConfigurationError(
-            f"site {mirror} has {format_count(there, 'partition')}, so its copy cannot have {number}; give --partitions {there}"
+            f"site {mirror} has {format_count(existing, 'partition')}, so its mirror cannot have "
+            f"{number}; give --partitions {existing}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes
     if most and not desired.may_grow and limits and min(limits) > 0:
-        most = min(most, min(limits) * desired.stream_count)  # others may still be made
+        most = min(most, min(limits) * desired.stream_count)  # further streams may still be created
     return replace(
         desired, partitions=number, existing=actual.existing, mirror=mirror, max_bytes=most
     )
 
 
 def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
-    """Return what spreads hosts over another number of partitions and removes nothing; its entry, by which shippers go, comes last."""
+    """Return the steps to another number of partitions; the entry for shippers comes last."""
     most, count = max(partitions, actual.existing), len(actual.names)
     steps: list[Step] = []
     for name in actual.names:
-        taken = actual.streams[name]["config"].get("subjects") or ()
+        existing = actual.streams[name]["config"].get("subjects") or ()
         wanted = subjects_in(name, StreamLayout(most, count))
-        steps += _stream({"name": name, "subjects": list(dict.fromkeys((*taken, *wanted)))}, actual)
-    return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))
+        subjects = list(dict.fromkeys((*existing, *wanted)))
+        steps += _plan_stream({"name": name, "subjects": subjects}, actual)
+    return (*steps, *_plan_entry(PARTITIONS_KEY, actual, partitions))
 
 
-def _stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:
+def _plan_stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:
     return compare(Step("stream", config["name"], config), actual.streams.get(config["name"]))
 
 
-def _entry(key: str, actual: Actual, number: int) -> tuple[Step, ...]:
+def _plan_entry(key: str, actual: Actual, number: int) -> tuple[Step, ...]:
     before, revision = actual.entries.get(key, (None, 0))
     after = str(number)
     if before == after:

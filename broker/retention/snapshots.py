@@ -1,11 +1,11 @@
-"""Complete the shippers' snapshots before messages are purged, so that no shipper sends lines twice.
+"""Complete the snapshots of shippers before a purge, so that none ships lines twice.
 
 A snapshot is up to a minute old. A shipper that was killed completes it from the headers of the
 messages that are newer than the snapshot. Once these messages are purged, it would ship their lines
 again. So their headers are added to the snapshot first.
 
-If the broker dies here, each snapshot is the old one or the completed one (compare-and-set), and the
-messages are still there.
+If the broker dies here, each snapshot is the old one or the completed one (compare-and-set), and
+the messages are still there.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ class StreamRetention:
             await asyncio.sleep(pause)
 
     async def _poll(self) -> float:
-        """Check the stream's space, purge if necessary, and return the seconds until the next poll."""
+        """Check the space, purge if necessary; return the seconds until the next poll."""
         clock = asyncio.get_running_loop().time
         began = clock()
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")

@@ -1,1 +1,1 @@
-"""nats-server as a child: its folder, its configuration, its life. Knows what it is told of streams, and no more."""
+"""nats-server as a child process, and what logbroker does beside it. Front door: `context`."""

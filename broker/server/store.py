@@ -1,9 +1,10 @@
-"""The broker's folder on disk: made, locked and measured; whether it may be run in a cluster, or alone, and with which key.
+"""The broker's folder on disk: locked and measured, and checked before nats-server opens it.
 
-`broker.json` there says where the broker that runs is reached, and which credentials it has taken over.
+A store may be opened only alone or only in its cluster, and only with its own key. logbroker
+never changes the key of a store, although nats-server (2.15.1) can: nats-server loses consumers
+and empty streams by that, with their sequences. With a wrong key it takes a store for empty.
 
-Keys and ciphers are never changed in place, though nats-server (2.15.1) offers to: it loses consumers and empty streams by that,
-with their sequences. And with a wrong key, or none, it takes a store for empty.
+`broker.json` in the folder holds the running broker's addresses and its revision of credentials.
 """
 
 import json
@@ -14,21 +15,21 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.auth.permissions import LOGS
+from broker.auth.accounts import LOGS
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import STORE_LOCK, make_folder, open_folder, read_file, write_atomic
 from nats_logship.app.locks import Lock, exclusive_lock, try_lock
 
-_PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
+_PATIENCE = 2.0  # seconds for a broker that was just killed to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
 _STATE = "broker.json"
 _CREDENTIALS_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
-_BEGINS = 10.0  # seconds until a broker is ready; one that takes longer waits for others, or recovers a large store
+_STARTS = 10.0  # seconds until most brokers are ready
 
 
 class Space(NamedTuple):
-    """Space on the disk of a store, in bytes: left free, used by the store already, and the disk's size."""
+    """Bytes on the disk of a store: free, used by the store, and the size of the disk."""
 
     free: int
     held: int
@@ -36,18 +37,19 @@ class Space(NamedTuple):
 
 
 def lock_store(folder: Path) -> AbstractContextManager[int]:
-    """Make the folder and hold its lock; gives the lock's file descriptor.
+    """Make the folder and hold its lock; yields the file descriptor of the lock.
 
-    A child that inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
-    Raises `OperatorError` when another broker has it, and OSError.
+    nats-server inherits the descriptor and so the lock: another broker cannot use the folder while
+    a nats-server outlives its logbroker. Raises `OperatorError` if another broker has the lock,
+    and OSError.
     """
     make_folder(folder).close()
-    held = f"another broker has the store {folder}; stop it, or choose another --store-dir"
+    held = f"another broker uses the store {folder}; stop it, or choose another --store-dir"
     return exclusive_lock(folder / STORE_LOCK, _PATIENCE, held)
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a broker has this folder just now."""
+    """Return whether a broker runs on this folder."""
     try:
         with open_folder(folder) as opened, os.fdopen(opened.open(STORE_LOCK, os.O_RDONLY)) as lock:
             return not try_lock(lock.fileno(), Lock.SHARED)
@@ -56,14 +58,14 @@ def is_locked(folder: Path) -> bool:
 
 
 def measure_space(folder: Path) -> Space:
-    """Return how much space there is, and how much of it the store uses already."""
+    """Return the space on the disk of a store."""
     usage, size = shutil.disk_usage(folder), 0
     for parent, _, names in os.walk(folder / _DATA):
         for name in names:
             try:
                 size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - ten times faster
             except FileNotFoundError:
-                continue  # a file that is gone meanwhile uses no space
+                continue  # the file was removed meanwhile
     return Space(usage.free, size, usage.total)
 
 
@@ -74,15 +76,15 @@ def list_stored_streams(folder: Path) -> frozenset[str]:
 
 
 def has_run(folder: Path) -> bool:
-    """Whether a broker has run in a directory, however it ended."""
+    """Return whether a broker has ever run on a folder."""
     return (folder / _DATA).is_dir()
 
 
 def remove_half_made_streams(folder: Path) -> None:
-    """Have those streams made again that nats-server was making when it was killed.
+    """Remove the streams that nats-server was creating when it was killed.
 
-    They hold nothing, and nobody was told of them. It would neither take them up nor complete them (2.15.1): their
-    description has no checksum, and nothing is stored beside it.
+    They are empty and were never acknowledged. nats-server (2.15.1) would neither open nor complete
+    them: their description has no checksum, and nothing is stored beside it.
     """
     for path in (folder / _DATA / LOGS / "streams").glob("*/meta.inf"):
         messages = path.with_name("msgs")
@@ -92,57 +94,60 @@ def remove_half_made_streams(folder: Path) -> None:
 
 
 def check_membership(folder: Path, cluster: str, name: str) -> None:
-    """Return when the store may be run in `cluster` (empty: alone) by a server called `name`, which is kept for the next start.
+    """Raise unless the server `name` may run the store in `cluster` (empty: alone).
 
-    A server of a cluster removes, after half a minute, every stream of its store that the cluster has not made (2.15.1); a
-    server alone would let its copy diverge; and a server that returns under another name is a fourth one, with the third
-    missing for ever. Raises `ConfigurationError` with the way round, and nothing is changed; or `OperatorError`.
+    A server in a cluster removes, after half a minute, every stream that the cluster did not create
+    (2.15.1). A server alone would let its copy diverge. A server that returns under another name is
+    a fourth one, and the third is missing for ever. The name is stored for the next start.
+
+    Raises `ConfigurationError` with the workaround, or `OperatorError`.
     """
     data, known = folder / _DATA, folder / _MEMBER
     is_member = any(data.glob("*/_js_/_meta_"))
     before = read_file(known).decode("utf-8", "replace").strip() if known.exists() else name
     if cluster and not is_member and any(data.glob("*/streams/*")):
         raise ConfigurationError(
-            f"the store {folder} has streams of a broker that was alone, which a cluster would remove: take a `logbroker "
-            "backup` of it while it runs alone, start the cluster with empty stores, and `logbroker restore` it there"
+            f"the store {folder} has streams of a broker that ran alone, which a cluster would "
+            "remove: run it alone and take a `logbroker backup`, start the cluster with empty "
+            "stores, and `logbroker restore` the backup there"
         )
     if is_member and (not cluster or before != name):
         raise ConfigurationError(
-            f"the store {folder} is that of server {before} of a cluster: give its --cluster and --route, and --server-name "
-            f"{before}; or an empty --store-dir to a new server"
+            f"the store {folder} is that of server {before} of a cluster: give its --cluster and "
+            f"--route, and --server-name {before}; a new server needs an empty --store-dir"
         )
     if cluster:
         write_atomic(known, f"{name}\n")
 
 
 def check_encryption(folder: Path, *, has_key: bool) -> None:
-    """Refuse a store that is stored otherwise: nats-server would take it for empty, or convert it; a wrong key it names itself."""
+    """Raise `ConfigurationError` for an encrypted store without a key, or the other way round.
+
+    nats-server would take it for empty, or convert it. `NatsServer.ports` finds a wrong key.
+    """
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
         if meta.with_name("meta.key").exists() != has_key:
-            found, way = "encrypted", "give its --encryption-key-file"
             if has_key:
-                found, way = (
-                    "in the clear",
-                    "`logbroker backup`, and restore to an empty --store-dir",
+                raise ConfigurationError(
+                    f"{meta.parent} is not encrypted, and logbroker does not encrypt it in place: "
+                    "`logbroker backup`, and restore to an empty --store-dir"
                 )
-            raise ConfigurationError(
-                f"{meta.parent} is {found}, and a store is not encrypted in place: {way}"
-            )
+            raise ConfigurationError(f"{meta.parent} is encrypted: give its --encryption-key-file")
 
 
 def write_state(folder: Path, **state: Any) -> None:
-    """Put in place what a broker that serves clients writes; raises `OperatorError`."""
-    # the path of the monitoring is a secret
+    """Write the state of a ready broker; raises `OperatorError`."""
+    # readable by the owner alone, since the path of the monitoring is a secret
     write_atomic(folder / _STATE, json.dumps(state, indent=2) + "\n", 0o600)
 
 
 def remove_state(folder: Path) -> None:
-    """Remove what a broker wrote; raises OSError."""
+    """Remove the state of a broker that is not ready any more; raises OSError."""
     (folder / _STATE).unlink(missing_ok=True)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Return what the broker of a folder has written; empty when there is nothing (yet)."""
+    """Return the state of the broker on a folder; empty if no broker is ready there."""
     try:
         content = json.loads(read_file(folder / _STATE))
     except (OSError, ValueError):
@@ -153,20 +158,25 @@ def read_state(folder: Path) -> dict[str, Any]:
 def wait_for_credentials(
     folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE
 ) -> str:
-    """Wait until a running broker has taken over credentials of this revision, and return what to say of that; raises `OperatorError`."""
+    """Wait until a running broker uses credentials of this revision, and return the result as text.
+
+    Raises `OperatorError` after `patience` seconds.
+    """
     began = time.monotonic()
     while is_locked(folder):
         state, waited = read_state(folder), time.monotonic() - began
         if state.get("revision", -1) >= revision:
             return "the broker has taken the change"
-        if not state and waited >= _BEGINS:
+        if not state and waited >= _STARTS:
             return (
-                f"the broker of {folder} is not ready yet (it may wait for its cluster, see its log); "
-                "the change is stored and is in force as soon as it is, or from its next start"
+                f"the broker of {folder} is not ready yet (see its log; it may wait for its "
+                "cluster, or recover a large store); the change is stored, and in force once it is "
+                "ready"
             )
         if waited >= patience:
             raise OperatorError(
-                f"the change is stored, but the broker has not taken it within {patience:g} s; see its log"
+                f"the change is stored, but the broker has not taken it within {patience:g} s; see "
+                "its log"
             )
         time.sleep(0.02)
     return f"no broker runs on {folder}; the change is in force from the next start"

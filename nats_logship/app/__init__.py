@@ -1,1 +1,1 @@
-"""What every program of the suite is made of: settings, signals, logging, readiness, files that others may own."""
+"""The parts of a program that have nothing to do with NATS: settings, signals, files, pages."""

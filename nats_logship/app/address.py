@@ -1,4 +1,4 @@
-"""An address to listen on, as people write it: `127.0.0.1:4222`, `[::1]:4222`, or a port alone."""
+"""An address to listen on, as people write it: `127.0.0.1:4222`, `[::1]:4222`, or only a port."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -13,7 +13,7 @@ _MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host (a name or a number, without brackets) and a port; port 0 lets the system choose a free one."""
+    """A host (a name, or a number without brackets) and a port; 0 lets the system choose one."""
 
     host: str
     port: int
@@ -23,19 +23,19 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         try:
             return ip_address(self.host).is_loopback
-        except ValueError:  # a name, which may begin with 127. as well
+        except ValueError:  # a name, perhaps one that begins with 127.
             return self.host == "localhost"
 
     def reached_at(self, port: int) -> "Address":
-        """Return where this machine reaches a listener on this address that got `port`."""
+        """Return the address to connect to from this machine, for a listener that got `port`."""
         return Address(_LOOPBACK if self.host in _ANYWHERE else self.host, port)
 
 
 def parse_address(value: object) -> Address:
-    """Read an address; raise ValueError for anything else."""
+    """Read an address; raises ValueError."""
     if isinstance(value, Address):
         return value
     text = str(value).strip()
@@ -51,11 +51,11 @@ def parse_address(value: object) -> Address:
     return Address(host or "0.0.0.0", int(port))
 
 
+def _parse_optional(value: object) -> Address | None:
+    return None if value in (None, "", "off") else parse_address(value)
+
+
 Listen = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
 """A setting that holds an address."""
-OptionalListen = Annotated[
-    Address | None,
-    BeforeValidator(lambda value: None if value in (None, "", "off") else parse_address(value)),
-    PlainSerializer(str),
-]
-"""A setting that holds an address, or `off` or an empty text for none."""
+OptionalListen = Annotated[Address | None, BeforeValidator(_parse_optional), PlainSerializer(str)]
+"""A setting that holds an address; `off` or an empty text is none."""

@@ -1,7 +1,7 @@
-"""Settings of a program: declared once as a model, read from options, environment and TOML files, in that order.
+"""Settings of a program: one model, read from options, environment variables and TOML files.
 
-The click options are made from the same fields (`command_line`), so that option, variable, key, default and help text
-can never disagree.
+`command_line` makes the options from the same model, so the names, defaults and descriptions of
+options, variables and keys are the same.
 """
 
 import json
@@ -26,44 +26,43 @@ _OF_SERVICE = re.compile(
     r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
-_LIKE = 0.65  # of 1: so much alike are a word and what it may be meant to be
-_SEE_HELP = "; see --help for those there are"
-_SECRETS = {"nkey_seed", "password"}
 _URL = re.compile(r"(tcp|udp|sctp)://")
+_SIMILARITY = 0.65  # of a name to the one that may be meant; 1 is equal
+_SECRETS = {"nkey_seed", "password"}
 
 
 def split_texts(value: object) -> object:
-    """Return the texts of one that has commas between them; anything else as it is."""
+    """Split a text at commas; return anything else as it is."""
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
 Many = Annotated[tuple[str, ...], BeforeValidator(split_texts)]
-"""A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
+"""A setting of several texts: a repeated option, a list in TOML, commas in the environment."""
 
 
-def _object(value: object) -> object:
+def _parse_table(value: object) -> object:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
         raise ValueError(f"{value!r} is neither a table nor a JSON object") from None
 
 
-Table = Annotated[dict[str, Any], BeforeValidator(_object)]
-"""A setting that is a table of its own in TOML, and a JSON object in the environment; it is no option."""
+Table = Annotated[dict[str, Any], BeforeValidator(_parse_table)]
+"""A setting that is a TOML table, or a JSON object in the environment; it has no option."""
 
 
 def option(default: Any, metavar: str, description: str, **extra: Any) -> Any:
-    """Return a field, `metavar` being what its option takes; a default of `...` makes it a required one."""
+    """Return a field whose option takes `metavar`; a default of `...` makes it required."""
     return Field(default, description=description, json_schema_extra={"metavar": metavar, **extra})
 
 
 def name_of(field: str) -> str:
-    """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
+    """Return the name of a setting: its field's, without the `_` after a word of Python."""
     return field.removesuffix("_")
 
 
 class ProgramSettings(BaseSettings):
-    """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
+    """The settings of every program; a program's model adds fields, and its `env_prefix`."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -71,40 +70,41 @@ class ProgramSettings(BaseSettings):
         alias_generator=AliasGenerator(validation_alias=name_of),
         env_prefix_target="alias",
         env_ignore_empty=True,
-        enable_decoding=False,  # a variable is read as an option is, never as JSON
+        enable_decoding=False,  # read a variable as an option, not as JSON
     )
     program: ClassVar[str]
     section: ClassVar[str] = "Logging"
+    """The title of the model's own fields in the help."""
     sections: ClassVar[Mapping[str, Collection[str]]] = {}
-    """Titles under which the help shows the fields named, rather than under the `section` of their class."""
+    """Other titles, with the fields below them."""
     credential_kinds: ClassVar[Sequence[str]] = ()
-    """The kinds of credentials that the program takes, first the one that it needs; empty for all."""
+    """The kinds of credentials that the program accepts, first the one it needs; empty for all."""
     secrets: ClassVar[Sequence[str]] = ()
     """The settings that name files with secrets."""
     _files: Mapping[Path, Mapping[str, Any]] = PrivateAttr({})
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="How much this program says of itself: debug, info, warning or error."
+        "info", description="Least severe messages to log: debug, info, warning or error."
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="Form of what it says: text, or json, an object a line."
+        "text", description="Form of the log: text, or json with an object on each line."
     )
 
     @property
     def from_files(self) -> Mapping[str, Any]:
-        """The settings that files give: --config wins over the one of the service manager."""
-        return _merged(self._files)
+        """The settings in files; --config takes precedence over a credential of systemd."""
+        return _merge(self._files)
 
     @property
     def secret_files(self) -> list[Path]:
-        """The files that hold secrets, those of settings among them."""
+        """The files with secrets, files of settings among them."""
         own = [path for path, content in self._files.items() if _has_secret(content)]
         return own + [path for name in self.secrets if (path := getattr(self, name))]
 
     def require_credential(self, *kinds: str) -> None:
-        """Raise `ConfigurationError` where a file is a credential of another kind than these."""
+        """Raise `ConfigurationError` if a file is a credential of another kind."""
         for path in filter(None, (*self._files, getattr(self, "nkey", None))):
-            with suppress(OSError):  # whoever needs the file says so
+            with suppress(OSError):  # the reader of the file reports it
                 text = path.read_bytes().decode("utf-8", "replace")
                 check_kind(path, text, self.program, kinds)
 
@@ -113,18 +113,17 @@ Model = TypeVar("Model", bound=ProgramSettings)
 
 
 def load(model: type[Model], options: Mapping[str, Any], config: Path | None) -> Model:
-    """Return the settings of a program: an option wins over the environment, that over the file, and that over a credential.
+    """Return the settings of a program.
 
-    `options` holds the options that were given, by field name; a credential is a file like the other, which the service manager
-    hands over. Raises click.UsageError for a bad option and `ConfigurationError` for a bad variable, key or file.
+    Precedence: `options` by field name, environment, the file `config`, a credential of systemd.
+    Raises click.UsageError for a bad option, `ConfigurationError` for a bad variable, key or file.
     """
     named = {name_of(field): value for field, value in options.items()}
-    variables = _variables(model)
-    paths = (config, _credential_file(model.program))
+    variables = _read_variables(model)
+    paths = (config, _find_credential(model.program))
     files = {path: _read(path, model) for path in paths if path is not None}
-    content = _merged(files)
     try:
-        settings = model(**{**content, **variables, **named})
+        settings = model(**{**_merge(files), **variables, **named})
     except ValidationError as error:
         raise _translate(error.errors()[0], model, named, variables, files) from None
     settings._files = files
@@ -133,34 +132,34 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     return settings
 
 
-def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
-    """Return the end of a message on a word that is not known: those that it is like, if any."""
-    shown = [form.format(one) for one in get_close_matches(word, [*known], cutoff=_LIKE)]
-    return f"; did you mean {' or '.join(shown)}?" if shown else ""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message on an unknown name: the similar ones, or a hint at --help."""
+    found = get_close_matches(name, [*known], cutoff=_SIMILARITY)
+    return f"; did you mean {' or '.join(found)}?" if found else "; see --help for those there are"
 
 
 def prefix_of(model: type[ProgramSettings]) -> str:
-    """Return what the environment variables of a program begin with, e.g. `LOGBROKER_`."""
+    """Return the prefix of a program's environment variables, e.g. `LOGBROKER_`."""
     return model.model_config.get("env_prefix", "")
 
 
 def extra_of(field: FieldInfo) -> Mapping[str, Any]:
-    """Return what `option` was told of a field beside its default and description."""
+    """Return the `metavar` and `extra` of `option`."""
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
-def _credential_file(program: str) -> Path | None:
-    """Return the file of settings that the service manager hands over in secret, where it does (LoadCredential=)."""
+def _find_credential(program: str) -> Path | None:
+    """Return the file of settings that systemd passes in secret (LoadCredential=), if any."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    with suppress(OSError):  # that's fine: a folder that we may not enter is another service's
+    with suppress(OSError):  # the folder belongs to another service
         if folder and (path := Path(folder, f"{program}.toml")).exists():
             return path
     return None
 
 
 def _read(path: Path, model: type[ProgramSettings]) -> dict[str, Any]:
-    """Read a file; raises `ConfigurationError` for what cannot be read, is no TOML, or another's credential."""
-    import tomllib  # most programs are started without a file
+    """Read a file; raises `ConfigurationError`."""
+    import tomllib  # most programs start without a file
 
     try:
         text = path.read_bytes().decode("utf-8")
@@ -178,30 +177,28 @@ def _has_secret(content: Mapping[str, Any]) -> bool:
     return not _SECRETS.isdisjoint(content) or "@" in str(content.get("server", ""))
 
 
-def _merged(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings of files, of which the first wins."""
+def _merge(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of all files; the first file takes precedence."""
     return {key: value for file in reversed([*files.values()]) for key, value in file.items()}
 
 
-def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
-    """Return the settings that the environment gives, as text; an empty variable gives none.
-
-    Raises `ConfigurationError` for a variable that is no setting.
-    """
+def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
+    """Return the settings in the environment; raises `ConfigurationError` for an unknown one."""
     prefix = prefix_of(model)
     known = {f"{prefix}{name_of(field)}".upper() for field in (*model.model_fields, "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
         is_unknown = name.startswith(prefix) and name not in known
-        if is_unknown and not _is_of_service(name.removeprefix(prefix), value):
-            meant = did_you_mean(name, known) or _SEE_HELP
-            raise ConfigurationError(f"environment variable {variable} is not a setting{meant}")
+        if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
+            raise ConfigurationError(
+                f"environment variable {variable} is not a setting{suggest(name, known)}"
+            )
     return EnvSettingsSource(model)()
 
 
-def _is_of_service(name: str, value: str) -> bool:
-    """Whether Kubernetes sets this variable, for a Service whose name begins as that of a program of ours."""
-    is_port = name == "PORT" or name.endswith("_PORT")  # tcp://10.0.0.1:4222; a number is a slip
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    """Whether Kubernetes sets this variable, for a Service named like the program."""
+    is_port = name == "PORT" or name.endswith("_PORT")  # tcp://10.0.0.1:4222; a number is a typo
     return bool(_OF_SERVICE.fullmatch(name) or (is_port and _URL.match(value)))
 
 
@@ -212,9 +209,9 @@ def _translate(
     variables: Collection[str],
     files: Mapping[Path, Collection[str]],
 ) -> click.UsageError | ConfigurationError:
-    """Return the error for a person: it names the place to mend, and what contradicts another setting both of them."""
-    reason = _reason(first, model)
-    if not first["loc"]:
+    """Return the error for a person: it names the option, variable or file to change."""
+    reason = _reason_of(first, model)
+    if not first["loc"]:  # settings that contradict each other
         return click.UsageError(reason)
     name = str(first["loc"][0])
     flag, variable = f"--{name.replace('_', '-')}", f"{prefix_of(model)}{name}".upper()
@@ -230,12 +227,12 @@ def _translate(
     return click.UsageError(f"{flag}: {reason}")
 
 
-def _reason(first: ErrorDetails, model: type[ProgramSettings]) -> str:
+def _reason_of(first: ErrorDetails, model: type[ProgramSettings]) -> str:
     match first["type"]:
         case "extra_forbidden":
             name = str(first["loc"][0]).replace("-", "_").lower()
-            meant = did_you_mean(name, map(name_of, model.model_fields)) or _SEE_HELP
-            return f"not a setting of {model.program}{meant}"
+            known = map(name_of, model.model_fields)
+            return f"not a setting of {model.program}{suggest(name, known)}"
         case "int_parsing" | "int_type" | "literal_error" | "enum" | "string_pattern_mismatch":
             return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         case _:  # without the value, which may be a secret

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """The exit codes of all three programs; 78 is EX_CONFIG of sysexits.h, which systemd can refuse to restart on."""
+    """Exit codes of all programs; 78 is EX_CONFIG of sysexits.h: systemd does not restart then."""
 
     DONE = 0
     FAILED = 1
@@ -13,27 +13,27 @@ class Exit(IntEnum):
 
 
 class OperatorError(Exception):
-    """Something that a person must mend; the message is one line that says what is wrong and what to do."""
+    """A person must act; the message is one line that says what is wrong and what to do."""
 
     code = Exit.FAILED
 
 
 class ConfigurationError(OperatorError):
-    """A setting, a credential or a stored state that does not fit; starting again without a change is of no use."""
+    """A setting, a credential or stored state is wrong: a restart without a change cannot help."""
 
     code = Exit.CONFIGURATION
 
 
 class FencedError(OperatorError):
-    """Another writer took over; this one must stop and must not be restarted by a supervisor."""
+    """Another writer took over: this one must stop, and no supervisor may restart it."""
 
     code = Exit.CONFIGURATION
 
 
 def pick_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error of a group that its program ends with: one for a person before a defect, else the first.
+    """Return the error of a group to end the program with: an `OperatorError`, else the first.
 
-    Tasks that are stopped because one of them failed may fail in turn; what they say is an echo.
+    Tasks that are cancelled because one of them failed may fail too.
     """
     found: BaseException = errors.subgroup(OperatorError) or errors
     while isinstance(found, BaseExceptionGroup):

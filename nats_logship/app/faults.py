@@ -1,6 +1,6 @@
-"""Named points of a program at which a test can kill or stop it; inert unless the environment names a folder.
+"""Named points at which a test can kill or stop a program; without effect in production.
 
-The tests of each end name its points, and a line's journey in docs/architecture.md says between which rooms they lie.
+docs/architecture.md lists the points along a line's journey.
 """
 
 import os
@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "LOGSHIP_FAULTS"
-"""Names a folder. A file in it that is called like a point kills who comes there, and is removed first.
+"""Names a folder. A file there with a point's name has the first program that gets there killed.
 
-As often as the file has bytes, one of them is taken away instead. With `.stop` behind the point's name it is SIGSTOP: what
-goes on a minute later is a zombie.
+The file is removed first; if it has bytes, one of them is cut off instead, and nothing happens.
+`<point>.stop` sends SIGSTOP instead of SIGKILL.
 """
 
 
 def fault(point: str) -> None:
-    """Die here by SIGKILL, or stop by SIGSTOP, once, when a test has asked for it."""
+    """Die by SIGKILL, or stop by SIGSTOP, if a test asks for it at this point."""
     if (folder := os.environ.get(VARIABLE)) is None:
         return
     for name, number in ((point, signal.SIGKILL), (f"{point}.stop", signal.SIGSTOP)):

@@ -1,8 +1,8 @@
-"""Files of folders that another user may write to, and files that are there whole or as they were before.
+"""Files in folders of other users, and files that are written whole or not at all.
 
-Root works in folders that belong to a service user, who can put a link, a pipe or a device in the place of any file: what
-is in a `Folder` is reached by its descriptor, and never through a link. A file that is written takes its name in the end:
-each writer has a temporary file of its own beside it. The next writer removes what a dead one has left.
+Root works in folders of a service user, who can put a link, a pipe or a device in the place of any
+file. So a `Folder` opens files by its descriptor and follows no link. A writer uses a temporary
+file of its own and renames it at the end; the next writer removes those of killed writers.
 """
 
 import errno
@@ -19,34 +19,35 @@ from nats_logship.app.exits import OperatorError
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NO_FILE = "is no regular file; move it away"
+_NO_FILE = "is not a regular file; move it away"
+_LINK = "is a symbolic link, which is not followed; move it away"
 _ROOT = 0
 _SUFFIX = ".tmp"
-_ABANDONED = 10.0  # seconds since a temporary file was last written to
+_ABANDONED = 10.0  # seconds since a temporary file was last written
 FOLDER_ID, STORE_LOCK = ".folder-id", "logbroker.lock"
 FOLDER_MARKS = (FOLDER_ID, STORE_LOCK)
-"""Files that mark a folder which one of our programs writes to: a receiver or a shipper, a broker."""
+"""Files that mark a folder of a receiver or a shipper, and of a broker."""
 Owner = tuple[int, int]
-"""To whom a file belongs: the numbers of a user and a group."""
+"""The numbers of a file's user and group."""
 
 
 class Folder(AbstractContextManager["Folder"]):
-    """An open folder; what it raises are OSErrors that name the file by its whole path."""
+    """An open folder; its methods raise OSErrors with the whole path of the file."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over the descriptor; `path` is what people call the folder."""
+        """Take over the descriptor; `path` is for messages."""
         self.path = path
         self.descriptor = descriptor
 
     @property
     def owner(self) -> Owner:
-        """To whom the folder belongs."""
+        """The owner of the folder."""
         found = os.fstat(self.descriptor)
         return found.st_uid, found.st_gid
 
     def open(self, name: str, flags: int, mode: int = 0o640) -> int:
-        """Open a regular file, and return its descriptor; a link, a pipe or a device is refused, and waited for never."""
-        with self._told(name):
+        """Return the descriptor of a regular file; refuses links, pipes and devices at once."""
+        with self._named_errors(name):
             descriptor = os.open(name, flags | _FILE, mode, dir_fd=self.descriptor)
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
@@ -57,8 +58,8 @@ class Folder(AbstractContextManager["Folder"]):
         return descriptor
 
     def find(self, name: str) -> os.stat_result | None:
-        """Return what a regular file is now, None when it is not there; whatever else is there is refused."""
-        with self._told(name):
+        """Return the status of a regular file, None without one; refuses anything else."""
+        with self._named_errors(name):
             try:
                 found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
             except FileNotFoundError:
@@ -70,19 +71,19 @@ class Folder(AbstractContextManager["Folder"]):
         return found
 
     def read(self, name: str) -> bytes:
-        """Return what a regular file holds."""
+        """Return the content of a regular file."""
         with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
             return file.read()
 
     def enter(self, name: str) -> "Folder":
         """Open a folder in this one."""
-        with self._told(name):
+        with self._named_errors(name):
             return Folder(self.path / name, os.open(name, _LIST, dir_fd=self.descriptor))
 
     def make(self, name: str, mode: int = 0o750) -> "Folder":
-        """Open a folder in this one, which is made when it is not there, for the owner of this one."""
+        """Open a folder in this one; if it is missing, create it for the owner of this one."""
         try:
-            with self._told(name):
+            with self._named_errors(name):
                 os.mkdir(name, mode, dir_fd=self.descriptor)
         except FileExistsError:
             return self.enter(name)
@@ -92,40 +93,49 @@ class Folder(AbstractContextManager["Folder"]):
         return made
 
     def names(self) -> list[str]:
-        """Return the names of what is in it."""
-        with self._told(""):
+        """Return the names in the folder."""
+        with self._named_errors(""):
             return os.listdir(self.descriptor)  # noqa: PTH208 - of a descriptor
 
     def remove(self, name: str) -> None:
-        """Remove a file; a link itself, never what it points to."""
-        with self._told(name):
+        """Remove a file or a link, not the target of the link."""
+        with self._named_errors(name):
             os.unlink(name, dir_fd=self.descriptor)
 
     def rename(self, name: str, new: str) -> None:
-        """Give a file another name in this folder, in the place of what has it."""
-        with self._told(new):
+        """Rename a file in this folder; replaces a file with the new name."""
+        with self._named_errors(new):
             os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Have on disk the names that were made, changed or removed in it."""
-        with self._told(""):
+        """Sync the names in the folder to disk."""
+        with self._named_errors(""):
             os.fsync(self.descriptor)
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _named_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}:
-                kind = _kind(name, self.descriptor)
-                number = errno.ELOOP if kind else error.errno
-                words = kind or error.strerror
-                raise OSError(number, words, str(self.path / name)) from None
+                reason = self._reason_of(name)
+                number = errno.ELOOP if reason else error.errno
+                text = reason or error.strerror
+                raise OSError(number, text, str(self.path / name)) from None
             error.filename = str(self.path / name)
             raise
 
+    def _reason_of(self, name: str) -> str:
+        with suppress(OSError):
+            mode = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                return _LINK
+            if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                return _NO_FILE
+        return ""
+
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         os.close(self.descriptor)
 
     def __exit__(self, *_: object) -> None:
@@ -134,47 +144,37 @@ class Folder(AbstractContextManager["Folder"]):
 
 def _give(descriptor: int, owner: Owner) -> None:
     if os.fstat(descriptor).st_uid == os.geteuid() == _ROOT:
-        with suppress(PermissionError):  # root of a container may not be allowed to
+        with suppress(PermissionError):  # root of a container may have no right to
             os.fchown(descriptor, *owner)
 
 
 def open_folder(path: Path) -> Folder:
-    """Open a folder that the user names, through any link; raises OSError."""
+    """Open a folder by a path of the user, which may have links; raises OSError."""
     return Folder(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 def make_folder(path: Path, mode: int = 0o750) -> Folder:
-    """Open a folder as `open_folder` does, and make it when it is not there; raises OSError."""
+    """Open a folder as `open_folder` does; creates it if it is missing. Raises OSError."""
     with suppress(FileExistsError):
         path.mkdir(mode, parents=True)
     return open_folder(path)
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a regular file holds that the user names, through any link; raises OSError, never waits for a pipe."""
+    """Return the content of a regular file by a path of the user; raises OSError."""
     real = path.resolve()
     with open_folder(real.parent) as folder:
         return folder.read(real.name)
-
-
-def _kind(name: str, folder: int) -> str:
-    with suppress(OSError):
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode):
-            return "is a symbolic link, which is not followed; move it away"
-        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            return _NO_FILE
-    return ""
 
 
 @contextmanager
 def replace_file(
     folder: Folder, name: str, temporary: str, mode: int = 0o640
 ) -> Iterator[IO[bytes]]:
-    """Yield the file `temporary`, which takes the place of `name` at the end, once it is on disk.
+    """Yield the file `temporary`, sync it at the end and rename it to `name`.
 
-    After an exception from inside `name` is as it was. A file `temporary` that a killed writer has
-    left is removed first: only one writer at a time may use that name. Raises OSError.
+    After an exception `name` is as before. Removes first a `temporary` of a killed writer, so only
+    one writer at a time may use that name. Raises OSError.
     """
     with suppress(FileNotFoundError):
         folder.remove(temporary)
@@ -186,45 +186,41 @@ def replace_file(
             os.fsync(file.fileno())
             folder.rename(temporary, name)
     finally:
-        with suppress(OSError):  # the file was renamed, or the next writer removes it
+        with suppress(OSError):  # it was renamed, or the next writer removes it
             folder.remove(temporary)
     folder.sync()
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
-    """Write a file so that it is there whole or as it was before, also after a crash; raises `OperatorError`.
+    """Write a file so that it is whole or as before, also after a crash; raises `OperatorError`.
 
-    Text is written as UTF-8. From the first byte on nobody may do more with it than `mode` says.
+    Text is UTF-8. The file never has more permissions than `mode`.
     """
     with report_errors(path), open_folder(path.parent) as folder:
         _write(folder, path.name, content, mode)
 
 
 def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int = 0o640) -> None:
-    """Write a file as `write_atomic` does; where root writes it, it gets the owner of the folder, who is to read it."""
+    """Write a file as `write_atomic` does, for the owner of the folder if root writes it."""
     with report_errors(folder.path / name):
         _write(folder, name, content, mode, folder.owner)
 
 
 @contextmanager
 def report_errors(path: Path, verb: str = "write") -> Iterator[None]:
-    """Have an OSError from inside come as an `OperatorError` that says what cannot be done with a file or folder."""
+    """Raise `OperatorError` for an OSError: `cannot <verb> <path>`."""
     try:
         yield
     except OSError as error:
-        raise OperatorError(
-            f"cannot {verb} {path}: {error.strerror or error}; check the disk and the folder's owner"
-        ) from None
+        hint = "check the disk and the folder's owner"
+        raise OperatorError(f"cannot {verb} {path}: {error.strerror or error}; {hint}") from None
 
 
 def _write(
     folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None = None
 ) -> None:
-    """Write a file through a temporary one, whose name nobody else uses; raises OSError.
-
-    What dead writers of `name` have left is removed first.
-    """
-    _remove_leftovers(folder, name)
+    """Write a file by a temporary one with a unique name; raises OSError."""
+    _remove_abandoned(folder, name)
     temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
     with replace_file(folder, name, temporary, mode) as file:
         if owner is not None:
@@ -232,11 +228,11 @@ def _write(
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def _remove_leftovers(folder: Folder, name: str) -> None:
-    """Remove what dead writers of the name have left; what cannot be removed is left for the next time."""
+def _remove_abandoned(folder: Folder, name: str) -> None:
+    """Remove the temporary files of killed writers of `name`, as far as possible."""
     with suppress(OSError):
         for left in folder.names():
             if left.endswith(_SUFFIX) and left.removesuffix(_SUFFIX).rpartition(".")[0] == name:
                 written = os.stat(left, dir_fd=folder.descriptor, follow_symlinks=False).st_mtime
-                if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - that of the file system
+                if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - the file system's clock
                     folder.remove(left)

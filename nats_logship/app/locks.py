@@ -20,7 +20,7 @@ _TRY_AGAIN = 0.02  # seconds
 
 
 class Lock(IntEnum):
-    """Several processes may hold a shared lock; nobody else holds a lock beside an exclusive one."""
+    """A shared lock excludes exclusive locks, an exclusive lock all others."""
 
     EXCLUSIVE = fcntl.LOCK_EX
     SHARED = fcntl.LOCK_SH
@@ -31,10 +31,7 @@ class Locked(OperatorError):
 
 
 def try_lock(descriptor: int, kind: Lock = Lock.EXCLUSIVE) -> bool:
-    """Lock an open file or folder; return False where another process holds a lock that excludes it.
-
-    Raises OSError.
-    """
+    """Lock an open file or folder; return False if another process excludes it. Raises OSError."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -45,7 +42,7 @@ def try_lock(descriptor: int, kind: Lock = Lock.EXCLUSIVE) -> bool:
 def lock(
     descriptor: int, held: str = "", patience: float = inf, kind: Lock = Lock.EXCLUSIVE
 ) -> None:
-    """Lock an open file or folder, and wait for that at most `patience` seconds.
+    """Lock an open file or folder within `patience` seconds.
 
     Raises OSError, and `Locked` with the text `held`.
     """
@@ -58,9 +55,9 @@ def lock(
 
 @contextmanager
 def exclusive_lock(path: Path, patience: float, held: str = "") -> Iterator[int]:
-    """Hold the exclusive lock of a file, which is made if it is missing; yield its descriptor.
+    """Create a file if it is missing, hold its exclusive lock, and yield its descriptor.
 
-    Raises as `lock` does; `held` is by default a text with the path and the time.
+    Raises as `lock` does; by default the text has the path and the time.
     """
     with open_folder(path.parent) as folder:
         descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)

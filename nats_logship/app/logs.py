@@ -1,7 +1,7 @@
-"""How records of our own log look and where they go: text for people and journald, or a JSON object for programs.
+"""The form of our own log: text for people and journald, or one JSON object for each record.
 
-A record is one line, whatever the paths in it hold; only the traceback of a defect is more in text. journald takes
-beside the text how bad it is (sd-daemon(3), systemd.exec(5)).
+A text record is one line, whatever a path in it holds; only a traceback has more. For journald each
+line begins with its priority (sd-daemon(3), systemd.exec(5)).
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from nats_logship.app.text import printable
 from nats_logship.app.timestamps import format_time
 
-_GRADES = (  # from the worst on; syslog(3)
+_PRIORITIES = (  # highest first; syslog(3)
     (logging.CRITICAL, 2),
     (logging.ERROR, 3),
     (logging.WARNING, 4),
@@ -22,59 +22,59 @@ _GRADES = (  # from the worst on; syslog(3)
 _DEBUG = 7
 
 
-def graded(level: int, text: str) -> str:
-    """Return a text with the grade of a level of `logging` before each of its lines; journald takes that off again."""
-    grade = next((grade for least, grade in _GRADES if level >= least), _DEBUG)
-    return "\n".join(f"<{grade}>{line}" for line in text.split("\n"))
+def add_priority(level: int, text: str) -> str:
+    """Return a text with the priority of a level of `logging` before each line."""
+    priority = next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
+    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes records to a stream, with their grade where that is the journal."""
+    """Writes records to a stream, with their priority if that is the journal."""
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
         super().__init__(stream)
-        self._is_graded = is_journal(stream, environment)
+        self._is_journal = is_journal(stream, environment)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""
         text = super().format(record)
-        return graded(record.levelno, text) if self._is_graded else text
+        return add_priority(record.levelno, text) if self._is_journal else text
 
 
 def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether a stream is the one that systemd has connected to journald, and not one that it was sent to since."""
+    """Whether a stream is the one that systemd connected to journald."""
     try:
-        there = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # closed, or a stream of a test's
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or a stream of a test
         return False
-    return environment.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+    return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 class TextLines(logging.Formatter):
-    """`LEVEL subsystem: message`, without a time stamp, as journald adds its own."""
+    """`LEVEL subsystem: message`; journald adds the time."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line of a record."""
         return f"{record.levelname} {_subsystem(record.name)}: {printable(record.message)}"
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return the lines of a traceback, in which others' text may stand."""
+        """Return the lines of a traceback, which may hold text of others."""
         return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 class JsonLines(logging.Formatter):
-    """An object with `time` (RFC 3339, UTC), `level`, `logger` (the subsystem) and `message`; `exception` holds a traceback."""
+    """`time` (RFC 3339, UTC), `level`, `logger` (the subsystem), `message`, perhaps `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object of a record; ASCII, so that no reader can take it wrongly."""
+        """Return the object of a record in ASCII."""
         entry = {
             "time": format_time(round(record.created * 1e6) * 1000),
             "level": record.levelname.lower(),
             "logger": _subsystem(record.name),
-            "message": _whole(record.getMessage()),
+            "message": _valid(record.getMessage()),
         }
         if record.exc_info:
-            entry["exception"] = _whole(self.formatException(record.exc_info))
+            entry["exception"] = _valid(self.formatException(record.exc_info))
         return json.dumps(entry)
 
 
@@ -82,10 +82,10 @@ FORMATS: dict[str, type[logging.Formatter]] = {"text": TextLines, "json": JsonLi
 
 
 def _subsystem(logger: str) -> str:
-    """Return the package of a logger within its program, as `publish` of `shipper.publish.publisher`; a name without dots as it is."""
+    """Return the package within a program, such as `publish` of `shipper.publish.publisher`."""
     return logger.split(".")[1] if "." in logger else logger
 
 
-def _whole(text: str) -> str:
-    # half a surrogate pair, which stands for a byte that is not UTF-8, would be refused by strict parsers
+def _valid(text: str) -> str:
+    # strict parsers refuse half a surrogate pair, which is a byte that is not UTF-8
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

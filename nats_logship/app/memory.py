@@ -1,21 +1,21 @@
-"""How this process gets its memory: megabytes that come and go with every round or batch stay in the heap.
+"""Keeps freed buffers of some MiB in the process, for the next round or batch.
 
-Left alone, glibc maps and unmaps them each time, and the kernel's zeroing of pages costs a tenth of the CPU and more.
+By default glibc returns them to the kernel each time, and the kernel zeroes the pages when they
+are needed again.
 """
 
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
-_LARGEST = 32 * 1024 * 1024  # the most that glibc takes
+_LARGEST = 32 * 1024 * 1024  # the largest value that glibc accepts
 
 
 def keep_large_buffers() -> None:
-    """Tell the C library; where it is not glibc nothing happens, and that's fine."""
+    """Configure glibc; without effect on another C library."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
-    # a heap for each thread that reads would keep a round's memory each; under the interpreter's lock one does as well
-    mallopt(_ARENA_MAX, 1)
+    mallopt(_ARENA_MAX, 1)  # one heap: each of many would keep the buffers of a round
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, 2 * _LARGEST)

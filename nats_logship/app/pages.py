@@ -1,6 +1,6 @@
-"""A small HTTP server for who watches over a program: some paths, GET alone, one request a connection.
+"""A small HTTP server for health checks and Prometheus: GET of fixed paths, one request each.
 
-Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work.
+It limits clients, sizes and time, so that no client can disturb the program.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from nats_logship.app.text import printable
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_MOST_CLIENTS = 16
-_MOST_REQUEST = 8192
-_PATIENCE = 5.0  # seconds that a client has in all
+_MAX_CLIENTS = 16
+_MAX_REQUEST = 8192  # bytes
+_PATIENCE = 5.0  # seconds for a client in all
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 logger = logging.getLogger("monitoring")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: its HTTP status, and its body in the form that `kind` says."""
+    """An answer: its HTTP status, body and content type."""
 
     status: int
     body: bytes
@@ -35,18 +35,18 @@ class Page:
 
 
 def health_page(unhealthy: str, well: str = "ok") -> Page:
-    """Return the page of `/healthz` for why a program is unhealthy, if it is; `well` is what it says else."""
+    """Return the page of `/healthz`: the reason if the program is unhealthy, else `well`."""
     return Page(503 if unhealthy else 200, f"{printable(unhealthy or well)}\n".encode())
 
 
 def metrics_page(collect: "Callable[[], Iterable[Metric]]") -> Callable[[], Page]:
-    """Return what makes the page of `/metrics`: the families that `collect` yields, and those of the process."""
+    """Return the page of `/metrics`: the metrics of `collect`, and those of the process."""
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.registry import Collector
 
     class Collected(Collector):
         def describe(self) -> "list[Metric]":
-            return []  # what there is is known when it is collected
+            return []
 
         def collect(self) -> "Iterable[Metric]":
             return collect()
@@ -64,20 +64,20 @@ async def page_server(
     option: str = "--listen",
     patience: float = _PATIENCE,
 ) -> AsyncIterator[None]:
-    """Answer by what `pages` makes for each path, until the end of the block; a client has `patience` seconds.
+    """Serve a page for each path until the end of the block; a client has `patience` seconds.
 
-    Raises `ConfigurationError`, which names `option`, where `address` cannot be listened on.
+    Raises `ConfigurationError`, which names `option`, if the address cannot be used.
     """
     clients: set[asyncio.StreamWriter] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(clients) >= _MOST_CLIENTS:
+        if len(clients) >= _MAX_CLIENTS:
             writer.transport.abort()
             return
         clients.add(writer)
         try:
             async with asyncio.timeout(patience):
-                writer.write(_answer(pages, await _head_of(reader)))
+                writer.write(_answer(pages, await _read_head(reader)))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -87,7 +87,7 @@ async def page_server(
             clients.discard(writer)
 
     try:
-        server = await asyncio.start_server(serve, address.host, address.port, limit=_MOST_REQUEST)
+        server = await asyncio.start_server(serve, address.host, address.port, limit=_MAX_REQUEST)
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {address}: {error.strerror or error}; check {option}"
@@ -102,11 +102,18 @@ async def page_server(
             client.transport.abort()
 
 
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return b""
+
+
 def _answer(pages: Mapping[str, Callable[[], Page]], request: bytes) -> bytes:
-    words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-    if len(words) != 3 or words[0] != "GET":
+    parts = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(parts) != 3 or parts[0] != "GET":
         page = Page(400, b"GET a page\n")
-    elif make := pages.get(words[1].partition("?")[0]):
+    elif make := pages.get(parts[1].partition("?")[0]):
         page = make()
     else:
         page = Page(404, "".join(f"{path}\n" for path in pages).encode())
@@ -115,10 +122,3 @@ def _answer(pages: Mapping[str, Callable[[], Page]], request: bytes) -> bytes:
         f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + page.body
-
-
-async def _head_of(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return b""

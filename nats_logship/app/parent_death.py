@@ -1,8 +1,8 @@
-"""The parent-death signal: become another program that ends with the process that started it.
+"""Runs a program that is killed when its parent dies (prctl(2), PR_SET_PDEATHSIG).
 
-Run as `parent_death.py <parent's pid> <program> <argument>…` by path, so it imports nothing of ours. The signal is SIGKILL: a parent that was killed can neither
-wait nor ask twice, its successor wants the store at once, and nothing acknowledged is lost by it (`sync_interval:
-always`).
+Run by path as `parent_death.py <parent's pid> <program> <argument>…`, so it imports nothing of
+ours. SIGKILL: a parent that was killed cannot wait, its successor needs the store at once, and the
+broker's acknowledged messages are on disk.
 """
 
 import ctypes
@@ -14,15 +14,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have this process get a signal when the process `parent` ends, which has started it; end at once when it is gone already."""
+    """Have the kernel send this process a signal when its parent `parent` ends.
+
+    Exits at once if the parent has ended already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the signal was asked for, which will not come
+    if os.getppid() != parent:
         sys.exit(1)
 
 
 def main() -> None:
-    """Turn into the program that the arguments name."""
+    """Become the program in the arguments."""
     die_with(int(sys.argv[1]))
     os.execv(sys.argv[2], sys.argv[2:])
 

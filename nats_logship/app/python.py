@@ -1,7 +1,7 @@
-"""The one place that starts Pythons.
+"""The only module that starts Python processes.
 
-No module of the current directory, of PYTHONPATH or of the user's site runs in them. A test keeps
-`sys.executable` out of every other module of the programs.
+They import no module of the current directory, of PYTHONPATH or of the user's site. A test keeps
+`sys.executable` out of all other modules of the programs.
 """
 
 import sys
@@ -9,14 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(sys.executable).parent
-"""Where the programs are that were installed with this Python: beside the link, if it is one."""
+"""The folder of the programs that were installed with this Python."""
 INTERPRETER = sys.executable
-"""This Python, for Spark, which starts its workers itself; give them `SAFE_PATH`."""
+"""This Python, for Spark, which starts its workers itself: set `SAFE_PATH` for them."""
 SAFE_PATH = "PYTHONSAFEPATH"
-"""The variable that keeps the current directory out of a Python as `-P` does."""
+"""The variable that does the same as `-P`."""
 
 
 def isolated_command(script: ModuleType, *arguments: str) -> tuple[str, ...]:
-    """Return the command that runs a module by its path; it imports only Python's own modules."""
+    """Return the command that runs a module which imports only Python's own modules."""
     assert script.__file__
     return (sys.executable, "-I", "-S", script.__file__, *arguments)

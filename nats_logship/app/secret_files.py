@@ -1,4 +1,4 @@
-"""Files that hold secrets: whose credential one is, by what its first line says, and who may read it."""
+"""Files that hold secrets: whose credential a file is, by its first line, and who may read it."""
 
 import re
 import stat
@@ -15,14 +15,14 @@ _SECRET = re.compile(rb"PRIVATE KEY|\bS[A-Z2-7]{57}\b|password|://[^/\s]*:[^/\s]
 
 
 def head_of(holder: object) -> str:
-    """Return the first line of a credential file, a comment that says whose it is, e.g. `host web01`."""
+    """Return the first line of a credential file, which names its holder, e.g. `host web01`."""
     return _HEAD.format(holder)
 
 
 def check_kind(path: Path, text: str, taker: str, kinds: Sequence[str]) -> None:
-    """Raise `ConfigurationError` for a credential of another kind than those that `taker` takes.
+    """Raise `ConfigurationError` for a credential of another kind than `taker` accepts.
 
-    The first of the kinds is the one that it needs. A file that does not say whose it is is taken.
+    `kinds[0]` is the one that the taker needs. A file without a holder is accepted.
     """
     found = _HOLDER.search(text)
     if found is None or found["kind"] in kinds:
@@ -39,13 +39,10 @@ def _a(noun: str) -> str:
 
 
 def readable_by_others(paths: Iterable[Path]) -> list[Path]:
-    """Return those files that every user of this machine may read.
-
-    A certificate without its key is no secret.
-    """
+    """Return the files that every user may read; certificates without a key are no secret."""
     found = []
     for path in paths:
-        with suppress(OSError):  # whoever needs the file says so
+        with suppress(OSError):  # the reader of the file reports it
             if path.stat().st_mode & stat.S_IROTH and not _is_public(path.read_bytes()):
                 found.append(path)
     return found

@@ -1,4 +1,4 @@
-"""Which lines are wanted, by the globs of a person: hosts and files. Decides only."""
+"""Which lines a person wants, by globs of hosts and of files."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class LineSelection:
-    """Globs of hosts and of files; none means all. `*` takes in dots and slashes, letters count in their case.
+    """Globs of hosts and of files, without any all; `*` matches dots and slashes too.
 
-    A glob of files without a slash is one of names, whatever their folder. Lines of no known file match no glob of files.
+    A glob of files without a slash is compared with the file's name, not with its path.
     """
 
     hosts: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ class LineSelection:
         return not self.hosts or any(fnmatchcase(host, glob) for glob in self.hosts)
 
     def wants_file(self, file: str) -> bool:
-        """Whether the lines of a file are wanted; `file` is empty where it is not known."""
+        """Whether the lines of a file are wanted; an unknown file (empty) matches no glob."""
         name = file.rpartition("/")[2]
         found = (fnmatchcase(file if "/" in glob else name, glob) for glob in self.files if file)
         return not self.files or any(found)

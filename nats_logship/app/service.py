@@ -1,7 +1,8 @@
-"""A running program towards the world outside: its end by a signal, systemd (sd_notify(3)), and settings read again.
+"""A running program under systemd: signals, sd_notify(3), the watchdog, and reloads of settings.
 
-The first SIGTERM or SIGINT asks for the end in order, the second ends at once. Whatever hangs beyond the time that the end
-may take (a read from a dead network file system) is left: what is not acknowledged is done again.
+The first SIGTERM or SIGINT asks for the end in order, the second one ends the program at once. Work
+that does not end in time, such as a read from a dead network file system, is abandoned: everything
+that is not acknowledged is repeated at the next start.
 """
 
 import asyncio
@@ -19,30 +20,30 @@ from nats_logship.app.configuration import ProgramSettings, name_of
 from nats_logship.app.exits import Exit, OperatorError, pick_error
 from nats_logship.app.text import printable
 
-_PATIENCE = 1.0  # seconds for a service manager that is busy
-_LONGEST_STATUS = 200
+_PATIENCE = 1.0  # seconds for a busy service manager
+_MAX_STATUS = 200  # characters
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_SOON = 0.1  # seconds between looks at whether it is ready
-_STARTED = 10.0  # after which a start that takes long is one that goes well
-_STATUS_EVERY = 5.0
+_SOON = 0.1  # seconds between checks whether the program is ready
+_STARTED = 10.0  # seconds after which a slow start counts as a good one
+_STATUS_EVERY = 5.0  # seconds
 Settings = TypeVar("Settings")
 Model = TypeVar("Model", bound=ProgramSettings)
 logger = logging.getLogger("service")
 
 
 def block_signals() -> None:
-    """Have signals wait until `Service.run` hears them: one that is raised in an import may be lost, and leave a lock held for ever."""
+    """Hold signals back until `Service.run`: one that is raised in an import may be lost."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_SIGNALS, signal.SIGHUP})
 
 
 class Notifier:
-    """The service manager's socket, a path or a name in the abstract namespace after `@`; without one nothing is said.
+    """The service manager's socket, by its path or, after `@`, by its abstract name; or none.
 
     `watchdog` is its patience in seconds, None for none.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
-        """Take the service manager's variables out of the environment: they are for no child of ours."""
+        """Remove the variables from the environment, so that no child uses them."""
         address = environment.pop("NOTIFY_SOCKET", "")
         patience = environment.pop("WATCHDOG_USEC", "")
         is_watched = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
@@ -51,47 +52,46 @@ class Notifier:
         self._status = ""
 
     @property
-    def is_heard(self) -> bool:
-        """Whether there is a service manager that we can speak to."""
+    def is_connected(self) -> bool:
+        """Whether there is a service manager."""
         return self._address.startswith(("/", "\0"))
 
     def send(self, *assignments: str) -> None:
-        """Tell the service manager, such as `READY=1`."""
-        if not self.is_heard:
+        """Send assignments such as `READY=1`."""
+        if not self.is_connected:
             return
+        # a path in a status may be no UTF-8
+        text = "\n".join(assignments).encode("utf-8", "backslashreplace")
         with (
-            suppress(OSError),  # full, or not there just now
+            suppress(OSError),  # its queue is full, or it is restarting
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         ):
             manager.settimeout(_PATIENCE)
-            text = "\n".join(assignments).encode(
-                "utf-8", "backslashreplace"
-            )  # any path may be in it
             manager.sendto(text, self._address)
 
     def status(self, text: str) -> None:
-        """Say in one line how it goes, unless that was the last thing said."""
+        """Send a status of one line, unless it is the same as before."""
         if text != self._status:
             self._status = text
-            self.send(f"STATUS={printable(text)[:_LONGEST_STATUS]}")
+            self.send(f"STATUS={printable(text)[:_MAX_STATUS]}")
 
 
 class Supervised(Protocol):
-    """What is spoken for: a running program, looked at."""
+    """The state of a running program."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it works, or waits for a broker: that is this program's work, and no reason to end it."""
+        """Whether the program works, or waits for a broker."""
 
     def status(self) -> str:
-        """Return one line on how it goes."""
+        """Return the status in one line."""
 
     def is_moving(self, most: float) -> bool:
         """Whether nothing has been stuck for more than `most` seconds."""
 
 
 class Service(Generic[Settings]):
-    """One program that runs until it is told to end: `asked` is set then, by the first signal."""
+    """One program that runs until a signal; the first signal sets `stop_requested`."""
 
     def __init__(
         self,
@@ -101,16 +101,13 @@ class Service(Generic[Settings]):
         code: int = Exit.DONE,
         last_resort: float = 9.0,
     ) -> None:
-        """Take what is spoken for, what makes new settings count, and what `end` calls and how many seconds that gives the work.
+        """Take callbacks: `change` applies new settings, `end` returns the seconds left for work.
 
-        The program exits with `code` where only the last resort helps, that many seconds after the first signal.
+        `last_resort` seconds after the first signal the program exits with `code` in any case.
         """
         self.stop_requested = asyncio.Event()
-        self._view = view
-        self._change = change
-        self._end = end
-        self._code = code
-        self._last_resort = last_resort
+        self._view, self._change, self._end = view, change, end
+        self._code, self._last_resort = code, last_resort
         self._notifier = Notifier({})
         self._limit = asyncio.Timeout(None)
         self._hung_up = asyncio.Event()
@@ -122,21 +119,20 @@ class Service(Generic[Settings]):
         work: Coroutine[Any, Any, None],
         background: Iterable[AbstractAsyncContextManager[object]] = (),
     ) -> bool:
-        """Do the work, and speak for it meanwhile; return whether it came to its end in the time that it had.
+        """Do the work within `background`; return whether it ended in time after a signal.
 
-        `background` is entered before and left after it. `reread` reads the settings again, in a thread. Raises what `work`
-        and `background` raise.
+        `reread` reads the settings again, in a thread. Raises the errors of `work`, `background`.
         """
         self._notifier, loop = notifier, asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._ask)
+            loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_SIGNALS, signal.SIGHUP})
         try:
             async with self._limit, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 for context in background:
                     await stack.enter_async_context(context)
-                tasks = [group.create_task(one) for one in (self._speak(), self._reload(reread))]
+                tasks = [group.create_task(one) for one in (self._notify(), self._reload(reread))]
                 await work
                 for task in tasks:
                     task.cancel()
@@ -145,24 +141,24 @@ class Service(Generic[Settings]):
         except BaseExceptionGroup as errors:
             raise pick_error(errors) from None
         finally:
-            work.close()  # where it could not even begin
-            # no reason to end in disorder
+            work.close()  # if it has not begun
+            # SIGHUP must not end the program now
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         return True
 
-    def _ask(self) -> None:
+    def _stop(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)  # the second one needs no help of ours
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
         signal.setitimer(signal.ITIMER_REAL, self._last_resort)
-        # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
+        # at its end the interpreter removes the handler, not the alarm
         atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
         self.stop_requested.set()
         self._notifier.send("STOPPING=1")
         seconds = self._end()
-        with suppress(RuntimeError):  # the work is done already
+        with suppress(RuntimeError):  # the work has ended
             self._limit.reschedule(loop.time() + seconds)
 
     async def _reload(self, reread: Callable[[], Settings]) -> None:
@@ -173,11 +169,11 @@ class Service(Generic[Settings]):
             try:
                 await self._change(await asyncio.to_thread(reread))
             except OperatorError as error:
-                logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
+                logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - no defect
             self._notifier.send("READY=1")
 
-    async def _speak(self) -> None:
-        if not self._notifier.is_heard:
+    async def _notify(self) -> None:
+        if not self._notifier.is_connected:
             return
         clock = asyncio.get_running_loop().time
         until, watchdog = clock() + _STARTED, self._notifier.watchdog
@@ -197,9 +193,9 @@ class Service(Generic[Settings]):
 
 
 def merge_reloaded(old: Model, new: Model, at_once: Collection[str]) -> tuple[Model, str]:
-    """Return the settings that count now that `new` was read again, and a line on what changed and what waits for a restart.
+    """Return the settings after a reload, and a line on what changed and what needs a restart.
 
-    A running program can change those `at_once`.
+    Only the settings `at_once` change while the program runs.
     """
     differing = [f for f in type(old).model_fields if getattr(old, f) != getattr(new, f)]
     changed = [field for field in differing if field in at_once]

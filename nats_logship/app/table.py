@@ -1,7 +1,7 @@
-"""Tables, lines and progress for people, by rich: in colour on a terminal, unless NO_COLOR is set, and plain anywhere else.
+"""Tables, text and progress for people, by rich: in colour on a terminal, unless NO_COLOR is set.
 
-What others wrote is shown as it is, never read as markup, with an escape for whatever a terminal would act on. Imported
-only where something is shown: rich takes 80 ms, and 0.8 ms a row, so that a table has no more than 500 rows.
+Text of others is never read as markup, and its control characters are escaped. Import this module
+only to show something: rich takes 80 ms, and 0.8 ms a row, so a table has at most 500 rows.
 """
 
 import sys
@@ -14,25 +14,22 @@ from rich.text import Text
 
 from nats_logship.app.text import printable
 
-_MOST_ROWS = 500
+_MAX_ROWS = 500
 Advance = Callable[[int], None]
-"""Is called with how much further a long piece of work is, in the unit of its size."""
-_WIDE = 10_000  # columns where the output is no terminal: no line is folded there
+"""Moves a progress bar, in the unit of its size."""
+_WIDE = 10_000  # columns of an output that is no terminal: rich breaks no line
 
 
 def table(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
     left: Collection[int] = (0,),
-    most: int = _MOST_ROWS,
+    most: int = _MAX_ROWS,
 ) -> Group:
-    """Return rows below their head, and how many are left out where there are more than `most`.
-
-    The columns counted in `left` are aligned on the left, the others, mostly numbers, on the right.
-    """
+    """Return a table of at most `most` rows; the columns in `left` are aligned to the left."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(head):
-        made.add_column(plain(name), justify="left" if place in left else "right", overflow="fold")
+    for index, name in enumerate(head):
+        made.add_column(plain(name), justify="left" if index in left else "right", overflow="fold")
     for row in rows[:most]:
         made.add_row(*map(plain, row))
     more = [plain(f"and {len(rows) - most:,} more; --json has all")] if len(rows) > most else []
@@ -40,7 +37,7 @@ def table(
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Return a text in which nothing is markup, nor acts on a terminal."""
+    """Return a text without markup and control characters."""
     return Text(printable(text), style)
 
 
@@ -51,7 +48,7 @@ def stdout() -> Console:
 
 
 def show(*parts: RenderableType) -> None:
-    """Write texts and tables to standard output; a plain text keeps its lines, however long."""
+    """Write texts and tables to standard output; lines of a text are not broken."""
     out = stdout()
     for part in parts:
         out.print(plain(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
@@ -59,11 +56,10 @@ def show(*parts: RenderableType) -> None:
 
 @contextmanager
 def progress(label: str, size: int) -> Iterator[Advance]:
-    """Show a piece of work of about `size` as a bar on standard error, where that is a terminal, and yield what moves it on."""
+    """Show a progress bar on standard error, if that is a terminal; yield its `Advance`."""
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(console=console, transient=True, disable=hidden) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=size)
         yield lambda more: bar.advance(task, more)

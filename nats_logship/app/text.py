@@ -1,4 +1,4 @@
-"""Text for people: counts, lists of names, and text of others made safe to show. Imports nothing of ours."""
+"""Text for people: counts, lists of names, and text of others made safe to show."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 
 
 def format_count(count: int, noun: str, verb: str = "", form: str = "") -> str:
-    """Return a number with what it counts, and what that does: `1 host`, `1 message waits`.
+    """Return a number with its noun and verb: `1 host`, `1 message waits`, `2 messages wait`.
 
-    `noun` is that of one, `verb` that of several. `form` is how `format` is to write the number.
+    `noun` is singular, `verb` plural; `form` is the number's format specification.
     """
     done = f" {verb}" if verb else ""
     if count == 1:
@@ -23,7 +23,7 @@ def format_names(names: Sequence[object], most: int = 3) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return the text with everything that is not to be printed as an escape: a newline as `\n`, ESC as `\x1b`."""
+    r"""Return a text of others with control characters escaped: newline as `\n`, ESC as `\x1b`."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

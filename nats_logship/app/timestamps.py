@@ -1,4 +1,4 @@
-"""A moment as nanoseconds since the epoch, as a datetime, and as the RFC 3339 text of nats-server."""
+"""Times as nanoseconds since the epoch, as datetimes, and as RFC 3339 text of nats-server."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ def parse_time(text: str) -> int:
 
     A time without a zone is UTC.
     """
-    moment = datetime.fromisoformat(text)  # without the digits behind the microseconds
+    moment = datetime.fromisoformat(text)  # without the digits after the microseconds
     rest = _NANOSECONDS.search(text)
     whole = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH
     return whole // _MICROSECOND * 1000 + (int(rest[1].ljust(3, "0")) if rest else 0)
@@ -34,9 +34,9 @@ def format_datetime(moment: datetime, timespec: str = "microseconds") -> str:
 
 
 def format_time(nanoseconds: int, timespec: str = "microseconds") -> str:
-    """Write a time since the epoch as `format_datetime` does; a time in no calendar as a number.
+    """Write a time since the epoch as `format_datetime` does, also to `nanoseconds`.
 
-    `timespec` may also be `nanoseconds`.
+    A time that no calendar has is written as a number.
     """
     try:
         moment = to_datetime(nanoseconds)

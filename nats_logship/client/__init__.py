@@ -1,1 +1,1 @@
-"""The connection to a broker: getting in, sending, receiving, and knowing when it is lost."""
+"""A connection to the broker, and the parts of NATS that all programs use through it."""

@@ -1,6 +1,6 @@
-"""How a program gets in at the broker: who it says it is, and how the line is secured. A value.
+"""How a program authenticates at the broker, and how it secures the connection. A value.
 
-Opens no file and never shows a secret: what the files hold is read by `credentials`, at each connect.
+Opens no file and never shows a secret; `credentials` reads the files at each connect.
 """
 
 import re
@@ -11,16 +11,13 @@ from urllib.parse import urlsplit
 _PREFIX = re.compile(r"([^\s.*>]+(\.[^\s.*>]+)*)?")
 
 
-def check_prefix(prefix: str) -> str:
-    """Return a prefix of subjects if it can be one, or nothing; raises ValueError."""
-    if not _PREFIX.fullmatch(prefix):
-        raise ValueError(f"{prefix!r} is no prefix of subjects: give tokens with dots between them")
-    return prefix
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The means of getting in: at most one of `creds`, `nkey`, `nkey_seed` and `user`; paths of files, none of them read yet."""
+    """At most one of `creds`, `nkey`, `nkey_seed` and `user`, and the settings of TLS.
+
+    `tls_name` is the name in the server's certificate, if it is not the host of the address. The
+    prefixes of answers and of the JetStream API are for credentials that do not name them.
+    """
 
     creds: Path | None = None
     nkey: Path | None = None
@@ -33,18 +30,16 @@ class Access:
     tls_ca_pem: str = ""
     tls_first: bool = False
     tls_name: str = ""
-    """The name that the server's certificate is to have, where it is not the host of the address."""
     inbox_prefix: str = ""
     api_prefix: str = ""
-    """The prefixes of answers and of the JetStream API, where the credential file does not say them."""
 
     @property
     def wants_tls(self) -> bool:
-        """Whether nothing may be sent in the clear, whatever the scheme of the address."""
+        """Whether TLS is required, whatever the scheme of the address."""
         return self.tls_first or any((self.tls_ca, self.tls_cert, self.tls_key, self.tls_ca_pem))
 
     def __str__(self) -> str:
-        """Name what we come with, for messages to a person; never a secret."""
+        """Name the means of authentication for a message, without a secret."""
         means = (
             (self.creds, f"the credentials of {self.creds} (--creds)"),
             (self.nkey, f"the key of {self.nkey} (--nkey)"),
@@ -53,13 +48,20 @@ class Access:
             (self.tls_cert, f"the certificate {self.tls_cert} (--tls-cert)"),
         )
         nothing = "a client without --creds, --nkey or --user"
-        return next((words for given, words in means if given), nothing)
+        return next((text for given, text in means if given), nothing)
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a prefix of subjects, which may be empty; raises ValueError."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ValueError(f"{prefix!r} is not a prefix of subjects, such as JS.hub.API")
+    return prefix
 
 
 def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses if a client could try them all; raise ValueError otherwise.
+    """Return the addresses, each of them alone; raises ValueError without showing a password.
 
-    One text may hold several, with commas between them, as NATS clients take it. An address without a scheme (`broker1:4222`) is a NATS one. A password in it is never repeated in the message.
+    A text may hold several addresses with commas between them; `nats://` may be missing.
     """
     each = tuple(part.strip() for server in servers for part in server.split(","))
     for server in each:
@@ -69,12 +71,12 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
         except ValueError:
             is_one = False
         if not is_one or parts.scheme not in {"nats", "tls"}:
-            shown = server.rpartition("@")[2]
-            raise ValueError(f"{shown!r} is no address of a NATS server; write nats://host:port")
+            shown = without_password(server)
+            raise ValueError(f"{shown!r} is not the address of a NATS server: nats://host:port")
     return each
 
 
-def public(address: str) -> str:
-    """Return an address without the name and the password that may be in it."""
+def without_password(address: str) -> str:
+    """Return an address without the user and the password in it."""
     scheme, separator, rest = address.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"

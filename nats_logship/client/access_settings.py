@@ -1,4 +1,4 @@
-"""The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
+"""The settings of a connection to the broker, the same for all programs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -9,14 +9,15 @@ from pydantic import AfterValidator, Field, SecretStr
 from nats_logship.app.configuration import Many, ProgramSettings, option
 from nats_logship.client.access import Access, check_prefix, check_servers
 
-_SEEN = "all processes see an option, so give it in the environment or the --config file"
+_SEEN = "all processes can read options: give it in the environment or the --config file"
 
 File = Annotated[Path, AfterValidator(Path.absolute)]
-"""The path of a file; absolute, as it goes to other processes as well."""
+"""The absolute path of a file: other processes use it too."""
+Prefix = Annotated[str, AfterValidator(check_prefix)]
 
 
 class AccessSettings(ProgramSettings):
-    """Where the broker is, the settings of `Access`, and those of every program."""
+    """The broker's addresses, the settings of `Access`, and those of every program."""
 
     section: ClassVar[str] = "Connection"
     secrets: ClassVar[Sequence[str]] = ("creds", "nkey", "tls_cert", "tls_key")
@@ -37,36 +38,31 @@ class AccessSettings(ProgramSettings):
     tls_ca: File | None = option(
         None,
         "FILE",
-        "Certificates that the broker's is checked against, by default those of the system. With "
-        "this, any other option of TLS, or a tls:// address, nothing is sent unencrypted.",
+        "Certificates to check the broker's certificate against; by default the system's. With "
+        "this or any other option of TLS, or a tls:// address, nothing is sent unencrypted.",
     )
-    tls_cert: File | None = option(None, "FILE", "Own certificate, for a broker that asks for one.")
-    tls_key: File | None = option(
-        None, "FILE", "Private key of --tls-cert, unless it stands in that file."
-    )
+    tls_cert: File | None = option(None, "FILE", "Own certificate, if the broker asks for one.")
+    tls_key: File | None = option(None, "FILE", "Private key of --tls-cert, if in another file.")
     tls_ca_pem: str = option(
-        "", "PEM", "The text of --tls-ca itself, for a --config file that holds all that it takes."
+        "", "PEM", "The text of --tls-ca itself, for a --config file without other files."
     )
-    tls_first: bool = Field(
-        False,
-        description="Begin with TLS, for a broker with handshake_first; others say hello first.",
+    tls_first: bool = Field(False, description="Start with TLS, for a broker with handshake_first.")
+    inbox_prefix: Prefix = option(
+        "", "SUBJECT", "Prefix of inboxes, if the credential file does not name it."
     )
-    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
-        "", "SUBJECT", "Prefix of the subjects of answers, if no credential file says it."
-    )
-    api_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
-        "", "SUBJECT", "Prefix of the JetStream API ($JS.hub.API), if no credential file says it."
+    api_prefix: Prefix = option(
+        "",
+        "SUBJECT",
+        "Prefix of the JetStream API ($JS.hub.API), if the credential file does not name it.",
     )
 
     @property
     def access(self) -> Access:
-        """Return the settings as the value that a connection takes."""
+        """The settings as the value that a connection takes."""
         given = {name: getattr(self, name) for name in ACCESS - {"server"}}
-        secrets = {
-            n: one.get_secret_value() for n, one in given.items() if isinstance(one, SecretStr)
-        }
-        return Access(**{name: one for name, one in given.items() if one is not None} | secrets)
+        texts = {n: s.get_secret_value() for n, s in given.items() if isinstance(s, SecretStr)}
+        return Access(**{name: one for name, one in given.items() if one is not None} | texts)
 
 
 ACCESS = frozenset(AccessSettings.model_fields) - frozenset(ProgramSettings.model_fields)
-"""The names of the settings above, for commands that take some settings and not others."""
+"""The names of these settings, for commands that take only some settings."""

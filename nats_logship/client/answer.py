@@ -1,7 +1,8 @@
-"""What the broker answers: a result, an error, or nothing that can be relied on. Reads; never sends.
+"""Answers of the broker: a result, an error, or nothing that can be relied on. Sends nothing.
 
-Of a stream with replicas only its leader knows what it holds. Others answer too while there is no leader, and one that
-was cut off takes itself for the leader for 10 s and more, while the others have elected another one.
+Only the leader of a replicated stream knows what the stream holds. Other servers answer too while
+there is no leader. A server that lost contact believes for 10 s and more that it is the leader,
+while the others have elected another one.
 """
 
 import json
@@ -12,82 +13,77 @@ from nats_logship.client.error_codes import ErrorCode
 
 _UNAVAILABLE = 503
 _SERVER_ERROR = 500
-_OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
+_CONFIGURATION_ERRORS = {  # the server reports them as its own, but only a person can solve them
     ErrorCode.MEMORY_RESOURCES_EXCEEDED,
     ErrorCode.STORAGE_RESOURCES_EXCEEDED,  # a full disk is a failed write instead
     ErrorCode.STREAM_INVALID_CONFIG,
     ErrorCode.STREAM_REPLICAS_NOT_SUPPORTED,  # replicas without a cluster
 }
-
-_LEASE = 2_500_000_000  # nanoseconds; nobody else is elected within 4 s of a replica's last word with its leader (raft.go)
+_LEASE = 2_500_000_000  # nanoseconds; no election begins within 4 s of contact with a leader
 
 
 class ConnectionLost(Exception):
-    """The client was lost, or no answer came in time: what was sent may or may not have arrived."""
+    """The connection was lost, or no answer came in time: the request may have been executed."""
 
 
 class Rejected(Exception):
-    """JetStream answered with an error; `error` is its number (`err_code`), 0 where nobody listens (no JetStream, no stream)."""
+    """JetStream answered with an error; `error` is its `err_code`, or 0 without one."""
 
     def __init__(self, code: int, error: int, description: str) -> None:
         super().__init__(f"{description} ({code}/{error})")
-        self.code = code
-        self.error = error
-        self.description = description
+        self.code, self.error, self.description = code, error, description
+        # no subscriber: no JetStream, no such stream, or no leader
         self.is_nobody = code == _UNAVAILABLE and error == 0
-        """Whether nobody listens at the subject: no JetStream, no such stream, or none that has a leader."""
+        # perhaps the servers of a cluster are about to elect a leader
         self.is_leaderless = self.is_nobody or (
             code == _UNAVAILABLE and error == ErrorCode.CLUSTER_NOT_AVAIL
         )
-        """Whether a leader may be missing that the servers of a cluster are about to elect."""
+        # too many messages wait for the stream: nothing was stored; try again at once
         self.is_busy = error == ErrorCode.STREAM_TOO_MANY_REQUESTS
-        """Whether too many messages wait for the stream: nothing was stored; try again at once."""
+        # a failure of the server, such as its disk: the same request may succeed later
         self.is_server_failure = self.is_busy or (
-            code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
+            code >= _SERVER_ERROR and error not in _CONFIGURATION_ERRORS
         )
-        """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
+        # the write expected another last sequence of its subject
         self.is_wrong_sequence = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE
-        """Whether a write expected a sequence that is not the last one of its subject."""
+        # another write of the subject, perhaps our own, is not complete: nothing was stored
         self.is_write_under_way = error == ErrorCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT
-        """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
-        self.is_absent = error == ErrorCode.STREAM_NOT_FOUND
-        """Whether there is no such stream, or bucket."""
-        self.is_too_large = error == ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM
-        """Whether a message is larger than its stream takes."""
         self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
+        # there is no such stream or bucket
+        self.is_absent = error == ErrorCode.STREAM_NOT_FOUND
+        # the message is larger than the stream accepts
+        self.is_too_large = error == ErrorCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM
 
     @property
     def remedy(self) -> str:
-        """What a person does about it, in one clause."""
+        """What a person can do, in one clause."""
         if self.is_absent:
             return "run `logbroker apply`"
         if self.is_leaderless:
-            return "a broker that starts has it soon; if that lasts, run `logbroker apply`"
+            return "wait for the broker to start; if this lasts, run `logbroker apply`"
         return "see the broker's log and `logbroker check`"
 
 
 class Denied(Rejected):
-    """The server did not take a message, or a subscription, since we have no right to its subject."""
+    """We have no right to publish or subscribe to a subject."""
 
     def __init__(self, violation: str) -> None:
-        super().__init__(
-            403, 0, f"{violation}; give this user the right to it, or come as one that has it"
-        )
+        super().__init__(403, 0, f"{violation}; use a credential that has this right")
 
     @property
     def remedy(self) -> str:
-        """What a person does about it, in one clause."""
-        return "`logbroker credentials list` shows who has which rights"
+        """What a person can do, in one clause."""
+        return "`logbroker credentials list` shows the rights of each credential"
 
 
 def parse_answer(data: bytes) -> dict[str, Any]:
-    """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
+    """Read an answer of JetStream; raises `Rejected`, and `ConnectionLost` for any other text."""
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise ConnectionLost("an answer that is not JetStream's")
+        raise ConnectionLost("the answer is not one of JetStream")
     if isinstance(failure := answer.get("error"), dict):
         raise Rejected(
             failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
@@ -96,18 +92,18 @@ def parse_answer(data: bytes) -> dict[str, Any]:
 
 
 def stored_sequence(answer: Mapping[str, Any]) -> int:
-    """Return the sequence of a message that was stored; raises `ConnectionLost` for what does not say so.
+    """Return the sequence of a published message.
 
-    Whoever else subscribes to the subject may answer too, and be quicker.
+    Raises `ConnectionLost` without one: any subscriber of the subject may answer before the stream.
     """
     sequence = answer.get("seq")
     if not isinstance(sequence, int) or sequence < 1:
-        raise ConnectionLost("an answer that is not the stream's")
+        raise ConnectionLost("the answer is not one of the stream")
     return sequence
 
 
 def is_certain(info: Mapping[str, Any]) -> bool:
-    """Whether what a server tells of a stream (`STREAM.INFO`) comes from its leader, in touch with the majority."""
+    """Whether `STREAM.INFO` comes from a leader in contact with the majority of the replicas."""
     replicas = int(info["config"].get("num_replicas") or 1)
     if replicas == 1:
         return True
@@ -116,7 +112,7 @@ def is_certain(info: Mapping[str, Any]) -> bool:
 
 
 def replicas_in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the replicas that have just been heard by whoever tells of a stream."""
+    """Return the other replicas of which the answering server has received something just now."""
     return [
         one
         for one in (info.get("cluster") or {}).get("replicas") or ()

@@ -1,6 +1,6 @@
-"""The event loop of a Spark worker: a thread beside the tasks, so that connections live on from one task to the next.
+"""An event loop in a thread of a Spark worker: connections live on from one task to the next.
 
-Workers are forked and reused; whatever is kept here is kept per process.
+Spark forks workers and uses them again, so everything here is kept for each process.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ def submit(call: Coroutine[Any, Any, Answer]) -> "Future[Answer]":
 
 
 def wait(call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
-    """Run a coroutine on the worker's loop and return what it returns.
+    """Run a coroutine on the worker's loop and return its result.
 
-    Raises TimeoutError after `patience` seconds, but for those in which a large message arrives.
+    Raises TimeoutError after `patience` seconds in which no part of a large message has arrived.
     """
     future = submit(call)
     try:
@@ -55,7 +55,7 @@ def connection(
     access: Access = Access(),  # noqa: B008 - a frozen value
     program: str = "logreceiver worker",
 ) -> Connection:
-    """Return the connection of this worker to the broker, the same for every task; `program` is its name there."""
+    """Return this worker's connection, the same for all tasks; `program` is its name for NATS."""
     key = (os.getpid(), servers, access)
     if key not in _connections:
         _connections[key] = Connection(servers, f"{program} {os.getpid()}", access=access)

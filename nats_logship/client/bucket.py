@@ -1,4 +1,4 @@
-"""Entries of a key-value bucket: read, and written by compare-and-set (ADR-8), with the least rights that this takes."""
+"""Reads and writes entries of a key-value bucket, by compare-and-set (ADR-8), with least rights."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,12 +13,15 @@ _NO_MESSAGE = "404"
 
 
 class Conflict(Exception):
-    """Somebody else wrote the key since it was read."""
+    """Somebody else has written the key since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value with its revision (a sequence of the bucket's stream); `time` is when the broker stored it, RFC 3339."""
+    """A value and its revision, a sequence of the bucket's stream.
+
+    `time` is when the broker stored it, RFC 3339.
+    """
 
     value: bytes
     revision: int
@@ -27,18 +30,20 @@ class Entry:
 
 
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
-    """Return the newest value of a key, None when there is none; of several servers one may answer that lags.
+    """Return the newest value of a key, None when there is none.
 
-    So `write` by the revision before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
+    A server that lags may answer: `write` by the revision before an action that cannot be undone.
+    Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
     found = await read_newest(connection, bucket, key)
     return None if found.is_deletion else found
 
 
 async def write(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
-    """Write a key whose newest revision is `revision` (0: it must not exist) and return the new revision.
+    """Write a key whose newest revision is `revision`, and return the new one.
 
-    Raises `Conflict` when it is another by now. After `ConnectionLost` the caller must read before it writes again.
+    0 is the revision of a key that does not exist. Raises `Conflict` if the revision is another
+    one. After `ConnectionLost` the caller must read before it writes again.
     """
     try:
         return int((await send_write(connection, bucket, key, value, revision))["seq"])
@@ -48,16 +53,16 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
     if not revision:
         found = await read_newest(connection, bucket, key)
         if found.is_deletion and found.revision:
-            return await write(connection, bucket, key, value, found.revision)  # over the marker
+            return await write(connection, bucket, key, value, found.revision)  # over the deletion
     raise Conflict(f"{bucket}/{key} is no longer at revision {revision}")
 
 
 async def send_write(
     connection: Connection, bucket: str, key: str, value: bytes, revision: int
 ) -> dict[str, Any]:
-    """Send a write, and again for a second while another one is under way, or too many wait.
+    """Send a write, and send it again for a second while the broker is busy with other writes.
 
-    Nothing of it was stored then. Raises `Rejected`, `ConnectionLost`.
+    A refused write stores nothing. Raises `Rejected`, `ConnectionLost`.
     """
     headers = {EXPECTED_SEQUENCE: str(revision)}
     for _ in range(_TRIES):
@@ -71,11 +76,14 @@ async def send_write(
 
 
 async def read_newest(connection: Connection, bucket: str, key: str) -> Entry:
-    """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none. Raises as `read`."""
+    """Return the newest entry of a key, also a deletion; revision 0 when there is none.
+
+    Raises as `read`.
+    """
     answer: Message = await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
     headers = answer.headers or {}
     if headers.get("Status", _NO_MESSAGE) != _NO_MESSAGE:
-        raise ConnectionLost(f"an answer that is no entry: {headers}")
+        raise ConnectionLost(f"the answer is no entry: {headers}")
     is_gone = "Status" in headers or headers.get("KV-Operation") in {"DEL", "PURGE"}
     revision, time = int(headers.get("Nats-Sequence", 0)), headers.get("Nats-Time-Stamp", "")
     return Entry(answer.data, revision, time, is_gone)

@@ -1,6 +1,6 @@
-"""What the bucket LOGS_CONFIG says: how hosts are spread over partitions, and partitions over streams.
+"""Reads the bucket LOGS_CONFIG: the number of partitions, and the number of streams.
 
-More partitions exist than hosts are spread over where there were more before: what they hold is still received.
+More partitions exist than that number if it was once larger: receivers still read the others.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from nats_logship.wire.streams import (
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How many partitions hosts are spread over, and when the broker was told so."""
+    """The number of partitions, and the time (RFC 3339) and revision at which it was written."""
 
     count: int
     time: str
@@ -30,9 +30,9 @@ class Partitions:
 
 
 async def read_layout(connection: Connection) -> StreamLayout | None:
-    """Return how many partitions and streams the broker names; None where it names no number of partitions (yet).
+    """Return the numbers of partitions and streams, None without a number of partitions.
 
-    Raises `ConfigurationError` for an entry that is no such number, `Rejected` where there is no bucket, `ConnectionLost`.
+    Raises `ConfigurationError` for a bad number, `Rejected` without the bucket, `ConnectionLost`.
     """
     partitions, streams = await asyncio.gather(
         read_partitions(connection), read_streams(connection)
@@ -41,32 +41,31 @@ async def read_layout(connection: Connection) -> StreamLayout | None:
 
 
 async def require_layout(connection: Connection) -> StreamLayout:
-    """Return what `read_layout` does; raises `ConfigurationError` also where the broker names no number of partitions."""
+    """Return what `read_layout` does; raises `ConfigurationError` instead of returning None."""
     layout = await read_layout(connection)
     if layout is None:
-        raise ConfigurationError(
-            "the broker does not say how many partitions there are; run `logbroker apply`"
-        )
+        raise ConfigurationError("the broker has no number of partitions; run `logbroker apply`")
     return layout
 
 
 async def read_partitions(connection: Connection) -> Partitions | None:
-    """Return how many partitions the broker names, None where it names no number (yet); raises what `read_layout` raises."""
+    """Return the number of partitions, None if there is none; raises as `read_layout` does."""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     if entry is None:
         return None
-    return Partitions(_number(entry, MAX_PARTITIONS), entry.time, entry.revision)
+    return Partitions(_parse(entry, MAX_PARTITIONS), entry.time, entry.revision)
 
 
 async def read_streams(connection: Connection) -> int:
-    """Return how many streams the broker names, 1 where it names no number; raises what `read_layout` raises."""
+    """Return the number of streams, by default 1; raises as `read_layout` does."""
     entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
-    return _number(entry, MAX_STREAMS) if entry else 1
+    return _parse(entry, MAX_STREAMS) if entry else 1
 
 
-def _number(entry: bucket.Entry, most: int) -> int:
+def _parse(entry: bucket.Entry, most: int) -> int:
     if (number := parse_number(entry.value, most)) is None:
         raise ConfigurationError(
-            f"a key of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
+            f"bucket {CONFIG_BUCKET} holds {entry.value[:40]!r}, which is not a number from 1 to "
+            f"{most}; run `logbroker apply`"
         )
     return number

@@ -1,10 +1,10 @@
-"""The connection to the broker: one client at a time, remade when it is lost.
+"""The connection to the broker: one client at a time, and a new one when it is lost.
 
-Nothing is sent twice: whatever was under way when a client was lost ends in `ConnectionLost`, and the caller decides what
-to do. nats-py's own reconnect is off: its buffer reorders what was published meanwhile.
+Nothing is sent twice: a request ends in `ConnectionLost` when its client is lost, and the caller
+decides. nats-py's own reconnect is off, because its buffer reorders messages.
 
-The servers of a cluster are tried in turn, each time with the credential files as they are then, and left again: a server
-that was cut off from the others lets clients in and takes what they send, and nothing comes of it.
+Each connect tries the servers of a cluster in turn, with the present credential files. A server
+that lost contact with the others accepts clients and requests, and never answers: we leave it.
 """
 
 import asyncio
@@ -30,10 +30,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.client.access import Access, public
+from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, parse_answer
-from nats_logship.client.client import DIRECT_BYTES, BrokerClient, Tap, why_not
+from nats_logship.client.client import DIRECT_BYTES, BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
+from nats_logship.client.diagnosis import explain_failure
 from nats_logship.wire.streams import SLOWEST_LINK
 
 if TYPE_CHECKING:
@@ -43,23 +44,23 @@ Message = Msg
 Answer = TypeVar("Answer")
 
 ELECTION = 20.0
-"""Seconds in which a cluster that lost a leader has another one: four to nine, and more where its machines are busy."""
+"""Seconds in which a cluster elects a new leader: four to nine, and more on busy machines."""
 
-_ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
+_INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
-_PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
-_MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
-_MOST_WAITING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_SLOWER = 10  # times slower may a line become before an answer is overdue
+_PATIENCE = 5.0  # seconds for an answer
+_MAX_SILENCE = 4.5  # seconds without an answer; a server may need them to notice a dead server
+_MAX_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
+_MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
+_SLOWER = 10  # an answer is late if the network is this much slower than before
 _MOMENT = 0.001  # seconds
 _NEVER = 86_400.0  # seconds: `guard` ends a request sooner
-_MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
 
 
 class BrokerAway(OperatorError):
-    """No broker lets us in at the addresses given; `keeps_out` is one that is there."""
+    """No server accepts us; `keeps_out` says that a broker refused us."""
 
     def __init__(self, message: str, *, keeps_out: bool = False) -> None:
         super().__init__(message)
@@ -67,7 +68,7 @@ class BrokerAway(OperatorError):
 
 
 class Connection:
-    """A connection that can be used for ever: each call first makes sure that there is a live client."""
+    """A connection for the whole life of a program: each call connects first if it has to."""
 
     def __init__(
         self,
@@ -75,29 +76,29 @@ class Connection:
         name: str,
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
-        """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
+        """Remember the settings; the first call reads files and connects."""
         self._servers, self._name, self._access = list(dict.fromkeys(servers)), name, access
-        self._last = ""  # the server that let us in last, and is the last to be asked again
-        self._inbox, self._api = access.inbox_prefix or _ANYBODY, access.api_prefix or _API
+        self._last = ""  # the server that accepted us last; it is tried last
+        self._inbox, self._api = access.inbox_prefix or _INBOX, access.api_prefix or _API
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
         self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
-        self._is_deaf = False  # our inbox was denied: no answer is heard on this client
-        self._under_way = 0  # bytes of requests that are not answered
-        self._rate = 0.0  # bytes a second of the last large request that was, on this client
-        self._doubted: float | None = None  # since when no answer has come from somebody who leads
+        self._is_deaf = False  # the server denied our inbox: no answer arrives
+        self._under_way = 0  # bytes of requests without an answer
+        self._rate = 0.0  # bytes a second of this client's last large request
+        self._doubted: float | None = None  # since when no leader has answered
         self.away = ""
-        """Why no broker is there for `client` just now; empty while one is."""
+        """Why there is no broker; empty if there is one."""
         self.connected_at = 0.0
-        """When the present client was connected, by the clock of the event loop."""
+        """When the present client connected, by the clock of the event loop."""
 
     @property
     def servers(self) -> str:
-        """The addresses, for messages to a person: without the passwords that may be in them."""
-        return ", ".join(map(public, self._servers))
+        """The addresses without passwords."""
+        return ", ".join(map(without_password, self._servers))
 
     async def connect(self, patience: float = 0.0) -> BrokerClient:
-        """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds: for what a person waits for."""
+        """Return a live client; raises `BrokerAway` after `patience` seconds."""
         give_up = asyncio.get_running_loop().time() + patience
         while True:
             try:
@@ -108,13 +109,16 @@ class Connection:
             await asyncio.sleep(_FIRST_PAUSE)
 
     async def client(self) -> BrokerClient:
-        """Return a live client, however long it takes; says once why there is none, and once that there is one again."""
+        """Return a live client, however long that takes; logs once that the broker is away."""
         pause = _FIRST_PAUSE
         while True:
             try:
                 client = await self._connect()
             except (BrokerAway, ConfigurationError) as error:
-                self._log_away(error)
+                # log a refusal also if another reason was logged before: a person must act
+                keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
+                if not self.away or (keeps_out and str(error) != self.away):
+                    logger.warning("broker away: %s; trying again", error)
                 self.away = str(error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -123,12 +127,6 @@ class Connection:
                 logger.info("broker at %s is back", client.address)
             self.away = ""
             return client
-
-    def _log_away(self, error: BrokerAway | ConfigurationError) -> None:
-        """Log once why there is no broker: one that restarts gives several reasons in turn."""
-        keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
-        if not self.away or (keeps_out and str(error) != self.away):
-            logger.warning("broker away: %s; trying again", error)
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:
@@ -140,9 +138,9 @@ class Connection:
                 await self.close()
                 self._client = await self._enter()
             finally:
-                # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
+                # nats-py connects in wait_for, which forgets a cancellation that comes together
+                # with the result (gh-86296): end the client that was made all the same
                 if task and task.cancelling() > before:
-                    # else nobody ends the tasks of a client that was made all the same
                     await self.close()
                     raise asyncio.CancelledError
             self._is_deaf, self._doubted, self._rate = False, None, 0.0
@@ -150,9 +148,9 @@ class Connection:
             return self._client
 
     async def _enter(self) -> BrokerClient:
-        """Return a client of the first server that lets us in; raises `BrokerAway` with what kept us out of each."""
+        """Return a client of the first server that accepts us; raises `BrokerAway`."""
         credentials = await asyncio.to_thread(read_credentials, self._access)
-        self._inbox = credentials.inbox_prefix or _ANYBODY
+        self._inbox = credentials.inbox_prefix or _INBOX
         self._api = credentials.api_prefix or _API
         reasons: dict[str, str] = {}
         is_any_reached = keeps_out = False
@@ -162,7 +160,7 @@ class Connection:
             try:
                 await client.open(self._on_error, name=self._name, inbox_prefix=self._inbox)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                reasons[server] = why_not(error, client)
+                reasons[server] = explain_failure(error, client)
                 is_any_reached |= client.is_reached
                 passes = isinstance(error, ConnectionError | TimeoutError)
                 keeps_out |= client.is_broker and not passes
@@ -174,28 +172,31 @@ class Connection:
         raise BrokerAway(shown + hint, keeps_out=keeps_out)
 
     def is_current(self, client: BrokerClient) -> bool:
-        """Whether this client is the present one and lives: what was subscribed on it is still heard."""
+        """Whether this client is the present one and receives messages."""
         return client is self._client and client.is_usable and not self._is_deaf
 
     def note_outcome(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
-        """Note how a question ended after so many seconds; leave a server that seems cut off from its cluster, if there is another."""
+        """Note the outcome of a request that took `seconds`.
+
+        Leaves a server that seems to have lost its cluster, if there is another server.
+        """
         if isinstance(error, Rejected) and error.is_conflict:
-            return  # who leads nobody any more says so as well, and has our own write in hand
+            return  # such a server says so too: it has kept our own write
         if error is None or (isinstance(error, Rejected) and not error.is_leaderless):
             self._doubted = None
             return
         now = asyncio.get_running_loop().time()
-        most = _MOST_REFUSALS if isinstance(error, Rejected) else _MOST_SILENCE
+        most = _MAX_REFUSALS if isinstance(error, Rejected) else _MAX_SILENCE
         self._doubted = min(now - seconds, self._doubted or now)
         client = self._client
         if client is not None and len(self._servers) > 1 and now - self._doubted >= most:
-            logger.debug("leaving %s: nothing comes of what it is asked", client.address)
+            logger.debug("leaving %s: it does not answer", client.address)
             client.leave()
 
     async def _on_error(self, error: Exception) -> None:
-        """Hear what the server denies: a message without the right to its subject is dropped, and its sender would wait in vain."""
+        """End requests whose subject is denied: the server drops them without an answer."""
         logger.debug("nats: %s", error)
-        found = _VIOLATION.search(str(error).lower())  # nats-py hands it on in lower case
+        found = _VIOLATION.search(str(error).lower())  # nats-py may pass it in lower case
         if found is None:
             return
         action, subject = found[1], found[2]
@@ -209,17 +210,17 @@ class Connection:
     async def guard(
         self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
     ) -> Answer:
-        """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
+        """Wait for `call` while the present client lives, and at most `patience` seconds.
 
-        While a large message arrives, an answer may wait behind it: that time is no silence.
-        Raises `ConnectionLost` (what was sent may have arrived), and `Denied` where we may not publish to `subject`, or hear answers.
+        The arrival of a large message extends that time. Raises `ConnectionLost`, and `Denied` if
+        we may not publish to `subject` or receive answers.
         """
         client = self._client
         if client is None:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
-        # asyncio complains of an error that nobody looked at, also where nobody waits any more
+        # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
         denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
         self._watched.append(watch := (subject, denied))
@@ -228,12 +229,12 @@ class Connection:
             await _wait(either, client, patience)
             if denied.done():
                 raise denied.result()
+            if client.lost.done() and not work.done():
+                reason = client.last_error or "it was left"
+                raise ConnectionLost(f"connection lost: {reason}")
             if not work.done():
-                lost = f"connection lost: {client.last_error or 'it was left'}"
-                raise ConnectionLost(
-                    lost if client.lost.done() else f"no answer in {patience:.0f} s"
-                )
-            with _translated():
+                raise ConnectionLost(f"no answer in {patience:.0f} s")
+            with _translate_errors():
                 return work.result()
         finally:
             self._watched.remove(watch)
@@ -246,12 +247,11 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
     ) -> Message:
-        """Send a request and return its answer; raises `ConnectionLost`, `Rejected` if nobody listens.
+        """Send a request and return the answer; raises `ConnectionLost`, `Rejected`.
 
-        It may take `patience` seconds, and what all that is under way takes on a slow line. One of
-        the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
+        A slow network extends `patience`. Requests to `$JS.API.…` go to our prefix of that API.
         """
-        client = await self.client()  # its credential file says where the API is
+        client = await self.client()  # it has read the prefix from the credential file
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
@@ -268,10 +268,7 @@ class Connection:
         return answer
 
     def seconds_for(self, size: int) -> float:
-        """Return how many seconds bytes may take to the server behind what is under way.
-
-        That is on the slowest line, or on one that has become much slower than it was.
-        """
+        """Return how long `size` bytes may take, with all that is under way before them."""
         return (self._under_way + size) / max(SLOWEST_LINK, self._rate / _SLOWER)
 
     async def ask(
@@ -281,7 +278,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
     ) -> dict[str, Any]:
-        """Send a request that JetStream answers in JSON, a publish among them; raises `Rejected` for an error answer."""
+        """Send a request or a message to JetStream and return its JSON; raises as `request`."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -295,18 +292,18 @@ class Connection:
     async def api(
         self, name: str, body: Mapping[str, Any] | None = None, patience: float = _PATIENCE
     ) -> dict[str, Any]:
-        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
+        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises as `request`."""
         payload = b"" if body is None else json.dumps(body).encode()
         return await self.ask(f"{_API}.{name}", payload, patience=patience)
 
     def api_subject(self, name: str) -> str:
-        """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
+        """Return the subject of a call of the JetStream API, e.g. `STREAM.INFO.LOGS`."""
         return f"{self._api}.{name}"
 
     async def list_all(self, call: str, key: str, patience: float = _PATIENCE) -> list[Any]:
-        """Return all entries of a list of several pages, e.g. `pages("STREAM.NAMES", "streams")`.
+        """Return the entries of all pages, e.g. of `list_all("STREAM.NAMES", "streams")`.
 
-        Raises `Rejected`, and `ConnectionLost` where some are missing: in a cluster the server of one may have died.
+        Raises `Rejected`, and `ConnectionLost` if some are missing: their server may be down.
         """
         found: list[Any] = []
         while True:
@@ -315,17 +312,17 @@ class Connection:
             found.extend(entries)
             if missing or (not entries and len(found) < page.get("total", 0)):
                 named = ", ".join(sorted(missing)) or "some"
-                raise ConnectionLost(f"{call}: no server tells of {named}")
+                raise ConnectionLost(f"{call}: no server answers for {named}")
             if len(found) >= page.get("total", 0):
                 return found
 
     @property
     def user_token(self) -> str:
-        """Our name in subjects, where our rights are limited to those; empty where they are not."""
-        return self._inbox.partition(f"{_ANYBODY}_")[2]
+        """Our own token in subjects; empty if our rights are not limited to it."""
+        return self._inbox.partition(f"{_INBOX}_")[2]
 
     def new_token(self) -> str:
-        """Return the end of a new subject: `own`, and a random token."""
+        """Return the end of a new subject: `user_token` and a random token."""
         return ".".join(filter(None, (self.user_token, secrets.token_hex(8))))
 
     async def publish(
@@ -335,57 +332,57 @@ class Connection:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
+        """Send a message by the present client; raises `ConnectionLost`."""
         client = self._client
         if client is None or not client.is_usable:
             raise ConnectionLost("not connected")
         given = dict(headers) if headers else None
-        with _translated():
+        with _translate_errors():
             await client.publish(subject, payload, reply=reply, headers=given)
 
     async def subscribe(
         self, subject: str, callback: Callable[[Message], Awaitable[None]], queue: str = ""
     ) -> Subscription:
-        """Subscribe on the present client; the subscription ends with it. In a `queue` one of all hears each message."""
+        """Subscribe, until the present client ends; one member of a `queue` gets each message."""
         client = await self.client()
-        limits: Any = {"pending_msgs_limit": -1, "pending_bytes_limit": _MOST_WAITING}
-        with _translated():
+        limits: Any = {"pending_msgs_limit": -1, "pending_bytes_limit": _MAX_PENDING}
+        with _translate_errors():
             return await client.subscribe(subject, queue, cb=callback, **limits)
 
     async def tap(self, subject: str, tap: Tap) -> Subscription:
-        """Subscribe on the present client, for many or large messages: `tap` is a plain function, told of each at once."""
+        """Subscribe, for many or large messages, until the present client ends."""
         client = await self.client()
-        with _translated():
+        with _translate_errors():
             return await client.tap(subject, tap)
 
     @asynccontextmanager
     async def open_inbox(self, tap: Tap) -> AsyncIterator[str]:
-        """Give a new inbox, all of whose messages `tap` is told of until the end of the block."""
+        """Yield a new inbox; `tap` receives its messages until the end of the block."""
         inbox = (await self.client()).new_inbox()
         subscription = await self.tap(inbox, tap)
         try:
             yield inbox
         finally:
-            with suppress(ConnectionLost), _translated():  # gone with its client
+            with suppress(ConnectionLost), _translate_errors():  # it ended with its client
                 await subscription.unsubscribe()
 
     @property
     def incoming(self) -> int:
-        """How many bytes the client has read while the rest of a message is to come, else 0.
+        """All bytes that the client has received while a message is incomplete, else 0.
 
-        What comes behind a large message on a slow line is not overdue while this grows.
+        While it grows, an answer is not late: it may come after a large message.
         """
         return self._client.incoming if self._client is not None else 0
 
     def abandon(self) -> None:
-        """Leave the present client, without what it has still to send."""
+        """Leave the present client and drop its pending output."""
         if self._client is not None and self._client.is_usable:
             self._client.abandon()
 
     async def close(self) -> None:
-        """Send what is still in hand and end; a broker that is away is no error."""
+        """Send pending output and end."""
         if self._client is not None:
-            with suppress(nats.errors.Error, OSError, TimeoutError):  # its line may be dead
+            with suppress(nats.errors.Error, OSError, TimeoutError):  # it may be dead
                 await self._client.end()
         self._client = None
 
@@ -393,9 +390,10 @@ class Connection:
 async def retry_until_answered(
     connection: Connection, ask: Callable[[Connection], Awaitable[Answer]], patience: float
 ) -> Answer:
-    """Return what `ask` finds, which changes nothing; `ask` is called again for `patience` seconds while nobody answers.
+    """Return the result of `ask`, which must change nothing: it is repeated for `patience` seconds.
 
-    Only a cluster is waited for where nobody listens: it may elect a leader. Raises what `ask` raised last, or `BrokerAway`.
+    If nobody answers, only a cluster is asked again: it may elect a leader. Raises the last error
+    of `ask`, or `BrokerAway`.
     """
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience
@@ -419,13 +417,12 @@ def ask_broker(
     question: Callable[[Connection], Awaitable[Answer]],
     patience: float = 0.0,
 ) -> Answer:
-    """Connect as `program`, return what `question` finds, and disconnect: all that a command asks of a broker.
+    """Connect, return the result of `question` as `retry_until_answered` does, and disconnect.
 
-    What changes nothing may be asked again for `patience` seconds while a cluster has no leader. Raises `OperatorError` for
-    a broker that is away, refuses or does not answer.
+    Raises `OperatorError`.
     """
 
-    async def asked() -> Answer:
+    async def run() -> Answer:
         connection = Connection(settings.server, program, access=settings.access)
         try:
             with raise_for_operator(connection):
@@ -434,12 +431,12 @@ def ask_broker(
         finally:
             await connection.close()
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
 @contextmanager
 def raise_for_operator(connection: Connection) -> Iterator[None]:
-    """Raise `OperatorError` for a broker that refuses or does not answer."""
+    """Raise `OperatorError` for `Rejected` and `ConnectionLost`."""
     at = f"the broker at {connection.servers}"
     try:
         yield
@@ -451,7 +448,7 @@ def raise_for_operator(connection: Connection) -> Iterator[None]:
 
 
 async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patience: float) -> None:
-    """Wait until one is done, or nothing of a message has come for `patience` seconds."""
+    """Wait until one is done, or until no byte of a message has come for `patience` seconds."""
     while True:
         before = client.incoming
         done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -460,11 +457,11 @@ async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patien
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Raise `Rejected` where nobody listens, `ConnectionLost` for what else nats-py raises of its connection."""
+def _translate_errors() -> Iterator[None]:
+    """Raise `Rejected` if nobody subscribes, and `ConnectionLost` for other errors of nats-py."""
     try:
         yield
     except nats.errors.NoRespondersError:
-        raise Rejected(503, 0, "nobody listens there: no JetStream, or no such stream") from None
+        raise Rejected(503, 0, "nobody answers there: no JetStream, or no such stream") from None
     except (nats.errors.Error, OSError) as error:
         raise ConnectionLost(str(error) or type(error).__name__) from error

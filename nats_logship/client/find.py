@@ -17,7 +17,7 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.wire.delivery import RawMessage
 
 EARLIEST, LATEST = 0, 2**63 - 1
-"""The sequences that stand for the beginning and the end of a stream."""
+"""Sequences that mean the beginning and the end of a stream."""
 
 
 @dataclass(frozen=True, slots=True)

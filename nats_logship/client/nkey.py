@@ -1,7 +1,7 @@
-"""Seeds of NATS users, and the files that they are in: made, found, and used to sign. Never shows one.
+"""Seeds of NATS users: makes them, finds them in files, signs with them. Never shows one.
 
-Signing takes PyNaCl (Ed25519 of libsodium), which only hosts with --creds or --nkey need. The form of keys is that of
-nats-io/nkeys: base32 of a prefix, the bytes and their CRC-16.
+A key is base32 of a prefix, 32 bytes and their CRC-16, as in nats-io/nkeys. Signing needs PyNaCl,
+which only hosts with --creds or --nkey must have.
 """
 
 import base64
@@ -20,32 +20,32 @@ _FOUND = re.compile(r"\bSU[A-Z2-7]{56}\b")
 
 
 class InvalidSeed(ValueError):
-    """A text that is not the seed of a user, or a file that holds none."""
+    """The text is not a user's seed, or holds none."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """The public key of a user (`U…`) and what signs the server's nonce with its seed, in base64."""
+    """A user's public key (`U…`), and a function that signs the server's nonce, in base64."""
 
     public: str
     sign: Callable[[str], bytes] = field(repr=False)
 
 
 def new_seed(raw: bytes = b"") -> str:
-    """Return the seed (`SU…`) of a user's key that is made of 32 bytes, by default random ones."""
-    return _encoded(_PREFIX + (raw or secrets.token_bytes(_RAW)))
+    """Return the seed (`SU…`) of 32 bytes, by default random ones."""
+    return _encode(_PREFIX + (raw or secrets.token_bytes(_RAW)))
 
 
 def seed_of(text: str) -> str:
-    """Return the seed in a credentials file, a seed file or a file of settings; raises `InvalidSeed`."""
+    """Return the seed in a credentials file, seed file or settings file; raises `InvalidSeed`."""
     if found := _FOUND.search(text):
         return found[0]
     raise InvalidSeed("holds no seed of a user (SU…)")
 
 
 def user_key(seed: str) -> UserKey:
-    """Return the key of a user's seed; raises `InvalidSeed`, or `ConfigurationError` without PyNaCl."""
-    body = _decoded(seed)
+    """Return the key of a seed; raises `InvalidSeed`, and `ConfigurationError` without PyNaCl."""
+    body = _decode(seed)
     if body[:2] != _PREFIX or len(body) != len(_PREFIX) + _RAW:
         raise InvalidSeed("holds a damaged seed, or one that is not a user's (SU…)")
     try:
@@ -55,22 +55,22 @@ def user_key(seed: str) -> UserKey:
             "--creds and --nkey need the package PyNaCl; install nats-logship[nkeys]"
         ) from None
     key = SigningKey(body[2:])
-    public = _encoded(bytes([_USER]) + bytes(key.verify_key))
+    public = _encode(bytes([_USER]) + bytes(key.verify_key))
     return UserKey(public, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
 
 
 def is_public(text: str) -> bool:
-    """Whether a text is the public key of a user (`U…`), as far as its form and checksum can tell."""
-    body = _decoded(text)
+    """Whether a text has the form and the checksum of a user's public key (`U…`)."""
+    body = _decode(text)
     return len(body) == 1 + _RAW and body[0] == _USER
 
 
-def _encoded(body: bytes) -> str:
+def _encode(body: bytes) -> str:
     return base64.b32encode(body + _checksum(body)).decode().rstrip("=")
 
 
-def _decoded(text: str) -> bytes:
-    """Return the bytes of a key with its prefix, none where its form or its checksum is wrong."""
+def _decode(text: str) -> bytes:
+    """Return the prefix and the bytes of a key; empty for a wrong form or checksum."""
     try:
         data = base64.b32decode(text + "=" * (-len(text) % 8))
     except ValueError:

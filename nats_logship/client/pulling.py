@@ -1,11 +1,11 @@
-"""One pull from a consumer: the request, the messages that the broker delivers for it, and the status by which it says that this was all.
+"""One pull from a consumer: the request, its messages, and the status that ends it.
 
-Every pull has an inbox of its own, so that what comes late of one is not taken for what the next one brings. A pull that waits
-asks for signs of life, as the server of its consumer may die.
+Each pull has an inbox of its own, so that late messages of one pull are not taken for messages of
+the next. A pull that waits asks for heartbeats, since the server of its consumer may die.
 
-A message without headers and payload ends a pull of whoever is in another account than the stream:
-nats-server (2.15.1) takes it as the last answer. What it had to deliver behind it never arrives.
-Many such messages are pulled by one request each.
+For a client in another account than the stream, nats-server (2.15.1) takes a message without
+headers and payload as the last answer: the pull is cut, and the messages behind it never arrive.
+`pull_singly` reads many such messages, by one request each.
 """
 
 import asyncio
@@ -19,10 +19,11 @@ from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import Delivery, RawMessage, parse_reply
 
-_BEAT = 2  # seconds between the signs of life of a pull that waits; the broker takes none longer than half of the time
-_PATIENCE = 10.0  # seconds without a message of one that does not: those are there already, or it ends at once
+_HEARTBEAT = 2  # seconds; the broker refuses more than half of the time that the pull waits
+_PATIENCE = 10.0  # seconds without a message of a pull that does not wait
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
-_ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
+_ALIVE = "100"  # the status of a heartbeat
+_FULL, _CUT = "full", "cut"  # our own statuses
 _TOO_LARGE = "409 Message Size Exceeds MaxBytes"
 _UNSPENT = "Nats-Pending-Messages"  # how many messages of the request were not delivered
 _COMPLETED = "409 Batch Completed"
@@ -30,7 +31,7 @@ _ENDS = ("404", "408", _COMPLETED, _TOO_LARGE, _FULL, _CUT)
 
 
 class Pulled(NamedTuple):
-    """What one pull has brought, in the order in which the broker delivered it, and what ended it."""
+    """The messages of one pull, in the order of their delivery, and the status that ended it."""
 
     messages: list[tuple[Delivery, RawMessage]]
     status: str
@@ -49,10 +50,11 @@ class Pulled(NamedTuple):
 async def pull(
     connection: Connection, consumer: str, most: int, most_bytes: int = 0, wait: float = 0.0
 ) -> Pulled:
-    """Return at most `most` messages of a consumer (`<stream>.<name>`); where none is there, what comes within `wait` seconds.
+    """Return at most `most` messages of a consumer (`<stream>.<name>`).
 
-    Raises `ConnectionLost` where neither messages nor signs of life come, and for a pull that the broker ends before its time;
-    `Denied` without the right to pull.
+    If there are none, return those that come within `wait` seconds. Raises `ConnectionLost` if
+    neither messages nor heartbeats come, or if the broker ends the pull early; `Denied` without the
+    right to pull.
     """
     client = await connection.client()
     request: dict[str, int | bool] = {"batch": most, "no_wait": True}
@@ -61,14 +63,14 @@ async def pull(
     if wait:
         request["expires"] = int(wait * SECOND)
     silence = wait + _PATIENCE
-    if wait >= 2 * _BEAT:
-        request["idle_heartbeat"], silence = _BEAT * SECOND, 2 * _BEAT
+    if wait >= 2 * _HEARTBEAT:
+        request["idle_heartbeat"], silence = _HEARTBEAT * SECOND, 2 * _HEARTBEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(most, is_outside=bool(connection.user_token))
     async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-        status = await connection.guard(under_way.end(silence, client), _LONGEST, subject)
+        status = await connection.guard(under_way.wait(silence, client), _LONGEST, subject)
     if not status.startswith(_ENDS):
         raise ConnectionLost(f"the broker ended a pull with {status}")
     return Pulled(under_way.found, status)
@@ -77,7 +79,7 @@ async def pull(
 async def pull_singly(
     connection: Connection, consumer: str, most: int, most_bytes: int
 ) -> list[tuple[Delivery, RawMessage]]:
-    """Return at most `most` messages that are there, by as many requests sent at once.
+    """Return at most `most` waiting messages, by as many requests sent at once.
 
     It stops before a message of more than `most_bytes`. Raises as `pull`.
     """
@@ -89,22 +91,22 @@ async def pull_singly(
         under_way.inbox = inbox
         for _ in range(most):
             await connection.publish(subject, request, reply=inbox)
-        await connection.guard(under_way.end(_PATIENCE, client), _LONGEST, subject)
+        await connection.guard(under_way.wait(_PATIENCE, client), _LONGEST, subject)
     return under_way.found
 
 
 class _Pull:
-    """What has come so far of a pull by so many `requests`, each of which the broker ends."""
+    """The messages received so far for a pull by `requests`, each of which the broker ends."""
 
     def __init__(self, most: int, requests: int = 1, *, is_outside: bool = False) -> None:
         self.inbox, self._most, self._is_outside = "", most, is_outside
         self.found: list[tuple[Delivery, RawMessage]] = []
-        self._beats, self._refused, self._requests = 0, 0, requests
+        self._heartbeats, self._refused, self._requests = 0, 0, requests
         self._due, self._status = 0, ""  # of a status that has overtaken messages
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def take(self, message: RawMessage) -> None:
-        """Take a message; one of a client has a reply, the broker's own word the inbox for its subject."""
+        """Take a message, which has a reply, or a status, whose subject is the inbox."""
         if self._ended.done():
             return
         if delivery := parse_reply(message.reply):
@@ -116,16 +118,16 @@ class _Pull:
             elif self._status and len(self.found) == self._due:
                 self._ended.set_result(self._status)
         elif message.subject == self.inbox:
-            self._beats += 1
+            self._heartbeats += 1
             headers = message.headers or {}
             if headers.get("Status") != _ALIVE:
                 self._take_status(headers)
 
     def _take_status(self, headers: Mapping[str, str]) -> None:
-        """End with a status, or note it: in a cluster it may come before the messages it counts."""
+        """End with a status, or note it: in a cluster it may overtake the messages it counts."""
         status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
         if self._requests > 1:
-            # the broker says so beside the message of a request that has a limit of bytes
+            # with a limit of bytes this status also comes beside the message of a request
             self._refused += not status.startswith(_COMPLETED)
             if self._refused and self._refused + len(self.found) >= self._requests:
                 self._ended.set_result(status)
@@ -137,15 +139,16 @@ class _Pull:
         else:
             self._due, self._status = due, status
 
-    async def end(self, silence: float, client: BrokerClient) -> str:
-        """Return the status that ends the pull, however slow the line, while something comes.
+    async def wait(self, silence: float, client: BrokerClient) -> str:
+        """Return the status that ends the pull; raises `ConnectionLost` after `silence` seconds.
 
-        That is a message of the pull, a sign of life, or more of a large message before that.
+        Messages, heartbeats and parts of a large message break the silence, however slow the line.
         """
-        came, incoming = -1, 0
+        before, incoming = -1, 0
         while not self._ended.done():
-            if len(self.found) + self._beats == came and client.incoming <= incoming:
+            received = len(self.found) + self._heartbeats
+            if received == before and client.incoming <= incoming:
                 raise ConnectionLost(f"nothing came for {silence:g} s")
-            came, incoming = len(self.found) + self._beats, client.incoming
+            before, incoming = received, client.incoming
             await asyncio.wait({self._ended}, timeout=silence)
         return self._ended.result()

@@ -60,7 +60,7 @@ def require_unread(first: int, until: int, state: StreamState) -> None:
 def read_range(
     connection: Connection, item: SequenceRange, *, fail: bool = False
 ) -> Iterator[list[StreamMessage]]:
-    """Yield the messages of a range in order, in runs of about 8 MiB; the next run is fetched meanwhile.
+    """Yield the messages of a range in order, in runs of about 8 MiB, and prefetch the next run.
 
     `fail` raises `LostSequences` when retention removes messages of the range before they are
     read. Raises `BrokerAway` after half a minute without a broker, `Rejected`, `OperatorError`.
@@ -109,7 +109,7 @@ async def _get_batch(
 ) -> list[StreamMessage]:
     """Return the messages of one direct batched get, empty when there are none.
 
-    Raises `BrokerAway`, `ConnectionLost`, `Denied`, and `Rejected` when the stream allows no direct gets.
+    Raises `BrokerAway`, `ConnectionLost`, and `Rejected` if the stream allows no direct gets.
     """
     found: list[StreamMessage] = []
     ends: asyncio.Queue[str] = asyncio.Queue()

@@ -7,7 +7,7 @@
     await reader.delete()
 
 The server numbers the deliveries of a consumer from 1. The messages are complete and in order while
-these numbers have no gap and the sequences ascend; `verify` raises `OutOfPlace` otherwise. After a
+these numbers have no gap and the sequences ascend; `verify` raises `OutOfOrder` otherwise. After a
 loss the position of the consumer is unknown. Create it again `at_sequence(next_sequence)`, or reset
 a durable one.
 
@@ -50,7 +50,7 @@ class NameInUse(Exception):
     """Another consumer of the stream has the name."""
 
 
-class OutOfPlace(ConnectionLost):
+class OutOfOrder(ConnectionLost):
     """A delivery is not the next one: messages were lost, or somebody else uses the consumer."""
 
 
@@ -100,8 +100,8 @@ class StreamReader:
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": self.lives * SECOND,
-            # the server takes a second consumer of the same configuration for the first one
-            "metadata": {"reader": secrets.token_hex(8)},
+            # without it a second reader would share the consumer: its configuration is the same
+            "description": secrets.token_hex(8),
         }
         state = await self._send_create()
         self._created, self.next_number = state["created"], 1
@@ -122,7 +122,7 @@ class StreamReader:
         return waiting
 
     async def require_alone(self) -> None:
-        """Raise `OutOfPlace` if somebody else replaced the consumer or pulled from it.
+        """Raise `OutOfOrder` if somebody else replaced the consumer or pulled from it.
 
         Creating a consumer again with its configuration returns its state, which needs fewer
         rights than asking for it.
@@ -130,10 +130,10 @@ class StreamReader:
         try:
             state = await self._send_create()
         except NameInUse:
-            raise OutOfPlace(f"somebody else replaced consumer {self._consumer}") from None
+            raise OutOfOrder(f"somebody else replaced consumer {self._consumer}") from None
         delivered = int(state["delivered"]["consumer_seq"])
         if state["created"] != self._created or delivered != self.next_number - 1:
-            raise OutOfPlace(f"somebody else pulled from consumer {self._consumer}")
+            raise OutOfOrder(f"somebody else pulled from consumer {self._consumer}")
 
     async def open_durable(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the state of a durable consumer, which is created if there is none.
@@ -177,11 +177,11 @@ class StreamReader:
         return await pull_singly(self.connection, self._consumer, most, most_bytes)
 
     def verify(self, messages: Messages) -> None:
-        """Raise `OutOfPlace` unless these are the next deliveries, and expect those behind them."""
+        """Raise `OutOfOrder` unless these are the next deliveries, and expect those behind them."""
         number, sequence = self.next_number, self.next_sequence
         for delivery, _ in messages:
             if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
-                raise OutOfPlace(f"delivery {delivery} where number {number} was due")
+                raise OutOfOrder(f"delivery {delivery} where number {number} was due")
             number, sequence = delivery.number + 1, delivery.sequence + 1
         self.next_number, self.next_sequence = number, sequence
 

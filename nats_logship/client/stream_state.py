@@ -38,7 +38,7 @@ class StreamState:
 
 
 async def get_stream_state(connection: Connection, name: str) -> StreamState:
-    """Ask for the state of a stream; raises `Rejected` if there is none, else as `parse_stream_state`."""
+    """Return the state of a stream; raises `Rejected` if there is none, as `parse_stream_state`."""
     return parse_stream_state(await connection.api(f"STREAM.INFO.{name}"))
 
 

@@ -1,1 +1,1 @@
-"""The wire contract: what both ends of the suite may import to read and write what the stream holds."""
+"""The contract between shippers, brokers and receivers: subjects, messages and bucket entries."""

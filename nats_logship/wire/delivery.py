@@ -1,6 +1,6 @@
-"""A message as the broker delivers it: its headers, and what its reply subject says of its place in stream and consumer.
+"""A message as nats-server delivers it: headers, payload, and the reply subject with its sequence.
 
-Reads whatever a client wrote; never raises.
+Reads anything that a client can write, and never raises.
 """
 
 import re
@@ -12,10 +12,10 @@ _SIZE = re.compile(rb"Nats-Msg-Size: ([0-9]{1,10})\r\n\r\n\Z")
 
 
 class Delivery(NamedTuple):
-    """A delivery's sequence in the stream, its number in the consumer (from 1), when it was stored and what is left.
+    """The numbers in the reply subject of a delivered message.
 
-    `stored_at` is in nanoseconds since the epoch; `attempt` counts deliveries of this message from 1; `pending` is how
-    many messages the consumer has still to deliver.
+    `attempt` counts the deliveries of this message, and `number` those of the consumer, from 1.
+    `stored_at` is in nanoseconds since the epoch; `pending` messages are still to be delivered.
     """
 
     attempt: int
@@ -26,10 +26,10 @@ class Delivery(NamedTuple):
 
 
 def parse_reply(reply: str) -> Delivery | None:
-    """Read a reply subject; None when it is none of a delivery (status messages have no reply).
+    """Read a reply subject; return None for any other subject, such as that of a status message.
 
-    `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<time>.<pending>`; since ADR-15's second form with a
-    domain and an account in front of the stream, and a random token behind.
+    `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<time>.<pending>`; the newer form
+    (ADR-15) has a domain and an account before the stream, and a random token at the end.
     """
     if not reply.startswith("$JS.ACK."):
         return None
@@ -42,7 +42,7 @@ def parse_reply(reply: str) -> Delivery | None:
 
 
 class RawMessage(NamedTuple):
-    """A message as it came: `head` is its headers on the wire, status line included, empty where it has none."""
+    """A message as received: `head` is the header bytes with the status line, or empty."""
 
     subject: str
     reply: str
@@ -51,29 +51,29 @@ class RawMessage(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str] | None:
-        """The headers by name, a server's status as `Status` and `Description`; None where there are none."""
+        """The headers by name, a status as `Status` and `Description`; None if there are none."""
         if not self.head:
             return None
         first, *lines = self.head.split(_END)
-        status, _, description = first.partition(b" ")[2].decode("utf-8", "replace").partition(" ")
-        found = {"Status": status, "Description": description} if status else {}
+        status, _, text = first.partition(b" ")[2].decode("utf-8", "replace").partition(" ")
+        found = {"Status": status, "Description": text} if status else {}
         for line in lines:
             name, colon, value = line.partition(b":")
-            if colon and (key := _header_name(name)) is not None:
+            if colon and (key := _decode_name(name)) is not None:
                 found[key] = value.strip().decode("utf-8", "replace")
         return found or None
 
     @property
     def size(self) -> int:
-        """The bytes of a payload that the server left out (`headers_only`); 0 where it does not tell.
+        """The payload's bytes in a message without payload (`headers_only`), else 0.
 
-        The server writes it last, whatever a client's own headers are, and however they end.
+        The server writes this header last, after all headers of the client.
         """
         found = _SIZE.search(self.head)
         return int(found[1]) if found else 0
 
 
 @lru_cache(1000)
-def _header_name(raw: bytes) -> str | None:
+def _decode_name(raw: bytes) -> str | None:
     name = raw.strip()
     return name.decode() if name.isascii() and len(name.split()) == 1 else None

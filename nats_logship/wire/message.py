@@ -1,7 +1,25 @@
-"""One message of the stream: whole lines of one or more files of a host, and the headers that say where they came from.
+r"""One message of the stream: lines of one or more files of a host, and headers that describe them.
 
-Encodes and decodes; knows nothing of files, connections or time. `decode_origin(encode_origin(o)) == o`. The page
-docs/protocol.md says the same for who writes another shipper.
+A shipper publishes this message to `logs.p2.web01`. It holds two lines of one file and one of
+another file:
+
+    Log-Agent: 1790000000000-5f3a9c01
+    Log-Read-At: 1790000000123456789
+    Log-Spans: [{"file":"/var/log/app.log","id":"1790000000000-5f3a9c01.1","start":4096,
+                 "end":4106,"size":10,"lines":2,"identity":"1050:1024:9f86d081:64:1b4f0e98"},
+                {"file":"/var/log/db.log","id":"1790000000000-5f3a9c01.2","start":0,"end":6,
+                 "size":6,"lines":1,"identity":"1051:6:60303ae2:6:60303ae2"}]
+    Nats-Expected-Last-Subject-Sequence: 41
+
+    start\nend\nready\n
+
+`Log-Spans` is one line of JSON: a section for each file. The payload is the bytes of the sections
+in the same order. `Content-Encoding: zstd` says that the payload is compressed. A message with
+`Log-Agent` and without `Log-Spans` is a claim: it has no lines, and may have `Log-Follows` or
+`Log-Moved`. A message without `Log-Agent` comes from another NATS client: its payload is lines.
+
+`decode_origin(encode_origin(origin)) == origin`. This module does no I/O. docs/protocol.md
+specifies the same headers for authors of other shippers.
 """
 
 import json
@@ -16,57 +34,48 @@ import zstandard
 from nats_logship.app.text import format_count
 from nats_logship.wire.streams import MAX_PARTITIONS
 
+_AGENT, _READ_AT, _SPANS = "Log-Agent", "Log-Read-At", "Log-Spans"
+_FOLLOWS, _MOVED, _ENCODING = "Log-Follows", "Log-Moved", "Content-Encoding"
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
-"""The header by which the server compares the last sequence of a subject before it stores a message, and keeps it with it."""
+"""The server stores a message only if this is the last sequence of its subject; it keeps it."""
 IMPOSSIBLE_SEQUENCE = 2**62
-"""A sequence that no subject comes to: a message that expects it is always refused, and the refusal comes from the leader."""
+"""No subject reaches it: the leader refuses a message that expects it, and names the last one."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024
-"""The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""
-
-MAX_RATIO = 256
-"""The most bytes that a byte of a compressed payload may stand for; no log has such a ratio.
-
-A zstd frame with a window of 1 KiB never has a higher one: each of its blocks holds 1 KiB at most,
-and takes 4 bytes at least.
-"""
-
-ALWAYS_BYTES = 16 * 1024
-"""So many bytes a compressed payload may hold, however small it is."""
-
+"""Bytes of lines in a message, decompressed: limits the cost of a hostile message."""
 MAX_SPANS_BYTES = 60_000
-"""The most that `Log-Spans` may hold, in bytes: nats-server takes headers of 64 KiB in all."""
-
+"""Bytes of `Log-Spans`: nats-server accepts 64 KiB of headers in all."""
 MAX_ID_BYTES = 128
-"""The longest file id, or agent id: a receiver remembers each for weeks."""
-
+"""Bytes of a file id or an agent id: a receiver stores them for weeks."""
 MAX_FOLLOWED = 16
-"""The most partitions that one claim follows: a receiver asks about each."""
-
+"""Partitions in `Log-Follows`: a receiver sends a request about each."""
 MAX_PATH_BYTES = 4096
-"""The longest path of a source file: PATH_MAX of Linux."""
+"""Bytes of a source file's path: PATH_MAX of Linux."""
+MAX_RATIO = 256
+"""Bytes of content for each byte of a zstd frame. No log compresses better.
 
-_MOST_HASH = 128  # hex digits; those of SHA-512
-_MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
-
-_SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
-_FOLLOWS, _MOVED = "Log-Follows", "Log-Moved"
-_ENCODING = "Content-Encoding"
-_MOST_OF_THE_REST = 180  # bytes of a section in `Log-Spans`: names and numbers
-_LARGEST_POSITION = 2**63  # of any file system
-_MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
+A frame with a window of 1 KiB stays below: its blocks hold at most 1 KiB, and take 4 bytes or more.
+"""
+ALWAYS_BYTES = 16 * 1024
+"""Bytes of content that a zstd frame may have at any ratio."""
+_MAX_HASH = 128  # hex digits: SHA-512
+_MAX_SHOWN = 100  # characters of a bad header in an error message
+_MAX_POSITION = 2**63  # exclusive; of any file system
+_MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
+_SECTION_BYTES = 180  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
 
 
 class MalformedMessage(ValueError):
-    """A message that carries our headers and breaks their rules, or whose payload cannot be decompressed."""
+    """The headers of a shipper break the rules, or the payload cannot be decompressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The half-open byte range `[start, end)` of a source file; `file` is the id that stays with it through renames.
+    """The half-open byte range `[start, end)` of the source file with the id `file`.
 
-    Raises `MalformedMessage` for an id that is empty, has more than `MAX_ID_BYTES`, or anything but printable ASCII.
+    A file keeps its id when it is renamed. Raises `MalformedMessage` for a bad id.
     """
 
     file: str
@@ -74,9 +83,9 @@ class Span:
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a bad id, whoever makes it."""
+        """Check the file id."""
         if not _is_token(self.file):
-            raise MalformedMessage(f"file id {_shown(self.file)} is {_TOKEN}")
+            raise MalformedMessage(f"file id {_shorten(self.file)} is {_TOKEN}")
 
     def __str__(self) -> str:
         return f"{self.file}:{self.start}-{self.end}"
@@ -84,10 +93,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What recognises a file again: its inode, a hash of its first bytes, and one of the bytes before a position.
+    """The facts by which a shipper recognises a file: its inode and two hashes of its bytes.
 
-    `head_length` is at most 1 KiB and never more than what had been read; `tail_length` bytes end at the position that
-    the identity goes with (a span's end, a cursor's offset). Hashes are hex; an empty range has the hash of no bytes.
+    The head is the first bytes of the file, at most 1 KiB. The tail is the `tail_length` bytes
+    that end at a position: at `end` of a span, or at the offset of a cursor. Hashes are hex digits.
     """
 
     inode: int
@@ -97,32 +106,29 @@ class Identity:
     tail_hash: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.inode}:{self.head_length}:{self.head_hash}:{self.tail_length}:{self.tail_hash}"
-        )
+        head, tail = f"{self.head_length}:{self.head_hash}", f"{self.tail_length}:{self.tail_hash}"
+        return f"{self.inode}:{head}:{tail}"
 
     @classmethod
     def parse(cls, text: str) -> "Identity":
-        """Read what `str()` made; raise `MalformedMessage` when it is anything else."""
+        """Read the text of `str()`; raises `MalformedMessage`."""
         parts = text.split(":")
         if len(parts) != 5 or not all(map(_is_number, (parts[0], parts[1], parts[3]))):
             raise MalformedMessage(
-                f"identity {_shown(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
+                f"identity {_shorten(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
             )
-        if len(parts[2]) > _MOST_HASH or len(parts[4]) > _MOST_HASH:
-            raise MalformedMessage(f"a hash of an identity has more than {_MOST_HASH} digits")
+        if len(parts[2]) > _MAX_HASH or len(parts[4]) > _MAX_HASH:
+            raise MalformedMessage(f"a hash of an identity has more than {_MAX_HASH} digits")
         return cls(int(parts[0]), int(parts[1]), parts[2], int(parts[3]), parts[4])
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a message holds of one file: `size` bytes of its payload, in which there are `lines` newlines.
+    """The part of a message from one file: `size` bytes of payload with `lines` newlines.
 
-    `path` is the file's as it was followed. `size` is the span's length; less where bytes of the span were left out on
-    purpose (`filtered`): nobody can tell then by the span where in the source a byte of the payload was. `identity` is
-    None where the source cannot be read again from the span's end: inside a section that was too large for one message.
-
-    Raises `MalformedMessage` for sizes that cannot be true.
+    `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
+    `identity` the file cannot be read again from the end of the span, because the span ends inside
+    a line or the source is a pipe. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -133,19 +139,17 @@ class Section:
     filtered: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be true: to go by it would lose the lines of others."""
+        """Check the sizes: with impossible ones a receiver would lose lines of other files."""
         length, size = self.span.end - self.span.start, format_count(self.size, "byte")
         if length < 0 or self.size > length or (self.size < length and not self.filtered):
-            raise MalformedMessage(f"span {self.span} does not go with {size} of lines")
+            raise MalformedMessage(f"span {self.span} does not match {size} of lines")
         if self.lines > self.size:
-            raise MalformedMessage(
-                f"{format_count(self.lines, 'line', 'do')} not go with {size} of lines"
-            )
+            raise MalformedMessage(f"{size} cannot hold {format_count(self.lines, 'line')}")
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The end of a host's lines in a partition that had them before: the sequence of the claim that says so."""
+    """The end of a host's lines in an older partition: the sequence of the last claim there."""
 
     partition: int
     sequence: int
@@ -153,12 +157,12 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the lines of a message came from, as its headers say: one section after the other.
+    """The content of our headers.
 
-    `read_at` is when the first of them was read, in nanoseconds since the epoch. A message without sections is a claim, and carries no lines: the
-    first message of an agent, which fences older agents of the same host. With another number of partitions a host's
-    lines move to another partition: the claim there `follows` the last sequence in each one that had them before, and
-    the claim that ends them in such a one says where they have `moved`.
+    `agent` is the id of the shipper's run, `read_at` the time at which the first line was read, in
+    nanoseconds since the epoch. An origin without sections is a claim. If the number of partitions
+    changes, a host's lines move: a claim in the old partition names the new one (`moved`), a claim
+    in the new one names the ends in the old ones (`follows`).
     """
 
     agent: str
@@ -170,12 +174,12 @@ class Origin:
 
     @property
     def lines(self) -> int:
-        """How many lines the message holds."""
+        """The number of lines in the message."""
         return sum(section.lines for section in self.sections)
 
     @property
     def size(self) -> int:
-        """How many bytes of lines the message holds, decompressed."""
+        """The bytes of lines in the message, decompressed."""
         return sum(section.size for section in self.sections)
 
 
@@ -183,7 +187,7 @@ def encode_origin(origin: Origin) -> dict[str, str]:
     """Return the headers of a message."""
     headers = {_AGENT: origin.agent, _READ_AT: str(origin.read_at)}
     if origin.sections:
-        headers[_SPANS] = f"[{','.join(map(_encode, origin.sections))}]"
+        headers[_SPANS] = f"[{','.join(map(_encode_section, origin.sections))}]"
     if origin.follows:
         headers[_FOLLOWS] = ",".join(f"{one.partition}:{one.sequence}" for one in origin.follows)
     if origin.moved is not None:
@@ -193,15 +197,28 @@ def encode_origin(origin: Origin) -> dict[str, str]:
     return headers
 
 
+def _encode_section(section: Section) -> str:
+    span, identity = section.span, section.identity
+    return (
+        f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file)},"start":{span.start}'
+        f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
+        + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
+        + (',"filtered":true}' if section.filtered else "}")
+    )
+
+
 def encoded_size(section: Section) -> int:
-    """Return how many bytes of `Log-Spans` a section takes at most, without encoding it; hashes are hex digits."""
+    """Return an upper bound of a section's bytes in `Log-Spans`, without encoding the section."""
     identity = section.identity
     hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
-    return len(_quoted(section.path)) + 2 * len(section.span.file) + hashes + _MOST_OF_THE_REST
+    return len(_quote(section.path)) + 2 * len(section.span.file) + hashes + _SECTION_BYTES
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
-    """Read the headers of a message; None where none is ours, as any NATS client may publish lines. Raises `MalformedMessage` where ours do not hold together."""
+    """Read the headers of a message; return None for a message of another NATS client.
+
+    Raises `MalformedMessage` for headers of ours that break the rules.
+    """
     if not headers:
         return None
     if _AGENT not in headers:
@@ -210,107 +227,49 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
         return None
     agent, read_at = headers[_AGENT], headers.get(_READ_AT, "")
     if not _is_token(agent):
-        raise MalformedMessage(f"{_AGENT} {_shown(agent)} is {_TOKEN}")
+        raise MalformedMessage(f"{_AGENT} {_shorten(agent)} is {_TOKEN}")
     if not _is_number(read_at):
-        raise MalformedMessage(f"{_READ_AT} {_shown(read_at)} is not a number")
-    sections = _decode(headers[_SPANS]) if _SPANS in headers else ()
+        raise MalformedMessage(f"{_READ_AT} {_shorten(read_at)} is not a number")
+    sections = _decode_sections(headers[_SPANS]) if _SPANS in headers else ()
     follows = _decode_follows(headers[_FOLLOWS]) if _FOLLOWS in headers else ()
-    moved = _partition(headers[_MOVED]) if _MOVED in headers else None
+    moved = _decode_partition(headers[_MOVED]) if _MOVED in headers else None
     if sections and (follows or moved is not None):
         raise MalformedMessage(f"{_FOLLOWS} and {_MOVED} are for a claim, which has no lines")
-    return Origin(agent, int(read_at), sections, _is_compressed(headers), follows, moved)
-
-
-def largest_content(size: int) -> int:
-    """Return how many bytes a zstd frame of `size` bytes may hold."""
-    return max(ALWAYS_BYTES, MAX_RATIO * size)
-
-
-def decompress(
-    frame: bytes, most: int, decompressor: zstandard.ZstdDecompressor | None = None
-) -> bytes:
-    """Return what a zstd frame of a client holds, which is `most` bytes at most.
-
-    To make a `decompressor` costs more than to decompress a small frame; one thread at a time may
-    use it again and again. Raises `MalformedMessage` for a frame that is damaged or has something
-    behind it, and, without decompressing it, for one that does not say its size, is empty, too
-    large, or of a ratio that no log has.
-    """
-    try:
-        size = zstandard.frame_content_size(frame)
-        if not 0 < size <= most:
-            raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
-        if size > largest_content(len(frame)):
-            raise MalformedMessage(
-                f"zstd frame of {len(frame)} bytes that says it holds {size}: more than "
-                f"{MAX_RATIO} times as many, which no log is compressed to"
-            )
-        decompressor = decompressor or zstandard.ZstdDecompressor()
-        return decompressor.decompress(frame, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise MalformedMessage(f"damaged zstd frame: {error}") from error
-
-
-def decode_payload(
-    headers: Mapping[str, str] | None,
-    payload: bytes,
-    decompressor: zstandard.ZstdDecompressor | None = None,
-) -> bytes:
-    """Return the lines of a message, decompressed; a missing last newline is the reader's to add.
-
-    Raises `MalformedMessage` for an unknown encoding, and as `decompress` does.
-    """
-    if not headers or not _is_compressed(headers):
-        return payload
-    return decompress(payload, MAX_LINES_BYTES, decompressor)
-
-
-def split_sections(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
-    """Return each section of a message with its part of the decompressed lines, in order; raises `MalformedMessage` where the sections do not make up the lines exactly."""
-    if origin.size != len(lines):
-        raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
-    parts, start = [], 0
-    for section in origin.sections:
-        parts.append((section, lines[start : start + section.size]))  # no copy of all of it
-        start += section.size
-    return parts
-
-
-def _encode(section: Section) -> str:
-    span, identity = section.span, section.identity
-    return (
-        f'{{"file":{_quoted(section.path)},"id":{json.dumps(span.file)},"start":{span.start},"end":{span.end},'
-        f'"size":{section.size},"lines":{section.lines}'
-        + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
-        + (',"filtered":true}' if section.filtered else "}")
+    return Origin(
+        agent=agent,
+        read_at=int(read_at),
+        sections=sections,
+        compressed=_is_compressed(headers),
+        follows=follows,
+        moved=moved,
     )
 
 
-def _decode(text: str) -> tuple[Section, ...]:
+def _decode_sections(text: str) -> tuple[Section, ...]:
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"{_SPANS} {_shown(text)} is not JSON: {error}") from None
+        raise MalformedMessage(f"{_SPANS} {_shorten(text)} is not JSON: {error}") from None
     if not isinstance(entries, list) or not entries:
-        raise MalformedMessage(f"{_SPANS} {_shown(text)} is not a JSON array of sections")
-    sections = tuple(map(_section, entries))
+        raise MalformedMessage(f"{_SPANS} {_shorten(text)} is not a JSON array of sections")
+    sections = tuple(map(_decode_section, entries))
     if (size := sum(section.size for section in sections)) > MAX_LINES_BYTES:
         raise MalformedMessage(f"{_SPANS} claims {size} bytes, more than {MAX_LINES_BYTES}")
     return sections
 
 
-def _section(entry: Any) -> Section:
+def _decode_section(entry: Any) -> Section:
     try:
         path, file, identity = entry["file"], entry["id"], entry.get("identity", "")
         numbers = entry["start"], entry["end"], entry["size"], entry["lines"]
     except (TypeError, KeyError, AttributeError) as error:
-        raise MalformedMessage(f"a section in {_SPANS} lacks {_shown(str(error))}") from None
-    is_counted = all(type(one) is int and 0 <= one < _LARGEST_POSITION for one in numbers)
-    if not is_counted or not all(isinstance(one, str) for one in (path, file, identity)):
-        raise MalformedMessage(f"section {_shown(repr(entry))} in {_SPANS} is not one")
+        raise MalformedMessage(f"a section in {_SPANS} lacks {_shorten(str(error))}") from None
+    are_positions = all(type(one) is int and 0 <= one < _MAX_POSITION for one in numbers)
+    if not are_positions or not all(isinstance(one, str) for one in (path, file, identity)):
+        raise MalformedMessage(f"section {_shorten(repr(entry))} in {_SPANS} has a bad value")
     start, end, size, lines = numbers
     return Section(
-        path=_path(path),
+        path=_unquote(path),
         span=Span(file, start, end),
         size=size,
         lines=lines,
@@ -320,28 +279,96 @@ def _section(entry: Any) -> Section:
 
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:
-    ends = text.split(",", MAX_FOLLOWED)
-    if len(ends) > MAX_FOLLOWED:
-        raise MalformedMessage(f"{_FOLLOWS} {_shown(text)} has more than {MAX_FOLLOWED} entries")
-    return tuple(map(_followed, ends))
+    found = []
+    for entry in text.split(",", MAX_FOLLOWED):
+        partition, _, sequence = entry.partition(":")
+        if not _is_number(sequence):
+            raise MalformedMessage(
+                f"{_FOLLOWS} {_shorten(entry)} is not at most {MAX_FOLLOWED} times "
+                "<partition>:<sequence>"
+            )
+        found.append(Followed(_decode_partition(partition), int(sequence)))
+    return tuple(found)
 
 
-def _followed(text: str) -> Followed:
-    partition, _, sequence = text.partition(":")
-    if not _is_number(sequence):
-        raise MalformedMessage(f"{_FOLLOWS} {_shown(text)} is not <partition>:<sequence>")
-    return Followed(_partition(partition), int(sequence))
-
-
-def _partition(text: str) -> int:
+def _decode_partition(text: str) -> int:
     if not _is_number(text) or int(text) >= MAX_PARTITIONS:
-        raise MalformedMessage(f"{_FOLLOWS} or {_MOVED}: {_shown(text)} is no partition")
+        raise MalformedMessage(f"{_shorten(text)} in {_FOLLOWS} or {_MOVED} is not a partition")
     return int(text)
 
 
-def _path(text: str) -> str:
+def _is_compressed(headers: Mapping[str, str]) -> bool:
+    encoding = headers.get(_ENCODING, "")
+    if encoding not in {"", "zstd"}:
+        raise MalformedMessage(f"{_ENCODING} {_shorten(encoding)} is not known; only zstd is")
+    return encoding == "zstd"
+
+
+def decode_payload(
+    headers: Mapping[str, str] | None,
+    payload: bytes,
+    decompressor: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
+    """Return the lines of a message, decompressed; the last line may have no newline.
+
+    Raises `MalformedMessage` for an unknown encoding, and as `decompress` does.
+    """
+    if not headers or not _is_compressed(headers):
+        return payload
+    return decompress(payload, MAX_LINES_BYTES, decompressor)
+
+
+def split_sections(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
+    """Return each section with its part of the decompressed lines, in order.
+
+    Raises `MalformedMessage` if the sections are not exactly as long as the lines.
+    """
+    if origin.size != len(lines):
+        raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
+    parts, start = [], 0
+    for section in origin.sections:
+        parts.append((section, lines[start : start + section.size]))  # all of `lines`: no copy
+        start += section.size
+    return parts
+
+
+def largest_content(size: int) -> int:
+    """Return the bytes of content that a zstd frame of `size` bytes may have."""
+    return max(ALWAYS_BYTES, MAX_RATIO * size)
+
+
+def decompress(
+    frame: bytes, most: int, decompressor: zstandard.ZstdDecompressor | None = None
+) -> bytes:
+    """Return the content of a client's zstd frame, at most `most` bytes.
+
+    Making a decompressor costs more than decompressing a small frame: one thread may use the same
+    one again. Raises `MalformedMessage` for a damaged frame and for bytes after the frame; without
+    decompressing also for a frame of unknown size, an empty or too large one, and a bad ratio.
+    """
     try:
-        # of a header that is not UTF-8: as it came
+        size = zstandard.frame_content_size(frame)
+        if not 0 < size <= most:
+            raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
+        if size > largest_content(len(frame)):
+            raise MalformedMessage(
+                f"zstd frame of {len(frame)} bytes claims {size} bytes of content, more than "
+                f"{MAX_RATIO} times as many"
+            )
+        decompressor = decompressor or zstandard.ZstdDecompressor()
+        return decompressor.decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise MalformedMessage(f"damaged zstd frame: {error}") from error
+
+
+@lru_cache(4096)
+def _quote(path: str) -> str:
+    # a path may hold any byte but NUL, JSON only characters
+    return json.dumps(quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN))
+
+
+def _unquote(text: str) -> str:
+    try:
         raw = unquote_to_bytes(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         raise MalformedMessage(f"'file' in {_SPANS} holds half a surrogate pair") from None
@@ -350,32 +377,15 @@ def _path(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _is_compressed(headers: Mapping[str, str]) -> bool:
-    encoding = headers.get(_ENCODING, "")
-    if encoding not in {"", "zstd"}:
-        raise MalformedMessage(f"{_ENCODING} {_shown(encoding)} is not known; only zstd is")
-    return encoding == "zstd"
-
-
-_TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
-
-
 def _is_token(text: str) -> bool:
-    return (
-        0 < len(text) <= MAX_ID_BYTES and text.isascii() and text.isprintable() and " " not in text
-    )
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    return is_plain and 0 < len(text) <= MAX_ID_BYTES
 
 
 def _is_number(text: str) -> bool:
-    # as many digits as the most has, so that nobody makes us read a number of millions
-    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _MOST_NUMBER
+    # 20 digits are enough; int() of millions of digits would take seconds
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _MAX_NUMBER
 
 
-@lru_cache(4096)
-def _quoted(path: str) -> str:
-    # a path may hold any byte but NUL, and JSON only characters
-    return json.dumps(quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN))
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…")

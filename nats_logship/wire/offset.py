@@ -1,4 +1,4 @@
-"""A partition's entry in the bucket LOGS_OFFSETS: how far its receiver has come, and who that is."""
+"""The offset of a partition: its entry in the bucket LOGS_OFFSETS."""
 
 import json
 import re
@@ -9,44 +9,46 @@ from nats_logship.app.timestamps import parse_time
 from nats_logship.wire.streams import STREAM
 
 _VERSION = 1
-_MOST = 2**64 - 1  # of a sequence, and of all that is counted
+_MAX_NUMBER = 2**64 - 1  # of a sequence
 _PRESENCE = re.compile(r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)?")
 
 
 class UnreadableOffset(ValueError):
-    """An entry that is not one of ours, or of a later version."""
+    """The entry is damaged, or of a later version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The truth about a partition: `next` is the first sequence of `stream` that no file holds yet.
-
-    `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
-    that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
-    this entry was written. `lines` and `size` (bytes) are totals over all epochs. `commit` is the id of the batch that was
-    committed last, by which a store knows it; empty where that is not known. `moved_in` is the epoch in which a person has
-    moved the offset since, 0 for none. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot
-    be asked.
-    An owner that ended in order has `released` it, to whoever waits.
-    """
+    """How far a partition is received, and who receives it. Times are RFC 3339."""
 
     next: int
+    """The first sequence of `stream` that is in no file yet."""
     epoch: int
+    """The number of claims and of moves by hand so far; a higher epoch fences lower ones."""
     stream_created: str
+    """When `stream` was made: tells a recreated stream from the one that `next` belongs to."""
     owner: str
     lines: int = 0
+    """Lines that were received in all epochs."""
     size: int = 0
+    """Bytes that were received in all epochs."""
     last_time: str = ""
+    """When the last committed message was stored."""
     committed_at: str = ""
+    """When this entry was written."""
     commit: str = ""
+    """The id of the last committed batch; empty if not known."""
     moved_in: int = 0
+    """The epoch in which a person moved the offset; 0 for none."""
     presence: str = ""
+    """A subject at which the living owner answers; empty for none."""
     released: bool = False
+    """Whether the owner has ended in order, so that a standby may take over at once."""
     stream: str = STREAM
 
     @property
     def is_moved(self) -> bool:
-        """Whether a person has moved it and nobody has claimed it since."""
+        """Whether a person has moved the offset and nobody has claimed the partition since."""
         return 0 < self.moved_in == self.epoch
 
     @property
@@ -55,27 +57,25 @@ class Offset:
         return parse_time(self.last_time) if self.last_time else 0
 
     def encode(self) -> bytes:
-        """Return the entry as it is stored: JSON with a version."""
+        """Return the value of the entry: JSON."""
         return json.dumps({"version": _VERSION, **asdict(self)}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Offset":
-        """Read an entry; raises `UnreadableOffset`."""
+        """Read the value of an entry; raises `UnreadableOffset`."""
         kinds = {field.name: field.type for field in fields(cls)}
         try:
             entry = json.loads(data)
             known = {name: value for name, value in entry.items() if name in kinds}
             offset = cls(**known)
-            times = [
-                datetime.fromisoformat(one)
-                for one in (offset.last_time, offset.committed_at)
-                if one
-            ]
+            times = map(
+                datetime.fromisoformat, filter(None, (offset.last_time, offset.committed_at))
+            )
             is_ours = (
                 entry["version"] == _VERSION
                 and all(_fits(value, kinds[name]) for name, value in known.items())
                 and all(time.tzinfo for time in times)
-                and _PRESENCE.fullmatch(offset.presence)  # it becomes a subject that is asked
+                and _PRESENCE.fullmatch(offset.presence)  # somebody will publish to this subject
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             is_ours = None
@@ -85,4 +85,4 @@ class Offset:
 
 
 def _fits(value: object, kind: object) -> bool:
-    return type(value) is kind and (not isinstance(value, int) or 0 <= value <= _MOST)
+    return type(value) is kind and (not isinstance(value, int) or 0 <= value <= _MAX_NUMBER)

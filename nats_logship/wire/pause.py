@@ -1,4 +1,4 @@
-"""Pauses: which hosts are not to publish, until when, why, and by whose order: the value of a key in LOGS_CONFIG."""
+"""Pauses: the hosts that must not publish for a while. The value of key `pause` in LOGS_CONFIG."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,17 +12,17 @@ from nats_logship.wire.streams import CONFIG_BUCKET
 ALL_HOSTS = "*"
 PAUSE_KEY = "pause"
 PAUSE_SUBJECT = f"$KV.{CONFIG_BUCKET}.{PAUSE_KEY}"
-"""Where the entry is written; whoever subscribes hears of each change at once, without a consumer."""
+"""The subject of the key: a core NATS subscription receives each change, without a consumer."""
 
 
 class UnreadablePauses(ValueError):
-    """An entry that is no list of pauses."""
+    """The value is not a list of pauses."""
 
 
 class Pause(BaseModel):
-    """Hosts that match a glob do not publish; without `until` that lasts until they are resumed.
+    """Hosts that match the glob `hosts` do not publish until `until`, or until they are resumed.
 
-    In a glob `*` is any run of characters, dots included, `?` one character, `[a-c]` one of some, `[!a-c]` one of the others.
+    In a glob `*` is any characters, dots too; `?` is one, `[a-c]` one of a set, `[!a-c]` another.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -33,7 +33,7 @@ class Pause(BaseModel):
     by: Annotated[str, Field(max_length=200)] = ""
 
     def is_over(self, now: datetime) -> bool:
-        """Whether the pause has ended by time."""
+        """Whether the pause has ended."""
         return self.until is not None and self.until <= now
 
     def covers(self, host: str) -> bool:
@@ -50,7 +50,7 @@ _PAUSES = TypeAdapter(tuple[Pause, ...])
 
 
 def decode_pauses(value: bytes) -> tuple[Pause, ...]:
-    """Read an entry; an empty one, as after a deletion, has none. Raises `UnreadablePauses`."""
+    """Read the value of the key, empty after a deletion; raises `UnreadablePauses`."""
     try:
         return _PAUSES.validate_json(value) if value else ()
     except ValidationError as error:
@@ -59,11 +59,11 @@ def decode_pauses(value: bytes) -> tuple[Pause, ...]:
 
 
 def encode_pauses(pauses: Sequence[Pause]) -> bytes:
-    """Return the value of the entry."""
+    """Return the value of the key."""
     return _PAUSES.dump_json(tuple(pauses))
 
 
 def active_pause(pauses: Iterable[Pause], host: str, now: datetime) -> Pause | None:
-    """Return what pauses a host, of several the one that ends last; None where nothing does."""
+    """Return the pause of a host, the one that ends last if there are several."""
     found = [one for one in pauses if one.covers(host) and not one.is_over(now)]
     return max(found, key=lambda one: one.until or datetime.max.replace(tzinfo=UTC), default=None)

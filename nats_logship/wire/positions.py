@@ -1,7 +1,8 @@
-"""Positions: how far every file is safely stored, and up to which sequence of which stream that was learnt.
+"""The positions of a host: the next byte to ship of each file, and the messages that they cover.
 
-A value, and its form as a snapshot in the broker. Moves only over what the stream has; the stream is the truth, this is
-what need not be read from it again, and what the stream cannot know: files of which no line was shipped yet.
+A value, and its encoding as a snapshot in the bucket LOGS_POSITIONS. Positions move only over
+messages that are in the stream. A snapshot saves reading all headers again, and holds files of
+which no line was shipped yet.
 """
 
 import json
@@ -14,37 +15,36 @@ import zstandard
 from nats_logship.wire.message import MAX_PATH_BYTES, Identity, Origin, Span, decompress
 from nats_logship.wire.streams import STREAM
 
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The next byte to ship of a file, and what recognises the file again.
-
-    `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
-    in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
-    read, in nanoseconds since the epoch. `ended` says that nobody misses the file: it was rotated
-    away or deleted, and read to its end, or its loss was reported.
-    """
-
-    file: str
-    path: str
-    offset: int
-    identity: Identity
-    seen: int
-    ended: bool = False
-
-
-_LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`
-_LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
-_LARGEST = 256 * 1024 * 1024  # bytes, decompressed; those of a million files
+_LARGE = 64 * 1024  # bytes of JSON to compress; `nats kv get` shows smaller ones
+_MAX_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
+_MAX_BYTES = 256 * 1024 * 1024  # of JSON, decompressed: a million files
 
 
 class UnreadablePositions(ValueError):
-    """A snapshot that no shipper of ours wrote."""
+    """The snapshot is damaged, or another program has written it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The position of a file, and the facts by which the shipper recognises the file."""
+
+    file: str
+    """The file id, which the file keeps when it is renamed."""
+    path: str
+    """Where the file was last."""
+    offset: int
+    """The next byte to ship."""
+    identity: Identity
+    """Its tail ends at `offset`."""
+    seen: int
+    """When the file was last read, in nanoseconds since the epoch."""
+    ended: bool = False
+    """Whether the file was rotated away or deleted, and read to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """The last message of the host in a stream that positions cover, and the agent that wrote it."""
+    """The last message of the host in a stream that positions cover, and the agent that sent it."""
 
     sequence: int
     agent: str
@@ -52,10 +52,10 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The next byte to ship of every file, by file id, and the last message of the host that they cover of each stream.
+    """The cursors by file id, and the last message of the host in each stream that they cover.
 
-    A stream that was recreated, restored or has let that message expire holds no such message, and is then read from its
-    beginning. `version` is that of the shipper that wrote them last, empty where that is not known; it is only shown.
+    If a stream has no such message, it was recreated, restored or purged: read all of its headers.
+    `version` is the version of the shipper that wrote the snapshot, only for people.
     """
 
     files: Mapping[str, Cursor] = field(default_factory=dict)
@@ -65,25 +65,30 @@ class Positions:
     def advance(
         self, origins: Iterable[Origin], sequence: int, stream: str = STREAM
     ) -> "Positions":
-        """Return the positions behind messages that are stored, the last of them at `sequence`; never moves back.
+        """Return the positions after stored messages, the last one at `sequence` (0: not known).
 
-        A `sequence` of 0 covers nothing: it is not known.
+        No position moves back: a file id never has a lower offset again, so reading an old message
+        twice changes nothing.
         """
-        files = dict(self.files)
-        agent = ""
+        files, agent = dict(self.files), ""
         for origin in origins:
             agent = origin.agent
             for one in origin.sections:
                 name, end = one.span.file, one.span.end
-                # a file's id never comes back with a lower offset, so an older message read again changes nothing
                 is_ahead = name not in files or files[name].offset < end
-                if one.identity is not None and is_ahead:  # else it cannot be read again from there
-                    files[name] = Cursor(name, one.path, end, one.identity, origin.read_at)
+                if one.identity is not None and is_ahead:  # without one the file cannot be read on
+                    files[name] = Cursor(
+                        file=name,
+                        path=one.path,
+                        offset=end,
+                        identity=one.identity,
+                        seen=origin.read_at,
+                    )
         last = {stream: Covered(sequence, agent)} if sequence else {}
         return replace(self, files=files, covered={**self.covered, **last})
 
     def merge(self, saved: "Positions") -> "Positions":
-        """Return the positions with those of a snapshot, for the files of which it covers more."""
+        """Return the positions with the cursors of `saved` that are ahead."""
         ahead = {
             name: cursor
             for name, cursor in saved.files.items()
@@ -92,21 +97,21 @@ class Positions:
         return replace(self, files={**self.files, **ahead}) if ahead else self
 
     def started_files(self) -> set[str]:
-        """Return the ids of the files of which something is stored, or that are read from their end on."""
-        return {cursor.file for cursor in self.files.values() if cursor.offset}
+        """Return the ids of files that were shipped in part, or are read from their end."""
+        return {name for name, cursor in self.files.items() if cursor.offset}
 
     def with_starts(self, starts: Iterable[Cursor]) -> "Positions":
-        """Return the positions with these files beside those that are begun, and no others.
+        """Return the positions with exactly these files beside those that are started.
 
-        The stream knows nothing of a file before its first line; what was seen of it is all that finds it again, should
-        it be renamed before a crash is over.
+        The stream does not know a file before its first line: only these cursors find the file
+        again if it is renamed during a crash.
         """
-        begun = {name: cursor for name, cursor in self.files.items() if cursor.offset}
-        files = {**{start.file: start for start in starts}, **begun}
+        started = {name: cursor for name, cursor in self.files.items() if cursor.offset}
+        files = {**{start.file: start for start in starts}, **started}
         return self if files == self.files else replace(self, files=files)
 
     def with_ended(self, ended: Container[str], alive: Container[str]) -> "Positions":
-        """Return the positions with these files ended, by id, and those that are `alive` not."""
+        """Return the positions with the file ids `ended` marked so, and `alive` no more."""
         changed = {
             name: replace(cursor, ended=name in ended)
             for name, cursor in self.files.items()
@@ -115,18 +120,16 @@ class Positions:
         return replace(self, files={**self.files, **changed}) if changed else self
 
     def without(self, files: Iterable[str]) -> "Positions":
-        """Return the positions without some files, by id."""
+        """Return the positions without some file ids."""
         gone = set(files)
-        return replace(
-            self, files={name: cursor for name, cursor in self.files.items() if name not in gone}
-        )
+        return replace(self, files={n: one for n, one in self.files.items() if n not in gone})
 
     def encode(self) -> bytes:
-        """Return the snapshot: JSON, as a zstd frame where it is large."""
+        """Return the snapshot: JSON, as a zstd frame if it is large."""
         document = {
             "version": self.version,
             "streams": {name: asdict(one) for name, one in self.covered.items()},
-            "files": [_entry(cursor) for cursor in self.files.values()],
+            "files": [_encode_cursor(cursor) for cursor in self.files.values()],
         }
         data = json.dumps(document, separators=(",", ":")).encode()
         return data if len(data) < _LARGE else zstandard.compress(data, 1)
@@ -136,49 +139,45 @@ class Positions:
         """Read a snapshot; raises `UnreadablePositions`."""
         try:
             if data.startswith(zstandard.FRAME_HEADER):
-                data = decompress(data, _LARGEST)
+                data = decompress(data, _MAX_BYTES)
             document = json.loads(data)
-            cursors = map(_cursor, document["files"])
+            cursors = map(_decode_cursor, document["files"])
             streams = document["streams"].items()
             return cls(
                 {cursor.file: cursor for cursor in cursors},
-                {
-                    name: Covered(_natural(one["sequence"]), str(one["agent"]))
-                    for name, one in streams
-                },
+                {s: Covered(_natural(one["sequence"]), str(one["agent"])) for s, one in streams},
                 str(document.get("version", "")),
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadablePositions(f"{type(error).__name__}: {error}") from error
 
 
-def _entry(cursor: Cursor) -> dict[str, str | int]:
-    ended = {"ended": True} if cursor.ended else {}
+def _encode_cursor(cursor: Cursor) -> dict[str, str | int]:
     return {
         "id": cursor.file,
         "path": cursor.path,
         "offset": cursor.offset,
         "identity": str(cursor.identity),
         "seen": cursor.seen,
-        **ended,
+        **({"ended": True} if cursor.ended else {}),
     }
 
 
-def _cursor(entry: Mapping[str, Any]) -> Cursor:
-    offset, seen = _natural(entry["offset"]), _natural(entry["seen"])
-    file = Span(str(entry["id"]), 0, offset).file  # an id that a message could not carry is refused
-    identity = Identity.parse(str(entry["identity"]))
-    ended = entry.get("ended") is True
-    return Cursor(file, _path(entry["path"]), offset, identity, seen, ended)
-
-
-def _path(value: str) -> str:
-    if "\0" in value or len(value.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
-        raise ValueError("a path that no file can have")
-    return value
+def _decode_cursor(entry: Mapping[str, Any]) -> Cursor:
+    offset, path = _natural(entry["offset"]), entry["path"]
+    if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
+        raise ValueError("not the path of a file")
+    return Cursor(
+        file=Span(str(entry["id"]), 0, offset).file,  # checks the id as a message does
+        path=path,
+        offset=offset,
+        identity=Identity.parse(str(entry["identity"])),
+        seen=_natural(entry["seen"]),
+        ended=entry.get("ended") is True,
+    )
 
 
 def _natural(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= _LARGEST_NUMBER:
-        raise ValueError(f"not a number from 0 to {_LARGEST_NUMBER}")
+    if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
+        raise ValueError(f"not a number from 0 to {_MAX_NUMBER}")
     return value

@@ -1,7 +1,8 @@
-"""What a stream was restored from: kept in its own metadata, so that whoever knew the old one can go on with the new.
+"""The metadata of a restored stream: which streams it was restored from, and whether it is whole.
 
-A server makes a restored stream anew, with another time of creation. The archive keeps its sequences, so a place in the
-one is the same place in the other, up to where the backup ends.
+nats-server makes a restored stream with a new time of creation and the old sequences. A receiver
+that knows the archived stream goes on in the restored one: their sequences are the same up to the
+end of the backup.
 """
 
 import json
@@ -13,14 +14,14 @@ RESTORING = "logship.restoring"
 
 
 class Ancestor(NamedTuple):
-    """A stream, by its time of creation (RFC 3339), with which a restored one has the sequences below `until` in common."""
+    """An archived stream, by its creation (RFC 3339); sequences below `until` are shared."""
 
     created: str
     until: int
 
 
 def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
-    """Return what a stream descends from, oldest first; nothing where it was never restored."""
+    """Return the streams that a stream was restored from, oldest first."""
     text = (config.get("metadata") or {}).get(ANCESTRY, "[]")
     try:
         return tuple(Ancestor(str(created), int(until)) for created, until in json.loads(text))
@@ -29,5 +30,5 @@ def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
 
 
 def is_being_restored(config: Mapping[str, Any]) -> bool:
-    """Whether a stream, or one beside it, holds only a part of its archive: nobody may write to it or rely on it."""
+    """Whether a restore is not complete: nobody may write to the stream or rely on it."""
     return RESTORING in (config.get("metadata") or {})

@@ -1,4 +1,4 @@
-"""Names of what both ends and the broker meet at: the streams, their buckets and keys, and how large a message may be."""
+"""Names that all programs share: streams, buckets, keys; and the size of a message."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,34 +18,33 @@ MAX_STREAMS = 64
 _OF_PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\.>")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
-"""The largest message that the bundled broker takes, in bytes, headers included."""
-SLOWEST_LINK = 8_000
-"""Bytes a second of the slowest line that is supported, 64 kbit/s.
-
-How long something may take that is under way follows from its size and this: nothing is a sign of a
-dead line before so much time has passed. A dead line is noticed sooner by TCP itself.
-"""
+"""The largest message that the bundled broker accepts, in bytes with headers."""
 PAYLOAD_HEADROOM = 64 * 1024
-"""What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
+"""Bytes that a payload leaves for headers; the server ends a connection that exceeds its limit."""
+SLOWEST_LINK = 8_000
+"""Bytes a second of the slowest supported network, 64 kbit/s.
+
+Timeouts of transfers follow from their size and this speed. TCP notices a dead connection sooner.
+"""
 
 
 def stream_names(streams: int) -> tuple[str, ...]:
-    """Return the names of the streams that partitions are spread over."""
+    """Return the names of so many streams."""
     if streams == 1:
         return (STREAM,)
     return tuple(f"{STREAM}_{number}" for number in range(streams))
 
 
 def stream_of(partition: int, streams: int) -> str:
-    """Return the name of the stream that a partition lives in, of so many streams."""
+    """Return the name of the stream that holds a partition, one of so many streams."""
     return stream_names(streams)[partition % streams]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """How many partitions hosts are spread over, and how many streams the partitions are spread over.
+    """The number of partitions that hosts use now, and the number of streams that hold them.
 
-    The number of partitions may change, the number of streams is fixed at the first start of a broker.
+    The number of partitions may change; that of streams is fixed at the broker's first start.
     """
 
     partitions: int
@@ -57,33 +56,33 @@ class StreamLayout:
         return stream_names(self.streams)
 
     def stream_of(self, partition: int) -> str:
-        """Return the name of the stream that a partition lives in."""
+        """Return the name of the stream that holds a partition."""
         return stream_of(partition, self.streams)
 
     def partitions_in(self, config: Mapping[str, Any]) -> range:
-        """Return the partitions in a stream: those that hosts are spread over, and those before that its `config` has subjects of."""
+        """Return the partitions of a stream, also those that only its `config` still names."""
         most = max(self.partitions, count_partitions(config.get("subjects") or ()))
         return range(self.names.index(config["name"]), most, self.streams)
 
 
 def offset_key(partition: int) -> str:
-    """Return the key of a partition's entry in the bucket of offsets."""
+    """Return the key of a partition's offset."""
     return f"p{partition}"
 
 
 def positions_key(host: str) -> str:
-    """Return the key of a host's snapshot in the bucket of positions."""
+    """Return the key of a host's positions."""
     return own_token(host)
 
 
 def parse_number(value: str | bytes | None, most: int) -> int | None:
-    """Return the number that an entry of the bucket of settings says, None where it says none from 1 to `most`."""
+    """Return the value of a key as a number from 1 to `most`; None for anything else."""
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     return int(text) if is_number and 1 <= int(text) <= most else None
 
 
 def count_partitions(subjects: Iterable[str]) -> int:
-    """Return the number below which all partitions are that are among these subjects of a stream."""
+    """Return the highest partition among subjects of a stream, plus one; 0 if there is none."""
     numbers = (int(found[1]) for one in subjects if (found := _OF_PARTITION.fullmatch(one)))
     return max((number + 1 for number in numbers if number < MAX_PARTITIONS), default=0)

@@ -1,6 +1,7 @@
-"""Subjects, host names and partitions: who may be called what, and where their lines go.
+"""Subjects, host names and names of consumers.
 
-Both ends check every name, since `/` and `..` are legal in a NATS subject and a file path is made of it later.
+Both ends check every host name: NATS allows `/` and `..` in a subject, and the receiver makes a
+file path of the name.
 """
 
 import hashlib
@@ -15,10 +16,10 @@ _LOOPBACK = re.compile(
     r"(ip6-)?(localhost|loopback)[46]?(\.localdomain[46]?)?|127(\.[0-9]+){3}", re.IGNORECASE
 )
 SHARED_NAME = (
-    "the host is called {}, as any other machine without a name is, and the agents of both would "
-    "end each other; give --host"
+    "{} is the name of every machine without a name: shippers of two such hosts would "
+    "fence each other; give --host"
 )
-"""What is said of a name that is no machine's own."""
+"""The error for a name that does not identify one machine."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _WAKES = 8
@@ -27,7 +28,7 @@ _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 
 class InvalidHost(ValueError):
-    """A host name that may not stand in a subject or in a file name."""
+    """A host name that is not allowed in a subject or in a file name."""
 
 
 class InvalidSubject(ValueError):
@@ -35,9 +36,9 @@ class InvalidSubject(ValueError):
 
 
 def validate_host(host: str) -> str:
-    """Return `host` if both ends accept it, else raise `InvalidHost` with the reason.
+    """Return `host` if it is a valid name, else raise `InvalidHost` with the reason.
 
-    At most 253 bytes of UTF-8 (the length of a domain name, RFC 1035); dots separate non-empty tokens.
+    At most 253 bytes of UTF-8 (as a domain name, RFC 1035); dots separate non-empty tokens.
     """
     if not host:
         reason = "is empty"
@@ -53,16 +54,12 @@ def validate_host(host: str) -> str:
 
 
 def is_shared_name(host: str) -> bool:
-    """Whether a host's name is one that every machine has of itself, such as `localhost`."""
+    """Whether every machine has this name for itself, such as `localhost`."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def partition_of(host: str, partitions: int) -> int:
-    """Return the partition of a host: FNV-1a 32 of its name modulo the number of partitions.
-
-    The function of the Go shipper (hash/fnv New32a) and, for names of one token, of nats-server's
-    `{{partition(n,…)}}`. Partitions count from 0.
-    """
+    """Return the partition of a host, from 0: FNV-1a 32 of its name modulo `partitions`."""
     digest = _FNV_OFFSET
     for byte in host.encode():
         digest = ((digest ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
@@ -71,7 +68,7 @@ def partition_of(host: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Where the lines of a host are published: `logs.p<partition>.<host>`; a host may hold dots."""
+    """The subject of a host's lines: `logs.p<partition>.<host>`; a host may hold dots."""
 
     partition: int
     host: str
@@ -81,12 +78,12 @@ class Subject:
 
     @classmethod
     def for_host(cls, host: str, partitions: int) -> "Subject":
-        """Return the subject of a host; raise `InvalidHost` when the name is not allowed."""
+        """Return the subject of a host; raises `InvalidHost`."""
         return cls(partition_of(validate_host(host), partitions), host)
 
     @classmethod
     def parse(cls, subject: str) -> "Subject":
-        """Read a subject off the wire; raise `InvalidSubject` or `InvalidHost` for anything that we would not send."""
+        """Read a subject; raises `InvalidSubject` or `InvalidHost`."""
         prefix, _, rest = subject.partition(".")
         token, _, host = rest.partition(".")
         found = _PARTITION.fullmatch(token)
@@ -96,61 +93,61 @@ class Subject:
 
 
 def partition_filter(partition: int) -> str:
-    """Return the subject filter that takes in every host of a partition."""
+    """Return the filter for all hosts of a partition."""
     return f"logs.p{partition}.>"
 
 
 def host_filter(host: str) -> str:
-    """Return the subject filter that takes in a host's lines, whatever the number of partitions was."""
+    """Return the filter for a host in any partition."""
     return f"logs.*.{host}"
 
 
 def consumer_name(partition: int) -> str:
-    """Return the name of the durable pull consumer of a partition."""
+    """Return the name of a partition's durable pull consumer."""
     return f"receiver-p{partition}"
 
 
 def wake_name(partition: int, epoch: int) -> str:
-    """Return the name of the throw-away consumer by which a partition's owner hears that there is something for it.
+    """Return the name of the ephemeral consumer that wakes the owner of a partition.
 
-    Owners have epochs of their own, so those that follow each other closely do not take it from each other.
+    Owners that follow each other closely have different epochs, and so different consumers.
     """
     return f"wake-p{partition}-{epoch % _WAKES}"
 
 
 def wake_names(partition: int) -> tuple[str, ...]:
-    """Return all names that a partition's wake-up consumer can have, so that a receiver's rights can be limited to them."""
+    """Return all results of `wake_name` for a partition: a receiver has rights to these only."""
     return tuple(wake_name(partition, epoch) for epoch in range(_WAKES))
 
 
 def count_name(partition: int) -> str:
-    """Return the name of the consumers by which a partition's receiver counts others' messages.
+    """Return the name of the consumers by which a receiver counts messages of other partitions.
 
-    Its rights are to make and to remove them, not to read from them.
+    The receiver has the right to create and delete them, not to read from them.
     """
     return f"count-p{partition}"
 
 
 def registry_consumer(host: str) -> str:
-    """Return the name of the throw-away consumer through which a host's shipper reads its own headers back."""
+    """Return the name of the ephemeral consumer by which a shipper reads its host's headers."""
     return f"shipper-{own_token(host)}"
 
 
 def reader_names(own: str) -> tuple[str, ...]:
-    """Return all names of the throw-away consumers by which a monitor reads, whose own token is `own`."""
+    """Return the names of the ephemeral consumers of the monitor with the token `own`."""
     return tuple(f"reader-{own}-{number}" for number in range(_READERS))
 
 
 def inbox_of(name: str) -> str:
-    """Return where a host or a receiver hears answers, a prefix of one token: rights to it cover nobody else's."""
+    """Return the inbox prefix of a host or a receiver; rights to it cover no other client."""
     return f"_INBOX_{own_token(name)}"
 
 
 def own_token(name: str) -> str:
-    """Return a name as one token of a subject, and as a part of a consumer's name.
+    """Return a name as one token of a subject or of a consumer's name.
 
-    That may hold no dots and at most 255 bytes: names that do not fit go by their SHA-256, behind a sign that no name
-    may hold which stands for itself. Else a host called like the hash of another would hear that one's answers.
+    Other names become `=` and a SHA-256 digest; no plain name contains `=`, so no client can choose
+    a name whose token is that of another client.
     """
     plain = _PLAIN_NAME.fullmatch(name)
     return name if plain else _HASHED + hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,1 +1,1 @@
-"""From messages to lines: judged by their spans, sorted by live file, committed. Knows nothing of Spark."""
+"""What a Spark task does with a partition: fetch, write, store, commit. Knows nothing of Spark."""

@@ -1,4 +1,7 @@
-"""What the driver asks of a Spark task, and what that answers: values that travel; they say nothing that is not on disk."""
+"""The values that travel between the driver and its Spark tasks: assignments there, reports back.
+
+A report only describes what is on disk and in KV: a lost report loses no line.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -26,10 +29,11 @@ class MarkedFolder:
 class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
-    `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
-    `access` names is read where the task runs. `path_template` was checked to be one. `folders` must be
-    what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted. `partitions`
-    is how many there are, 0 where that is not known, and `streams` how many they are spread over.
+    `rotate_size` is in bytes, 0 for never; `rotate_every` is aligned to the clock of `time_zone`, 0
+    for never. The files that `access` names are read where the task runs. `path_template` is valid.
+    A task requires its `folders` to be the driver's: an executor may see others, and the driver's
+    disk may have been unmounted. `partitions` is how many there are, 0 if that is not known, and
+    `streams` how many they are spread over.
     """
 
     output: Path
@@ -47,25 +51,25 @@ class Destination:
 
 
 class ForcedRotation(Enum):
-    """Which live files are closed, although no line comes: those whose period is over, or all that have lines."""
+    """Which live files a task closes although no line comes."""
 
     NONE = "none"
-    DUE = "due"
-    ALL = "all"
+    DUE = "due"  # those whose period is over
+    ALL = "all"  # all that have lines
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How long a task stays at its partition, in seconds: for one batch, when nothing else is said.
+    """How long a session lasts and waits, in seconds; by default it is one batch.
 
-    It goes on with batch after batch for `longest`, or up to a quarter less by chance, but only for
-    `telling` when there is something to tell but counts, and leaves as soon as nothing has come for
-    `silence`. Pulls that empty the stream are at least `linger` apart, since each costs about the
-    same for one message as for a hundred, and so does a commit: a batch takes what comes for
-    `gather`. Entering costs sixty milliseconds of processor time; staying costs nothing. It waits
-    for `lock` while another task holds the partition's lock, and a host's claim for the host's old
-    partition until that has committed nothing for `still`, if this partition could be received as
-    long.
+    It lasts for `longest`, or up to a quarter less by chance, but only for `report_within` if it
+    has news for the driver (closed files, anomalies, notices). It ends if nothing has come for
+    `silence`: the start of a session costs 60 ms of processor time, waiting costs nothing. Pulls
+    that empty the stream are at least `linger` apart, and a batch takes what comes for `gather`,
+    since a pull and a commit cost about the same for one message as for a hundred. It waits for
+    `lock` while another task has the partition. A host's claim waits for the host's former
+    partition until that has committed nothing for `stalled_after`, if nothing has disturbed this
+    receiver for as long.
     """
 
     longest: float = 0.0
@@ -79,10 +83,11 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A session at one partition: batches of about `limit` bytes of messages, pulled `pull` bytes at a time.
+    """A session at one partition: batches of about `limit` bytes, pulled `pull` bytes at a time.
 
-    `first` is where the driver believes the offset to be; KV may know better. On the subject `leave` the driver asks to be
-    given the slot back at the next end of a batch. With a `rotation` files are closed and nothing is read.
+    `first` is where the driver believes the offset to be; the task reads it in KV. The driver
+    publishes to the subject `leave` if the session is to end after its batch. With a `rotation`
+    files are closed and nothing is received.
     """
 
     partition: int
@@ -97,12 +102,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a session.
+    """Messages `[first, until)` that are on disk: a batch before its commit, or a whole session.
 
-    `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
-    `commit` is the id of the last batch, which the offset has when that is committed.
-    `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
-    rotation, relative to the output folder, `notices` tell what somebody else did to files.
+    `size` is the bytes of lines. `ack` is the subject that acknowledges the last message; `pending`
+    is how many messages the consumer had left then. `commit` is the id of the last batch.
+    `stored_at` is when the broker stored the last message, in nanoseconds since the epoch. `closed`
+    names closed segments, relative to the output folder; `notices` say what somebody else did to
+    files.
     """
 
     partition: int
@@ -122,7 +128,7 @@ class Done:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell, or to do, but counting."""
+        """Whether the driver has more to do than to count."""
         return bool(self.closed or self.anomalies or self.notices or self.quarantined)
 
     def then(self, later: "Done") -> "Done":
@@ -133,20 +139,20 @@ class Done:
 
 
 class Cause(Enum):
-    """Why a partition cannot go on for now; the lines wait in the stream."""
+    """Why a partition cannot be received at present; its lines wait in the stream."""
 
     DISK = "disk"  # the output or state folder takes no data
-    BROKER = "broker"  # it is away or answers with an error
+    BROKER = "broker"  # the broker is away or answers with an error
     LOCKED = "locked"  # another process holds the partition's lock
-    SPARK = "spark"  # it gave up on the task after its attempts
-    REACH = "reach"  # the machine that the task runs on does not see the output or state folder
-    MOVED = "moved"  # a host came from another partition, which has lines of it to receive yet
-    STATE = "state"  # store, files and offset contradict each other; a person has to decide
+    SPARK = "spark"  # Spark has given up on the task, or the task does not report
+    REACH = "reach"  # the task's machine does not see the output or state folder
+    MOVED = "moved"  # a host's former partition still has lines of it to receive
+    STATE = "state"  # store, files and offset contradict each other: a person has to decide
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A batch that could not be written; the next session undoes what there is of it, and tries again."""
+    """A session could not go on; the next one undoes what is not committed and tries again."""
 
     cause: Cause
     detail: str
@@ -154,7 +160,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """The partition is ours no more: `successor` is the receiver that owns it, empty where a person has moved its offset."""
+    """The receiver owns the partition no longer.
+
+    `successor` is the receiver that owns it, empty if a person has moved the offset.
+    """
 
     detail: str
     successor: str = ""
@@ -163,16 +172,16 @@ class Superseded:
 class Ending(Enum):
     """Why a session ended that could have gone on."""
 
-    SILENCE = "silence"  # nothing more came
-    TIME = "time"  # it had lasted as long as it may
-    ASKED = "asked"  # the driver asked for it
+    SILENCE = "silence"  # nothing more has come
+    TIME = "time"  # it has lasted as long as it may
+    ASKED = "asked"  # the driver has asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A session at a partition: what was committed in it, in how many batches, and how it ended.
+    """A session at a partition: what was committed, in how many batches, and how it ended.
 
-    `seconds` were spent on those batches, from the arrival of the first messages of each to its commit.
+    `seconds` is the time from the arrival of each batch's first messages to its commit, summed.
     """
 
     done: Done

@@ -1,129 +1,100 @@
-"""A partition's entry in KV: claimed by the driver that owns the partition, moved by its tasks, each time by compare-and-set.
+"""A partition's entry in KV as its driver uses it: claimed with a new epoch, watched, released.
 
-The epoch in an entry tells whose it is, and the revision in hand is the fence: whoever else has written the entry since
-makes the next write fail. One replica of several may answer that lags, so nothing that cannot be taken back is concluded
-from what was read before it is confirmed.
+The epoch in the entry says which claim owns the partition. A claim is a compare-and-set on the
+revision that was examined, so of two receivers that claim at a time the later one examines anew.
 """
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nats_logship.app.exits import FencedError, OperatorError
 from nats_logship.app.faults import fault
-from nats_logship.app.timestamps import format_datetime, format_time
+from nats_logship.app.timestamps import format_datetime
 from nats_logship.client import bucket
-from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, get_stream_state
-from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
-from receiver.consume.stream_check import require_same_stream, start
+from receiver.consume.offset_entry import confirm_entry
+from receiver.consume.stream_check import find_first_sequence, require_same_stream
 from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
-_LAST = re.compile(r"wrong last sequence: ([0-9]+)")
-_PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
+_EXAMINE_AGAIN, _CLAIM_AGAIN = 0.5, 0.05  # seconds
 
 logger = logging.getLogger(__name__)
 
 
-class StaleRead(ConnectionLost):
-    """What was read is not the newest: a replica has answered that lags. To be read again."""
-
-
-async def confirm_entry(
-    connection: Connection, name: str, key: str, entry: bucket.Entry | None
-) -> None:
-    """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `StaleRead` if not.
-
-    Asks by a write that is always refused, since a refusal comes from the leader and names the last revision; whoever
-    may write the key may ask. Raises `Rejected`, `ConnectionLost`.
-    """
-    named = None
-    try:
-        await bucket.send_write(connection, name, key, b"", IMPOSSIBLE_SEQUENCE)
-    except Rejected as error:
-        if not error.is_conflict:
-            raise
-        named = _LAST.search(error.description)
-    last = int(named[1]) if named else -1
-    if entry is None and last > 0:
-        found = await bucket.read_newest(connection, name, key)
-        last = 0 if found.is_deletion and found.revision == last else last
-    if last != (entry.revision if entry else 0):
-        raise StaleRead(f"a replica lags behind with {name}/{key}, or it is being written")
-
-
-def carry_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
-    """Return the entry as it counts in a stream that was restored; any other as it is.
-
-    As if moved by a person, who has asked for the restore: what the files have since is told by their spans.
-    """
-    until = stream.in_common_with(offset.stream_created) if offset else None
-    if offset is None or until is None:
-        return offset
-    # behind the end of the backup the same sequences are other lines
-    return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
-
-
-def find_end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
-    """Return where a partition goes on behind what its files have; raises `StreamMismatch` where that is of another stream."""
-    end = Offset(last.until, last.epoch, last.created, "", stream=last.stream)
-    return start(carry_over(end, stream, ""), stream, partition)
-
-
-def moved(
-    offset: Offset | None, stream: StreamState, to: int, by: str, now: str, revision: int = 0
-) -> Offset:
-    """Return the entry of an offset that a person moves, and that may be none.
-
-    It stops whoever owns the partition. The files are judged by the batch that was committed last, where that is known.
-    Where there is no entry, an owner may have lost it: no epoch was ever beyond the newest `revision` of the key.
-    """
-    before = offset or Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
-    moved = _of_next_epoch(before, by, now)
-    return replace(moved, next=to, stream_created=stream.created, moved_in=moved.epoch)
-
-
-def _of_next_epoch(offset: Offset, owner: str, now: str) -> Offset:
-    epoch = offset.epoch + 1
-    return replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
-
-
 class TakenOver(FencedError):
-    """Another receiver, `owner`, has a partition by now."""
+    """Another receiver, `owner`, has claimed a partition."""
 
     def __init__(self, partition: int, owner: str) -> None:
-        """Say which, and who."""
+        """Name both in the message."""
         super().__init__(
-            f"partition {partition}: {owner} has taken it over; only one receiver may own a partition"
+            f"partition {partition}: {owner} has taken it over; only one receiver may own a "
+            "partition"
         )
         self.owner = owner
 
 
-@dataclass(eq=False)
-class EntryTaken(Exception):
-    """Somebody else has written the entry; `found` is what it is now, None when it was deleted."""
+def adapt_to_restored(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
+    """Return an offset of the stream that `stream` was restored from as an offset of `stream`.
 
-    found: Offset | None
+    Returns any other offset unchanged. A restore counts as a move by a person, who has asked for
+    it. Spans tell which lines the files have received since the backup.
+    """
+    until = stream.in_common_with(offset.stream_created) if offset else None
+    if offset is None or until is None:
+        return offset
+    # from `until` on the same sequences are other messages
+    return move_offset(offset, stream, min(offset.next, until), "logbroker restore", now)
+
+
+def find_end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
+    """Return the first sequence that the files do not have.
+
+    Raises `StreamMismatch` if they were received from another stream.
+    """
+    end = Offset(last.until, last.epoch, last.created, "", stream=last.stream)
+    return find_first_sequence(adapt_to_restored(end, stream, ""), stream, partition)
+
+
+def move_offset(offset: Offset, stream: StreamState, to: int, by: str, now: str) -> Offset:
+    """Return the entry of an offset that a person, `by`, moves to a sequence of a stream.
+
+    Its new epoch fences the owner. The last commit stays, so that store and files can be checked
+    against it.
+    """
+    moved = _begin_epoch(offset, by, now)
+    return replace(moved, next=to, stream_created=stream.created, moved_in=moved.epoch)
+
+
+def describe_lost(stream: StreamState, to: int, by: str, revision: int) -> Offset:
+    """Return what `move_offset` moves if the key has no entry, or one that cannot be read.
+
+    Its epoch is the key's newest `revision`: no owner has had a higher one.
+    """
+    return Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
+
+
+def _begin_epoch(offset: Offset, owner: str, now: str) -> Offset:
+    epoch = offset.epoch + 1
+    return replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
 
 
 @dataclass(slots=True)
 class Claim:
-    """The driver's side: the offset of one partition and the epoch in which `owner` has it, known once `claim` was called.
+    """The claim of `owner` on a partition; `offset` is known once `claim` was called.
 
-    What the store in `folders` says must go with the offset.
+    The store in `folders` must belong to the offset.
     """
 
     connection: Connection
@@ -139,9 +110,9 @@ class Claim:
         return self.connection, OFFSETS_BUCKET, offset_key(self.partition)
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
-        """Take the partition over from whoever owns it, and return where to go on.
+        """Take the partition from whoever owns it, and return where to go on.
 
-        With a `revision` only if the entry still is at it, else None. Raises what `examine` raises.
+        With a `revision` only if the entry is still at it, else None. Raises what `examine` raises.
         """
         while True:
             offset, newest, first = await self.examine(now)
@@ -150,61 +121,62 @@ class Claim:
             try:
                 await bucket.write(*self._at, offset.encode(), newest)
             except Conflict:
-                # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
-                await asyncio.sleep(_AGAIN)
+                # another receiver has claimed at the same time, or a replica that lags has answered
+                await asyncio.sleep(_CLAIM_AGAIN)
                 continue
             fault("claimed")
             self.offset = offset
             if offset.epoch > 1 and first > offset.next:
-                words = (
-                    "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, "
-                    "if anything, is gone and was not received"
+                logger.warning(
+                    "partition %d: the stream now begins at sequence %d; messages of the partition "
+                    "from sequence %d on, if there were any, are gone and were not received",
+                    self.partition,
+                    first,
+                    offset.next,
                 )
-                logger.warning(words, self.partition, first, offset.next)
             return offset
 
     async def examine(self, now: datetime) -> tuple[Offset, int, int]:
-        """Return the offset as a claim would write it, the revision that it would replace, and where the stream begins.
+        """Return what a claim would write, which revision it would replace, and the stream's first.
 
-        Changes nothing. Raises `Damaged` where a person has to decide first, OperatorError for folders that cannot be
-        read, `Rejected`, `ConnectionLost`.
+        Changes nothing. Raises `Damaged` if a person has to decide first, OperatorError for folders
+        that cannot be read, `Rejected`, `ConnectionLost`.
         """
         doubt: tuple[int, str] | None = None
         while True:
             stream = await get_stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
             newest = entry.revision if entry else (await bucket.read_newest(*self._at)).revision
+            moment = format_datetime(now, "milliseconds")
             try:
-                return (
-                    await self._next(entry, stream, format_datetime(now, "milliseconds"), newest),
-                    newest,
-                    stream.first,
-                )
+                return await self._next_offset(entry, stream, moment, newest), newest, stream.first
             except Damaged as error:
                 await confirm_entry(*self._at, entry)
+                # a running owner may have committed between the read of the entry and of the store
                 if doubt == (newest, str(error)):
-                    raise self._advised(error) from None
-                doubt = (newest, str(error))  # a living owner may have moved on between two looks
-            await asyncio.sleep(_PAUSE)
+                    raise self._add_advice(error) from None
+                doubt = (newest, str(error))
+            await asyncio.sleep(_EXAMINE_AGAIN)
 
-    async def _next(
+    async def _next_offset(
         self, entry: bucket.Entry | None, stream: StreamState, now: str, revision: int
     ) -> Offset:
-        """Return the offset as it is once it is ours, where store, offset and stream go together; raises what `claim` raises."""
-        offset = carry_over(self._decode(entry), stream, now)
-        last, first = await self._last_batch(offset), start(offset, stream, self.partition)
+        """Return the offset of a claim; raises `Damaged` if store, offset and stream disagree."""
+        offset = adapt_to_restored(self._decode(entry), stream, now)
+        last = await self._last_batch(offset)
+        first = find_first_sequence(offset, stream, self.partition)
         if offset is None and last is not None and last.until:
             end = find_end_of_files(last, stream, self.partition)
-            words = f"{self._key} is gone, but the files were written up to sequence {end}"
-            raise Damaged(self.partition, words)
+            reason = f"{self._key} is gone, but the files were written up to sequence {end}"
+            raise Damaged(self.partition, reason)
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
-        claim = _of_next_epoch(before, self.owner, now)
+        claimed = _begin_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            find_first_undone(last, claim, self.partition)
-        return replace(claim, presence=self.presence)
+            find_first_undone(last, claimed, self.partition)
+        return replace(claimed, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
-        """Return the batch that the store has; raises `Damaged` where it does not go with the files."""
+        """Return the store's last batch; raises `Damaged` if store and files disagree."""
         if self.folders is None:
             return None
         try:
@@ -216,27 +188,28 @@ class Claim:
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
             ) from None
 
-    async def check(self) -> None:
-        """Raise `StreamMismatch` where the stream was made anew under our hands, `Rejected`, `ConnectionLost`."""
+    async def check_stream(self) -> None:
+        """Raise `StreamMismatch` if the stream was recreated, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
             await require_same_stream(self.connection, self.offset, self.partition)
 
-    def follow(self, done: Done) -> None:
-        """Take in what a task has committed; KV has it already."""
+    def advance(self, done: Done) -> None:
+        """Note what a task has committed in KV."""
         if self.offset is not None:
             self.offset = replace(self.offset, next=max(self.offset.next, done.until))
 
     async def confirm(self) -> Offset:
-        """Return the entry, which is ours; raises `TakenOver` when another receiver owns the partition by now.
+        """Return the entry if it is ours.
 
-        Raises `FencedError` when a person has moved its offset, `Damaged` for none or one that
-        cannot be read, `Rejected`, `ConnectionLost`.
+        Raises `TakenOver` if another receiver owns the partition, `FencedError` if a person has
+        moved its offset, `Damaged` if the entry is gone or cannot be read, `Rejected`,
+        `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
         if found is None:
             await confirm_entry(*self._at, entry)
-            raise self._advised(Damaged(self.partition, f"{self._key} is gone"))
+            raise self._add_advice(Damaged(self.partition, f"{self._key} is gone"))
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
                 raise FencedError(f"partition {self.partition}: {found.owner} has moved its offset")
@@ -244,15 +217,19 @@ class Claim:
         return found
 
     async def check_ownership(self) -> None:
-        """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
+        """Raise what `confirm` raises; check the stream too if the offset went back.
+
+        The offset goes back only if its bucket was restored.
+        """
         found = await self.confirm()
         if self.offset is not None and found.next < self.offset.next:
-            await self.check()
+            await self.check_stream()
 
     async def release(self) -> None:
-        """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.
+        """Mark the partition as free, so that a standby claims it at once.
 
-        Leaves alone what somebody else has claimed. Raises `Damaged`, `Rejected`, `ConnectionLost`.
+        A task of ours that still runs can commit nothing from then on. An entry that somebody else
+        has claimed stays as it is. Raises `Damaged`, `Rejected`, `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
@@ -269,82 +246,16 @@ class Claim:
         try:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
-            raise self._advised(self._unreadable(f"{self._key}: {error}")) from None
+            raise self._add_advice(self._unreadable(f"{self._key}: {error}")) from None
 
-    def _advised(self, error: Damaged) -> Damaged:
+    def _add_advice(self, error: Damaged) -> Damaged:
         return (
             error.with_folders(self.folders.output, self.folders.state) if self.folders else error
         )
 
     def _unreadable(self, reason: str) -> Damaged:
-        """Return an error whose command works: files are adopted by what a store knows of them."""
+        """Return an error whose command works: `adopt` needs a store, `set` does not."""
         if self.folders and self.folders.store_path.exists():
             return Damaged(self.partition, reason)
         effect = "begins with what the stream holds now"
         return Damaged(self.partition, reason, "set --partition {} --to earliest", effect)
-
-
-@dataclass(slots=True)
-class OffsetEntry:
-    """The task's side: the offset, read once under the partition's lock and then moved; nothing is known before `read`.
-
-    `clock` is asked for the time of each move.
-    """
-
-    connection: Connection
-    partition: int
-    clock: Callable[[], datetime]
-    offset: Offset | None = None
-    _revision: int = 0
-
-    @property
-    def _at(self) -> tuple[Connection, str, str]:
-        return self.connection, OFFSETS_BUCKET, offset_key(self.partition)
-
-    async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
-        """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
-
-        Raises `StaleRead` for a replica that has not come so far, `UnreadableOffset`, `Rejected`, `ConnectionLost`.
-        """
-        entry = await bucket.read(*self._at)
-        self._revision = entry.revision if entry else 0
-        self.offset = Offset.decode(entry.value) if entry else None
-        if self.offset is None or (self.offset.epoch, self.offset.next) < (epoch, first):
-            await confirm_entry(*self._at, entry)
-        return self.offset
-
-    async def move(self, done: Done) -> None:
-        """Move the offset over a batch that is on disk; this is the moment from which it counts.
-
-        Raises `EntryTaken`, `Rejected` and `ConnectionLost`: whether it was moved is then for the next session to see.
-        """
-        assert self.offset is not None, "read, and found ours, before anything is written"
-        await self._put(
-            replace(
-                self.offset,
-                next=done.until,
-                lines=self.offset.lines + done.lines,
-                size=self.offset.size + done.size,
-                last_time=format_time(done.stored_at, "milliseconds"),
-                committed_at=format_datetime(self.clock(), "milliseconds"),
-                commit=done.commit,
-                moved_in=0,
-            )
-        )
-
-    async def fence(self) -> None:
-        """Write the entry as it is: a move that an earlier attempt has sent, and is still on its way, fails from now on.
-
-        It also shows that what was read was the newest, which a replica need not have had. Raises what `move` raises.
-        """
-        assert self.offset is not None, "read, and found ours, before anything is undone"
-        await self._put(self.offset)
-
-    async def _put(self, moved: Offset) -> None:
-        try:
-            self._revision = await bucket.write(*self._at, moved.encode(), self._revision)
-        except Conflict:
-            entry = await bucket.read(*self._at)
-            await confirm_entry(*self._at, entry)
-            raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
-        self.offset = moved

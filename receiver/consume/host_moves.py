@@ -1,19 +1,18 @@
-"""Hosts whose lines moved here from another partition, and must wait for those before them.
+"""Find out whether hosts that moved here from another partition have to wait for that partition.
 
-A claim with `Log-Follows` says so (docs/protocol.md). The host's word only shortens a wait: what
-the other partition still holds of the host is counted by the broker, by throw-away consumers that a
-receiver of one partition may make and not read.
+A host's own claim only shortens a wait: the broker counts how many messages of the host the other
+partition still has to receive. It counts by throw-away consumers, which a receiver of one partition
+may make for another one, and never reads.
 
-- Nobody waits for what was stored later than the claim, except for a few seconds, since clocks of
-  servers differ. So two partitions never wait for each other.
-- Nobody waits for long for a partition that commits nothing while lines of the host are left there
-  (`Patience.stalled`). The host's lines then go on here, and the older ones come into another file,
-  which is marked.
+- A claim waits only for messages that were stored before it. Clocks of servers differ, so it also
+  waits for those stored a few seconds later. Two partitions never wait for each other.
+- A claim does not wait for a partition that has committed nothing for `Patience.stalled` while
+  lines of the host are left there. The host's lines then go on here; the older ones come into
+  another file, whose name is marked.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
@@ -24,124 +23,35 @@ from nats_logship.client.answer import ConnectionLost, is_certain, replicas_in_t
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import Start, StreamReader, at_sequence, at_time
 from nats_logship.client.stream_state import StreamState, parse_stream_state
-from nats_logship.wire.delivery import Delivery, RawMessage
-from nats_logship.wire.message import (
-    IMPOSSIBLE_SEQUENCE,
-    Followed,
-    MalformedMessage,
-    Origin,
-    decode_origin,
-)
+from nats_logship.wire.delivery import Delivery
+from nats_logship.wire.message import IMPOSSIBLE_SEQUENCE, Followed
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
-from nats_logship.wire.subjects import (
-    InvalidHost,
-    InvalidSubject,
-    Subject,
-    count_name,
-    host_filter,
-    partition_filter,
-)
-from receiver.consume.judging import host_of
+from nats_logship.wire.subjects import Subject, count_name, host_filter, partition_filter
+from receiver.consume.host_claims import HostClaim, Moves
 from receiver.consume.wake import is_level
 
 _LIVES = 10  # seconds for which the broker keeps a consumer that counts
 _MOST_ASKED = 64  # hosts in other partitions that are asked about for one batch
-_TRIES = 5  # counts of what is left while the host goes on writing
+_TRIES = 5  # counts while the host goes on writing
 _CAUGHT_UP, _MOST_LAG = 10, 1_000  # seconds and entries by which a replica in touch may lag
 
 
 class MustWait(Exception):
-    """The other partition has not come so far; a later attempt finds out whether it has by then."""
-
-
-class HostClaim(NamedTuple):
-    """A claim of a host, and where its lines ended in other partitions, as the host says."""
-
-    host: str
-    delivery: Delivery
-    follows: tuple[Followed, ...]
+    """A claim waits until another partition is received up to it; a later attempt asks again."""
 
 
 class Patience(NamedTuple):
     """How long a claim waits for another partition, in seconds.
 
-    `skew` is by how much the clocks of two streams may differ, and for how long after the claim
-    this counts. `still` is for how long the other partition may commit nothing while lines of the
-    host are left there. After `examining` the rest of the claims waits for the next batch: the
-    broker may be far away.
+    `skew` is by how much the clocks of two streams may differ. `stalled` is for how long the other
+    partition may commit nothing while lines of the host are left there. After `examining` the rest
+    of the claims waits for the next batch: the broker may be far away.
     """
 
     skew: float
     stalled: float
     examining: float = 15.0
-
-
-class Received(NamedTuple):
-    """The end of a host's lines in another partition, and how far that was received.
-
-    `reached` is 0 if nobody received it or no message of the host is left there, None if its files
-    are not to be taken over.
-    """
-
-    end: Followed
-    reached: int | None
-
-
-@dataclass(slots=True)
-class Moves:
-    """What was found of the claims in some messages.
-
-    `received` is by host and other partition: what can be taken over from there. `malformed` has
-    the reason by the sequence of a claim. A batch ends before sequence `until`, if there is one;
-    the claim there has to wait where there is a `reason`. `notices` are for the log.
-    """
-
-    received: dict[str, dict[int, Received]] = field(default_factory=dict)
-    malformed: dict[int, str] = field(default_factory=dict)
-    until: int | None = None
-    reason: str = ""
-    notices: list[str] = field(default_factory=list)
-
-    def require_sound(self, claim: Delivery) -> None:
-        """Raise `MalformedMessage` for a claim that names what does not exist."""
-        if reason := self.malformed.get(claim.sequence):
-            raise MalformedMessage(reason)
-
-    def take_over(self, host: str, end: Followed, reached: int | None) -> None:
-        """Note how far a partition was received; the highest end that a claim names counts."""
-        ends = self.received[host]
-        before = ends.get(end.partition)
-        if before is None or before.end.sequence < end.sequence:
-            ends[end.partition] = Received(end, reached)
-
-
-def read_follows(message: RawMessage) -> tuple[Followed, ...]:
-    """Return the ends of a host's lines in other partitions that a message says it follows."""
-    origin = _origin(message, b"Log-Follows")
-    return origin.follows if origin else ()
-
-
-def read_destination(message: RawMessage) -> int | None:
-    """Return the partition to which the host of a message has gone, None where it says nothing of that."""
-    origin = _origin(message, b"Log-Moved")
-    return origin.moved if origin else None
-
-
-def _origin(message: RawMessage, header: bytes) -> Origin | None:
-    if header not in message.head:  # as nearly always: it costs nothing
-        return None
-    with suppress(MalformedMessage):  # that's fine: it is set aside when its turn comes
-        return decode_origin(message.headers)
-    return None
-
-
-def claims_in(messages: Iterable[tuple[Delivery, RawMessage]]) -> Iterator[HostClaim]:
-    """Yield the claims among messages that follow the lines of other partitions."""
-    for delivery, message in messages:
-        if ends := read_follows(message):
-            with suppress(InvalidHost, InvalidSubject):  # that's fine: it is set aside
-                yield HostClaim(host_of(message.subject), delivery, ends)
 
 
 class _End(NamedTuple):
@@ -155,7 +65,11 @@ _Left = dict[tuple[str, int], list[_End]]  # by host and other partition
 
 
 class _Other(NamedTuple):
-    """Another partition: its stream, the first sequence to receive, since when (nanoseconds)."""
+    """Another partition: its stream and that one's last sequence, how far it is received.
+
+    `reached` is the first sequence to receive; `since` is when it was committed, 0 for never, and
+    `now` the time there: both in nanoseconds since the epoch.
+    """
 
     stream: str
     last: int
@@ -177,10 +91,10 @@ class MovesExaminer:
     _others: dict[int, _Other] = field(default_factory=dict)
 
     async def examine(self, claims: Iterable[HostClaim]) -> Moves:
-        """Return what is to be done about claims, which come in the order of their sequences.
+        """Return what to do about claims, which come in the order of their sequences.
 
-        Each stream is asked once for each host, and other partitions only about hosts of which
-        there are messages left. Raises `Rejected`, `ConnectionLost`.
+        Each stream is asked once for each host, and other partitions only about hosts of which they
+        have messages left. Raises `Rejected`, `ConnectionLost`.
         """
         moves, known, left = Moves(), list[HostClaim](), _Left()
         end = asyncio.get_running_loop().time() + self.patience.examining
@@ -189,25 +103,25 @@ class MovesExaminer:
             if not is_first and (len(left) >= _MOST_ASKED or self._is_over(end)):
                 moves.until = claim.delivery.sequence
                 break
-            if (absent := await self._absent(claim)) is not None:
+            if (absent := await self._find_absent(claim)) is not None:
                 reason = f"Log-Follows names partition {absent}, which does not exist"
                 moves.malformed[claim.delivery.sequence] = reason
             else:
                 known.append(claim)
-                await self._note(claim, left)
+                await self._add_left(claim, left)
         reached = dict[tuple[str, int], int | None]()
         for at, ends in left.items():
             if self._is_over(end) and ends[0].claim.sequence > known[0].delivery.sequence:
                 moves.until = min(ends[0].claim.sequence, moves.until or IMPOSSIBLE_SEQUENCE)
                 break
-            reached[at] = await self._received(moves, *at, ends)
-        self._note_received(moves, known, reached)
+            reached[at] = await self._find_reached(moves, *at, ends)
+        self._add_ends(moves, known, reached)
         return moves
 
     def _is_over(self, end: float) -> bool:
         return asyncio.get_running_loop().time() >= end
 
-    def _note_received(
+    def _add_ends(
         self,
         moves: Moves,
         known: Sequence[HostClaim],
@@ -216,31 +130,30 @@ class MovesExaminer:
         for claim in known:
             if moves.until is None or claim.delivery.sequence < moves.until:
                 moves.received.setdefault(claim.host, {})
-                for end in self._ends(claim):
-                    at = claim.host, end.partition
-                    moves.take_over(claim.host, end, reached.get(at, 0))
+                for end in self._other_ends(claim):
+                    moves.add_end(claim.host, end, reached.get((claim.host, end.partition), 0))
 
-    async def _absent(self, claim: HostClaim) -> int | None:
+    async def _find_absent(self, claim: HostClaim) -> int | None:
         """Return a partition that a claim names and that does not exist, None for none."""
-        for end in self._ends(claim):
+        for end in self._other_ends(claim):
             if not await self._exists(claim, end):
                 return end.partition
         return None
 
-    async def _note(self, claim: HostClaim, left: _Left) -> None:
-        """Note of which partitions that a claim names there are messages left of its host."""
-        for end in self._ends(claim):
+    async def _add_left(self, claim: HostClaim, left: _Left) -> None:
+        """Note which partitions that a claim names have messages of its host left."""
+        for end in self._other_ends(claim):
             info = await self._info(claim.host, end.partition)
             subjects = info["state"].get("subjects") or ()
             if str(Subject(end.partition, claim.host)) in subjects:
                 at = claim.host, end.partition
                 left.setdefault(at, []).append(_End(claim.delivery, end))
 
-    def _ends(self, claim: HostClaim) -> tuple[Followed, ...]:
+    def _other_ends(self, claim: HostClaim) -> tuple[Followed, ...]:
         return tuple(end for end in claim.follows if end.partition != self.partition)
 
     async def _exists(self, claim: HostClaim, end: Followed) -> bool:
-        """Whether there is such a partition; a copy of another site does not tell which."""
+        """Whether the partition exists; a mirror of another site does not list its subjects."""
         if end.partition < self.layout.partitions:
             return True
         config = (await self._info(claim.host, end.partition))["config"]
@@ -248,6 +161,7 @@ class MovesExaminer:
         return bool(config.get("mirror")) or partition_filter(end.partition) in subjects
 
     async def _info(self, host: str, partition: int) -> dict[str, Any]:
+        """Return the state of a partition's stream, with the subjects of a host."""
         stream = self.layout.stream_of(partition)
         if (found := self._infos.get((stream, host))) is None:
             request = {"subjects_filter": host_filter(host)}
@@ -258,22 +172,27 @@ class MovesExaminer:
         return found
 
     async def _other(self, host: str, partition: int) -> _Other:
-        """Return how far a partition is received in its stream, which may have been restored."""
+        """Return how far a partition is received in its stream."""
         if (found := self._others.get(partition)) is None:
             info = await self._info(host, partition)
             entry = await bucket.read(self.connection, OFFSETS_BUCKET, offset_key(partition))
-            state, since = parse_stream_state(info), parse_time(entry.time) if entry else 0
-            reached, now = _reached(entry, state), parse_time(info["ts"])
-            found = _Other(state.name, state.until - 1, reached, since, now)
+            state = parse_stream_state(info)
+            found = _Other(
+                stream=state.name,
+                last=state.until - 1,
+                reached=_first_to_receive(entry, state),
+                since=parse_time(entry.time) if entry else 0,
+                now=parse_time(info["ts"]),
+            )
             self._others[partition] = found
         return found
 
-    async def _received(
+    async def _find_reached(
         self, moves: Moves, host: str, partition: int, ends: Sequence[_End]
     ) -> int | None:
-        """Return how far a partition is received, None if its files are not to be taken over.
+        """Return how far a partition is received, None if its files must not be taken over.
 
-        Notes the first of the claims that has to wait for it, if one has to.
+        If a claim has to wait, `moves` ends before the first such claim.
         """
         other = await self._other(host, partition)
         ends = [one for one in ends if moves.until is None or one.claim.sequence < moves.until]
@@ -281,14 +200,14 @@ class MovesExaminer:
         if other.reached > named:
             return other.reached
         claims = [one.claim for one in ends]
-        counted = _Counted(self, other, Subject(partition, host), named)
+        counter = _Counter(self, other, Subject(partition, host), named)
         if not _can_count(await self._info(host, partition), claims[-1], other.now):
             first = claims[0]
-        elif (waiting := await counted.first_waiting(claims)) is None:
+        elif (waiting := await counter.find_first_waiting(claims)) is None:
             return other.reached
         else:
             first = waiting
-        if await counted.is_stalled():
+        if await counter.is_stalled():
             moves.notices.append(
                 f"host {host}: partition {partition} still has older lines of the host, and its "
                 f"receiver has committed nothing for {self.patience.stalled:g} s; the host's lines "
@@ -296,25 +215,25 @@ class MovesExaminer:
             )
             return None
         moves.until = first.sequence
-        words = f"it up to sequence {other.reached - 1}" if other.since else "nothing of it"
+        received = f"it up to sequence {other.reached - 1}" if other.since else "nothing of it"
         moves.reason = (
             f"host {host} was in partition {partition} before, up to sequence {named}; its "
-            f"receiver has received {words}"
+            f"receiver has received {received}"
         )
         return None
 
 
 @dataclass(slots=True)
-class _Counted:
-    """Counts what another partition has left of a host, up to the sequence it `named`."""
+class _Counter:
+    """Counts the messages of a host that another partition has left, up to sequence `named`."""
 
     examiner: MovesExaminer
     other: _Other
     subject: Subject
     named: int
 
-    async def first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
-        """Return the first claim that has to wait; those behind it have to, too. None for none."""
+    async def find_first_waiting(self, claims: Sequence[Delivery]) -> Delivery | None:
+        """Return the first claim that has to wait, None for none; all claims behind it wait too."""
         if not await self._has_to_wait(claims[-1]):
             return None
         first, last = 0, len(claims) - 1
@@ -327,43 +246,46 @@ class _Counted:
         return claims[first]
 
     async def _has_to_wait(self, claim: Delivery) -> bool:
-        """Whether there is anything left before a claim, also while the host goes on writing there.
+        """Whether messages are left before a claim, also while the host goes on writing there.
 
-        A host that writes so fast that this cannot be told is not waited for: nobody's lines but
-        its own may go elsewhere.
+        A claim does not wait for a host that writes too fast to be counted: only the host's own
+        lines may come into another file then.
         """
         for _ in range(_TRIES):
-            at_least = await self._behind(claim)
-            left = await self._from(self.other.reached)
+            at_least = await self._count_behind(claim)
+            left = await self._count_from(self.other.reached)
             if left <= at_least:
                 return False
-            if left > await self._behind(claim):
+            if left > await self._count_behind(claim):
                 return True
         return False
 
-    async def _behind(self, claim: Delivery) -> int:
-        """Count what a claim does not wait for: by sequence, in another stream also by time."""
+    async def _count_behind(self, claim: Delivery) -> int:
+        """Count the messages that a claim does not wait for.
+
+        In its own stream they are counted by sequence, in another stream also by time.
+        """
         if self.other.stream == self.examiner.stream:
-            return await self._from(min(self.named + 1, claim.sequence))
+            return await self._count_from(min(self.named + 1, claim.sequence))
         skew = round(self.examiner.patience.skew * SECOND)
         is_old = self.other.now > claim.stored_at + skew
-        later = await self._since(claim.stored_at + (0 if is_old else skew))
-        return max(later, await self._from(self.named + 1))
+        later = await self._count_since(claim.stored_at + (0 if is_old else skew))
+        return max(later, await self._count_from(self.named + 1))
 
     async def is_stalled(self) -> bool:
-        """Whether it has committed nothing for `still`, with lines of the host left for as long."""
-        if isinf(still := self.examiner.patience.stalled):
+        """Whether the partition has committed nothing for as long as lines of the host are left."""
+        if isinf(stalled := self.examiner.patience.stalled):
             return False
-        long_ago = self.other.now - round(still * SECOND)
+        long_ago = self.other.now - round(stalled * SECOND)
         if self.other.since > long_ago:
             return False
-        recent = await self._since(long_ago)
-        return await self._from(self.other.reached) > recent
+        recent = await self._count_since(long_ago)
+        return await self._count_from(self.other.reached) > recent
 
-    async def _from(self, sequence: int) -> int:
+    async def _count_from(self, sequence: int) -> int:
         return await self._count(at_sequence(sequence))
 
-    async def _since(self, moment: int) -> int:
+    async def _count_since(self, moment: int) -> int:
         return await self._count(at_time(moment))
 
     async def _count(self, start: Start) -> int:
@@ -379,14 +301,14 @@ class _Counted:
 
 
 def _can_count(info: Mapping[str, Any], claim: Delivery, now: int) -> bool:
-    """Whether each replica that may count has all that was stored before a claim."""
+    """Whether every replica that may answer has all messages that were stored before a claim."""
     lags = [one.get("lag", 0) for one in replicas_in_touch(info)]
     is_old = now > claim.stored_at + _CAUGHT_UP * SECOND
     return is_level(info) or (is_old and max(lags, default=0) < _MOST_LAG)
 
 
-def _reached(entry: bucket.Entry | None, stream: StreamState) -> int:
-    """Return the first sequence to receive; 1 for no entry, or one that cannot be read."""
+def _first_to_receive(entry: bucket.Entry | None, stream: StreamState) -> int:
+    """Return the first sequence to receive; 1 for no entry, or an entry that cannot be read."""
     try:
         offset = Offset.decode(entry.value) if entry else None
     except UnreadableOffset:

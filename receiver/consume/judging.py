@@ -1,8 +1,9 @@
-"""What of a message's lines goes into files: the same for a receiver and for who reads the stream again.
+"""Decide which of a message's lines are new; find gaps, repeats and losses. Touches no file.
 
-A section is judged by how far its source file was received: written, left out, or written behind a gap. The stream cannot
-hold a repeat within its day (compare-and-set); this covers what is older, and what retention removed before it was received.
-Decides only; never touches a file.
+A section is compared with how far its source file was received: it is written, dropped as a repeat,
+or written behind a gap. The broker's compare-and-set keeps repeats out of the stream; what is found
+here is older, or retention removed messages before they were received. `replay` and `verify` decide
+by the same rules as a receiver.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,28 +25,28 @@ from nats_logship.wire.subjects import Subject
 from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
 _DAY = 24 * 3600 * SECOND  # nanoseconds
-_LONGEST = 1024  # characters of a path in a anomaly: hardly a file has one that long, but any message may name it
+_LONGEST_PATH = 1024  # characters in an anomaly: any message may name a path of any length
 _NEWLINE = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What to do with a section: write its lines from byte `skip` on (all skipped: nothing), and tell `anomaly`."""
+    """Write the lines of a section from byte `skip` on, and report the `anomaly`."""
 
     skip: int
     anomaly: Anomaly | None = None
 
 
 def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
-    """Judge a section against the end of what its file's earlier sections brought.
+    """Compare a section with the position up to which its file was received.
 
-    `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end. What
-    cannot be told apart is written rather than lost.
+    `reached` is None for a file that was never received: any start is right then, as a shipper may
+    begin at a file's end. Bytes that may be new or a repeat are written: a repeat is no loss.
     """
     span = section.span
     if reached is None or span.start == reached:
         return Judgement(0)
-    path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
+    path = _shorten(section.path)
     found = Anomaly(AnomalyKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
     if span.start > reached:
         return Judgement(0, replace(found, kind=AnomalyKind.GAP, start=reached, end=span.start))
@@ -56,13 +57,17 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     return Judgement(reached - span.start, found)
 
 
+def _shorten(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Lines as they go to a host's file, never nothing: of one source file, or of none that is known (`file` is empty).
+    """Lines of one section as they go to a host's file; never empty.
 
-    `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none, and `end` the span's end;
-    `follows` says that nothing is missing between it and the piece of its file before. A message has a piece for each of
-    its sections.
+    `file` is the source file's path, empty if it is not known. `stored_at` is in nanoseconds since
+    the epoch. `file_id` is that of the span, empty for none, and `end` the span's end. `follows`
+    says that nothing is missing between this piece and the piece of its file before it.
     """
 
     host: str
@@ -76,16 +81,17 @@ class Piece:
     end: int = 0
 
     def joined(self, endings: Endings, output: str) -> bytes:
-        """Return the bytes to append to an output for it."""
+        """Return the bytes to append to an output."""
         source = self.host, self.file_id
         return endings.join(output, source, self.payload, end=self.end, follows=self.follows)
 
 
 @dataclass(slots=True)
 class Judge:
-    """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found.
+    """Judges a partition's messages in the order of their sequences, and collects `anomalies`.
 
-    It goes by `ends`, which are kept up to date; files whose path nobody `wants` are passed over.
+    `ends` has how far each source file was received; it is kept up to date. Sections of files that
+    nobody `wants`, by their path, are passed over.
     """
 
     ends: SpanEnds = field(default_factory=SpanEnds)
@@ -102,12 +108,12 @@ class Judge:
         sequence: int,
         stored_at: int,
     ) -> list[Piece]:
-        """Return what a message adds to its host's files, in order: nothing of a claim or a repeat.
+        """Return what a message adds to its host's files, in order; nothing for a repeat.
 
-        Raises `MalformedMessage`, `InvalidHost` or `InvalidSubject` for what is to be set aside; nothing of it is remembered.
+        Raises `MalformedMessage`, `InvalidHost`, `InvalidSubject`; nothing has changed then.
         """
         host, origin = host_of(subject), decode_origin(headers)
-        if origin is None:  # whole lines of no file that is known
+        if origin is None:  # another client's: whole lines, source file unknown
             wanted = self.wants("")
             lines = decode_payload(headers, data, self._decompressor) if wanted else b""
             lines += b"" if not lines or lines.endswith(_NEWLINE) else _NEWLINE
@@ -116,23 +122,32 @@ class Judge:
         if origin.sections and not any(self.wants(one.path) for one in origin.sections):
             return []
         payload = decode_payload(headers, data, self._decompressor)
-        # a host's clock may be anywhere; times that others go by are near the broker's
+        # a host's clock may be wrong: use its time only if it is near the broker's
         is_near = -_DAY < origin.read_at - stored_at <= 0
         read_at = origin.read_at if is_near else stored_at
-        found = []
+        pieces = []
         for section, part in split_sections(origin, payload):
             if self.wants(section.path):
-                judgement = self._judged(host, section, sequence, read_at)
+                judgement = self._judge(host, section, sequence, read_at)
                 anomaly = judgement.anomaly
                 follows = anomaly is None or anomaly.kind is AnomalyKind.REPEAT
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
-                    about = (host, section.path, sequence, stored_at)
-                    span = section.span
-                    found.append(Piece(*about, lines, span.file, follows, count, span.end))
-        return found
+                    piece = Piece(
+                        host=host,
+                        file=section.path,
+                        sequence=sequence,
+                        stored_at=stored_at,
+                        payload=lines,
+                        file_id=section.span.file,
+                        follows=follows,
+                        lines=count,
+                        end=section.span.end,
+                    )
+                    pieces.append(piece)
+        return pieces
 
-    def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
+    def _judge(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
         key = (host, section.span.file)
         reached, since = self.ends[key]
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
@@ -142,9 +157,10 @@ class Judge:
         return judgement
 
     def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
-        """Find out whether messages of a host are missing before this one, by the sequence of its predecessor.
+        """Find out by the predecessor's sequence whether messages of a host are missing.
 
-        To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
+        To be called once for every message, also for one in quarantine. A message that shows a gap
+        shows no loss: the gap says the same, and more.
         """
         last, since = self.ends[host, ""]
         known = last if last >= 0 else self.ends["", ""][0]
@@ -166,11 +182,10 @@ def host_of(subject: str) -> str:
 
 
 def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
-    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
+    """Return the sequence of the subject's message before this one, by the shipper's headers.
 
-    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
-    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message). Sequences of another site's stream say
-    nothing about this one.
+    The server has compared it for the shipper. It is 0 if the subject had no message, None if the
+    headers do not have it, or a mirror has copied them from another site's stream.
     """
     if not headers or "Log-Agent" not in headers or "Nats-Stream-Source" in headers:
         return None

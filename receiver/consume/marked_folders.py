@@ -1,7 +1,8 @@
-"""Whether a task sees the very folders that the driver means, and not others of the same name on its own machine.
+"""Check that a task sees the driver's own folders, and that its locks work there.
 
-Those may be another machine's, or what is beneath a disk that is not mounted any more. A folder is told by a mark, which
-is made in it once and stays. Where it is shared, locks must be shared, too: nothing else keeps two attempts apart.
+On another machine a folder of the same name may be another one; on the driver's machine its disk
+may have been unmounted. So the driver puts a mark into each folder once, and a task compares it. If
+a folder is shared, locks must be shared too: only the lock keeps two attempts of a task apart.
 """
 
 import os
@@ -18,39 +19,40 @@ from receiver.consume.assignment import MarkedFolder
 
 
 class WrongFolder(Exception):
-    """What is seen here is not the folder that was meant."""
+    """The folder here is not the driver's, or the driver's lock on it has no effect here."""
 
 
 def mark_folder(folder: Path) -> MarkedFolder:
-    """Return a folder that exists as a place, marked now if it never was; raises OSError."""
-    if not _mark_of(folder):
+    """Return an existing folder with its mark, made now if it has none; raises OSError."""
+    if not _read_mark(folder):
         with open_folder(folder) as opened:
             descriptor = opened.open(FOLDER_ID, os.O_RDWR | os.O_CREAT, 0o644)
             with os.fdopen(descriptor, "r+") as file:
-                lock(descriptor)  # of several receivers that begin, one marks it
+                lock(descriptor)  # of several receivers that start at a time, one marks the folder
                 if not file.read():
                     file.write(secrets.token_hex(16))
                     file.flush()
                     os.fsync(descriptor)
             opened.sync()
-    return MarkedFolder(folder, _mark_of(folder))
+    return MarkedFolder(folder, _read_mark(folder))
 
 
-def _mark_of(folder: Path) -> str:
+def _read_mark(folder: Path) -> str:
     with suppress(FileNotFoundError, NotADirectoryError), open_folder(folder) as opened:
         return opened.read(FOLDER_ID).decode("ascii", "replace").strip()
     return ""
 
 
 def check_folder(one: MarkedFolder) -> None:
-    """Return when the folder that is seen here is the one that was meant, and the driver's lock is felt; raises `WrongFolder`, OSError."""
-    if _mark_of(one.folder) != one.mark:
+    """Raise `WrongFolder` unless the folder here is the driver's, and locked by it; or OSError."""
+    if _read_mark(one.folder) != one.mark:
         raise WrongFolder(
-            f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
-            f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
+            f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was "
+            "started with: is its disk mounted? Mount it, or start the receiver again; all "
+            "executors of a cluster must see one shared folder"
         )
     is_free = False
-    with suppress(PermissionError), _mark(one.folder, os.O_RDWR) as file:  # another user's mark
+    with suppress(PermissionError), _open_mark(one.folder, os.O_RDWR) as file:  # another user's
         is_free = try_lock(file.fileno())
     if is_free:
         raise WrongFolder(
@@ -61,14 +63,14 @@ def check_folder(one: MarkedFolder) -> None:
 
 @contextmanager
 def hold_locks(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
-    """Hold the locks that `check_folder` asks for elsewhere; several receivers of one folder may."""
+    """Hold the shared locks that `check_folder` requires; several receivers can hold them."""
     with ExitStack() as stack:
         for one in folders:
-            mark = stack.enter_context(_mark(one.folder, os.O_RDONLY))
+            mark = stack.enter_context(_open_mark(one.folder, os.O_RDONLY))
             lock(mark.fileno(), kind=Lock.SHARED)
         yield
 
 
-def _mark(folder: Path, flags: int) -> IO[bytes]:
+def _open_mark(folder: Path, flags: int) -> IO[bytes]:
     with open_folder(folder) as opened:
         return os.fdopen(opened.open(FOLDER_ID, flags), "r+b" if flags == os.O_RDWR else "rb")

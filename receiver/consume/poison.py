@@ -1,8 +1,8 @@
-"""A message at which our own code fails by an error that nobody foresaw: it is found and set aside.
+"""Poison messages: messages at which our own code fails with an unexpected error.
 
-The batch that failed is taken back and written again with fewer messages, until only its first one
-can be to blame. Errors of the machine or of the broker (OSError, MemoryError, `ConnectionLost`) are
-no message's.
+A batch that failed so is undone and written again with fewer messages, until only its first
+message can be the cause. That message goes into quarantine. Errors of the machine or of the broker
+(OSError, MemoryError, `ConnectionLost`) are never blamed on a message.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,40 +12,46 @@ from dataclasses import dataclass
 from receiver.storage.database import ROW_ERRORS
 
 UNEXPECTED = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError),
-    *(TypeError, ValueError, *ROW_ERRORS),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    *ROW_ERRORS,
 )
 _LONGEST = 300  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
-    """How the next batch is written: at most `most` messages of it, 0 is no limit.
+class BatchPlan:
+    """How the next batch is written: with at most `most` messages, 0 for no limit.
 
-    With a `reason` its first message is set aside, for that reason.
+    With a `poison` the first message goes into quarantine, for that reason.
     """
 
     most: int = 0
-    reason: str = ""
+    poison: str = ""
 
 
 class BatchFailed(Exception):
-    """A batch met an error that nobody foresaw; the next attempt goes by the `suspicion`."""
+    """A batch met an unexpected error; the next attempt follows the `plan`."""
 
-    def __init__(self, innocent: int, error: BaseException) -> None:
-        """Have the first `innocent` messages tried alone; 0 where the first one is to blame."""
-        words = f"{type(error).__name__}: {error}"[:_LONGEST]
-        self.suspicion = Suspicion(innocent) if innocent else Suspicion(1, words)
-        super().__init__(words)
+    def __init__(self, harmless: int, error: BaseException) -> None:
+        """Plan to write the first `harmless` messages alone; 0: the first message is the poison."""
+        reason = f"{type(error).__name__}: {error}"[:_LONGEST]
+        self.plan = BatchPlan(harmless) if harmless else BatchPlan(1, reason)
+        super().__init__(reason)
 
 
 @contextmanager
-def blaming(innocent: Callable[[], int]) -> Iterator[None]:
-    """Raise `BatchFailed` for an error inside that nobody foresaw.
+def blame_messages(count_harmless: Callable[[], int]) -> Iterator[None]:
+    """Raise `BatchFailed` for an unexpected error inside.
 
-    `innocent` says then how many messages can be tried alone.
+    `count_harmless` then returns how many of the first messages can be tried without the others.
     """
     try:
         yield
     except UNEXPECTED as error:
-        raise BatchFailed(innocent(), error) from error
+        raise BatchFailed(count_harmless(), error) from error

@@ -1,4 +1,4 @@
-"""Whether the offset of a partition belongs to the stream that the broker has now."""
+"""Check that the offset of a partition belongs to the stream that the broker has now."""
 
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState, get_stream_state
@@ -7,25 +7,28 @@ from receiver.storage.damage import Damaged
 
 
 class StreamMismatch(Damaged):
-    """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
+    """The offset belongs to another stream; going on could lose or repeat lines."""
 
 
 class StreamRestored(StreamMismatch):
-    """The stream was restored from a backup of the one that the offset belongs to; a claim carries the offset over."""
+    """The stream was restored from a backup of the offset's stream; a claim adapts the offset."""
 
 
-def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
-    """Return the first sequence to receive; raises `StreamMismatch` when the stream was recreated or rewound."""
+def find_first_sequence(offset: Offset | None, stream: StreamState, partition: int) -> int:
+    """Return the first sequence to receive.
+
+    Raises `StreamMismatch` if the stream was recreated or went back to an earlier end.
+    """
     if offset is None:
         return max(stream.first, 1)
     if stream.in_common_with(offset.stream_created) is not None:
         raise StreamRestored(partition, f"stream {stream.name} was restored from a backup", "")
     if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
-        # not up to where a growing stream goes: a reason that changes would be logged again and again
+        # the reason does not name the stream's end: it grows, and each new reason is logged
         raise StreamMismatch(
             partition,
-            f"stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the offset {offset.next} belongs "
-            f"to the one of {offset.stream_created}",
+            f"stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the "
+            f"offset {offset.next} belongs to the one of {offset.stream_created}",
             "set --partition {} --to earliest",
             "begins with what the stream holds now, behind the lines that the files have",
         )
@@ -33,5 +36,5 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
 
 
 async def require_same_stream(connection: Connection, offset: Offset, partition: int) -> None:
-    """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
-    start(offset, await get_stream_state(connection, offset.stream), partition)
+    """Raise `StreamMismatch` unless the offset belongs to the stream that the broker has now."""
+    find_first_sequence(offset, await get_stream_state(connection, offset.stream), partition)

@@ -1,1 +1,1 @@
-"""The driver's side: each partition claimed, planned, run as jobs, committed."""
+"""The driver of a receiver: it claims partitions and keeps Spark tasks running at them."""

@@ -1,1 +1,1 @@
-"""Lines once more, out of the stream into new places. Never touches offsets, consumers, or files of a receiver."""
+"""Writes lines of the streams again; `lines` reads them, also for `logreceiver verify`."""

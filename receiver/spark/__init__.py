@@ -1,1 +1,1 @@
-"""Spark as this program starts it: a Java, a JVM, a context, a folder for scratch data. Knows nothing of what is run on it."""
+"""Spark for a receiver: a Java, a JVM, a context, and what executors of a cluster need."""

@@ -1,7 +1,7 @@
-"""Spark as this program wants it: few processes, little memory, no user interface, quiet. Decides nothing about jobs.
+"""A SparkContext with few processes, little memory, no user interface and no output.
 
-On a cluster: a master that answers before a JVM is started for it (Spark itself says only after a minute that none is there), and
-our packages for its executors, which need a Python of the same minor version and platform, and nothing of ours installed.
+On a cluster the master has to answer first, as Spark itself takes a minute to report that none
+does. Executors get our packages; they need a Python of the same minor version and platform.
 """
 
 import importlib.util
@@ -20,31 +20,24 @@ from pyspark import SparkConf, SparkContext
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import make_folder, write_atomic
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
-from receiver.spark.java import (
-    Java,
-    Jvm,
-    class_data,
-    connect_jvm,
-    is_local,
-    refusals_told,
-    run_jvm,
-    scratch_folder,
-)
+from receiver.spark.java import Java, class_data, is_local
+from receiver.spark.jvm import Jvm, connect_jvm, explain_refusals, run_jvm
+from receiver.spark.scratch import scratch_folder
 
 _ATTEMPTS = 4  # at a task, as on a cluster
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
 _PACKED = ("nats_logship", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
-"""What executors get, as far as it is here: `nacl` signs with keys, and is an extra."""
+"""Packages that executors get if they are installed here; `nacl` is an extra, for keys."""
 
 _SETTINGS = {
     "spark.app.name": "logreceiver",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.ui.killEnabled": "false",  # whoever reaches the page could end our jobs
-    "spark.speculation": "false",  # an attempt beside another would have to wait for its lock
-    "spark.python.worker.reuse": "true",  # connections stay open in it
+    "spark.ui.killEnabled": "false",  # else anybody could end our jobs on its page
+    "spark.speculation": "false",  # a second attempt would wait for the lock of the first
+    "spark.python.worker.reuse": "true",  # workers keep their connections
     "spark.python.daemon.module": "receiver.spark.worker_daemon",
     "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less per hop than TCP on loopback
     "spark.locality.wait": "0s",
@@ -52,28 +45,32 @@ _SETTINGS = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
-    # without Hadoop's native library the checksumming file system forks chmod for every file it makes
+    # without Hadoop's native library the default file system forks a chmod for every file
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # workers keep buffers of megabytes in their heap; else glibc maps each anew: 0.39 s of
+    # processor time instead of 0.26 for 147 MB in compressed rounds
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),  # glibc's maximum
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * 1024 * 1024),
 }
 _CLUSTER = {
-    "spark.executorEnv.PYTHONPATH": _FOLDER,  # from an executor's own folder, where the archive is unpacked
+    "spark.executorEnv.PYTHONPATH": _FOLDER,  # where Spark unpacks the archive
     f"spark.executorEnv.{SAFE_PATH}": "1",
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
-    "spark.executor.memory": "512m",  # lines never cross it
+    "spark.executor.memory": "512m",  # lines do not pass through its JVM
 }
 
 
 def _configuration(
     master: str, slots: int | None, scratch: Path, conf: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the whole configuration; what `conf` says wins."""
+    """Return all settings; those of `conf` win."""
     own = _CLUSTER | ({"spark.cores.max": str(slots)} if slots else {})
     if is_local(master):
         master = f"local[{slots},{_ATTEMPTS}]" if slots else master
         own = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # other users of this machine reach the ports there; Spark makes a secret anew for each start, and keeps it to itself
+            # other users of this machine reach Spark's ports; Spark makes a secret for each start
             "spark.authenticate": "true",
             "spark.local.dir": str(scratch),
             "spark.python.unix.domain.socket.dir": str(scratch),
@@ -96,15 +93,16 @@ def spark_context(
     executor_python: str = "python3",
     jvm: Jvm | None = None,
 ) -> Iterator[SparkContext]:
-    """Start a SparkContext in a JVM, that which runs or one of its own, and end it; one at a time per process, as often as wanted.
+    """Start a SparkContext, in `jvm` or in a new JVM, and end it; one at a time in a process.
 
-    `slots` is how many tasks run at once, in all of a cluster. `conf` adds Spark settings. The executors of a cluster are sent
-    our packages and run them with `executor_python`, of our own minor version. Raises `ConfigurationError` without a Java or
-    for a wrong setting, `OperatorError` when Spark does not start, or no master takes us.
+    `slots` is how many tasks run at once, in a whole cluster. `conf` adds Spark settings. Executors
+    of a cluster run our packages with `executor_python`, of our own minor version. Raises
+    `ConfigurationError` without a Java or for a wrong setting, `OperatorError` if Spark does not
+    start, or no master answers.
     """
-    # all that py4j says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
+    # py4j logs what it raises, some of it to the root logger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_py4j)  # which a logger has once at most
+    logging.getLogger().addFilter(_is_not_of_py4j)  # a logger keeps an equal filter once
     check_masters(master)
     with ExitStack() as stack:
         jvm = jvm or stack.enter_context(run_jvm(master))
@@ -113,21 +111,21 @@ def spark_context(
         for key, value in _configuration(master, slots, folder, conf or {}).items():
             settings.set(key, value)
         try:
-            with refusals_told(master, gateway.proc):
+            with explain_refusals(master, gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
             context.pythonExec = INTERPRETER if is_local(master) else executor_python
-            # the JVM's death raises where a job is waited for; no traceback besides
+            # if the JVM dies the job raises an error; no traceback of this thread besides
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             try:
                 if not is_local(master):
-                    with refusals_told(master):
+                    with explain_refusals(master):
                         context.addArchive(f"{pack_for_executors(folder)}#{_FOLDER}")
                 yield context
             finally:
                 with suppress(OSError, Py4JError), warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # the JVM may have died
                     context.stop()
-        finally:  # the next start has a JVM of its own
+        finally:  # the next context has another JVM
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
 
@@ -137,9 +135,9 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def prepare(java: Java) -> Path:
-    """Start Spark once, keep its classes in a file that later starts find, and return its path: `logreceiver prepare`.
+    """Write the file with Spark's classes that later starts use, and return its path.
 
-    The file appears whole or not at all. Raises OperatorError kinds.
+    The file appears whole or not at all. Raises OperatorError.
     """
     path = class_data(java)
     try:
@@ -151,15 +149,17 @@ def prepare(java: Java) -> Path:
             write_atomic(path, fresh.read_bytes(), 0o644)
     except OSError as error:
         raise OperatorError(
-            f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"
+            f"cannot write {error.filename or path}: {error.strerror}; run this as the user who "
+            "installed logship"
         ) from None
     return path
 
 
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
-    """Return as soon as one of the masters of `spark://host:port,host:port` takes a connection; any other URL is not asked.
+    """Return once one of the masters of `spark://host:port,host:port` takes a connection.
 
-    Each is given `patience` seconds. Raises OperatorError saying why none does, `ConfigurationError` for any other address.
+    Other kinds of URLs are not checked. Each master has `patience` seconds. Raises OperatorError if
+    none answers, `ConfigurationError` for a wrong address.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -177,12 +177,13 @@ def check_masters(master: str, patience: float = _PATIENCE) -> None:
         else:
             return
     raise OperatorError(
-        f"no Spark master answers at {master}: {'; '.join(refusals)}; start it, or give another --master"
+        f"no Spark master answers at {master}: {'; '.join(refusals)}; start it, or give another "
+        "--master"
     )
 
 
 def pack_for_executors(folder: Path) -> Path:
-    """Write the archive of what executors need into a folder, and return its path."""
+    """Write an archive with the packages that executors need; return its path."""
     packed = folder / _FOLDER
     packed.mkdir()
     for name in _PACKED:

@@ -1,1 +1,1 @@
-"""What a receiver tells the world of itself. Changes nothing."""
+"""The receiver's status document and metrics. Changes nothing."""

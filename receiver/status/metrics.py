@@ -1,6 +1,6 @@
 """The metrics of a receiver for Prometheus, made from its meter when Prometheus asks.
 
-Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
+Imported only with `--listen`. Names follow Prometheus: base units, `_total` for counters.
 """
 
 import platform
@@ -12,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
 from receiver.consume.assignment import Cause
-from receiver.meter import Meter, PartitionMeter
+from receiver.meter import Meter
+from receiver.partition_meter import PartitionMeter
 from receiver.storage.anomalies import AnomalyKind
 
 _Value = Callable[[PartitionMeter, int], float]
@@ -25,27 +26,27 @@ _COUNTERS: dict[str, tuple[str, _Value]] = {
         "Seconds from the first messages of batches to their commits.",
         lambda p, _: p.seconds,
     ),
-    "quarantined": ("Messages that were set aside.", lambda p, _: p.quarantined),
+    "quarantined": ("Messages that were put into quarantine.", lambda p, _: p.quarantined),
 }
 _GAUGES: dict[str, tuple[str, _Value]] = {
-    "offset": ("The first sequence that no file holds yet.", lambda p, _: p.next),
-    "epoch": ("How often the partition has changed hands.", lambda p, _: p.epoch),
+    "offset": ("The first sequence that no file has yet.", lambda p, _: p.next),
+    "epoch": ("How often the partition was claimed, or moved by hand.", lambda p, _: p.epoch),
     "lag_messages": ("Messages that waited after the last batch.", lambda p, _: p.pending),
     "lag_seconds": ("Age of the last received line while others wait.", PartitionMeter.lag_seconds),
     "last_commit_timestamp_seconds": (
-        "When a batch was committed last; 0 before the first.",
+        "When a batch was committed last; 0 for never.",
         lambda p, _: p.committed_at / SECOND,
     ),
-    "lost": ("1 since another receiver has the partition.", lambda p, _: bool(p.successor)),
+    "lost": ("1 if another receiver has taken the partition over.", lambda p, _: bool(p.successor)),
 }
 
 
-def page_of(meter: Meter) -> Callable[[], Page]:
-    """Return what makes the page of `/metrics`, as of the time when it is called."""
-    return metrics_page(lambda: _collected(meter))
+def make_page(meter: Meter) -> Callable[[], Page]:
+    """Return a function that makes the page of `/metrics` as of the time of its call."""
+    return metrics_page(lambda: _collect(meter))
 
 
-def _collected(meter: Meter) -> Iterator[Metric]:
+def _collect(meter: Meter) -> Iterator[Metric]:
     partitions, now = meter.sorted_partitions, meter.clock()
     for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
         for name, (text, value) in families.items():
@@ -53,11 +54,11 @@ def _collected(meter: Meter) -> Iterator[Metric]:
             for one in partitions:
                 family.add_metric([str(one.partition)], value(one, now))
             yield family
-    text = "1 while a partition cannot go on, by why."
+    text = "1 while a partition is blocked, by cause."
     blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
-    text, labels = "Blocks that did not follow their predecessor.", ["partition", "kind"]
+    text, labels = "Gaps, losses, repeats and doubts.", ["partition", "kind"]
     counts = CounterMetricFamily("logreceiver_anomalies", text, labels=labels)
-    text = "Bytes of source files that these were about."
+    text = "Bytes of source files in anomalies."
     sizes = CounterMetricFamily("logreceiver_anomaly_bytes", text, labels=labels)
     for one in partitions:
         for cause in Cause:
@@ -68,7 +69,7 @@ def _collected(meter: Meter) -> Iterator[Metric]:
             sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
     yield from (blocked, counts, sizes)
     yield GaugeMetricFamily(
-        "logreceiver_waiting", "1 while it waits for the broker.", bool(meter.away)
+        "logreceiver_waiting", "1 while the receiver waits for the broker.", bool(meter.away)
     )
     yield InfoMetricFamily(
         "logreceiver_build",

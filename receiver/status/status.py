@@ -1,6 +1,7 @@
-"""The status of the partitions and of the received files: one document, printed as tables for people or as JSON.
+"""The status of partitions and received files: one document, printed as tables or as JSON.
 
-The broker is asked for what KV and the stream know, a living owner for what it alone knows, the stores for files.
+KV and the streams have offsets and what waits; a running owner answers with what only it knows; the
+stores on this machine have the files.
 """
 
 import asyncio
@@ -27,23 +28,33 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
 from receiver.driver.partitions import request_partition_count
 from receiver.driver.presence import request_report
-from receiver.meter import REPORTS, PartitionReport
+from receiver.partition_report import REPORTS, PartitionReport
 from receiver.storage.damage import Damaged
 from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
 _HEAD = (
-    *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s"),
-    *("epoch", "running", "owner", "last commit"),
+    "partition",
+    "next",
+    "behind",
+    "oldest",
+    "lines",
+    "bytes",
+    "lines/s",
+    "epoch",
+    "running",
+    "owner",
+    "last commit",
 )
 
 
 class ReceivedPartition(PartitionReport):
-    """A partition; what is None is not known.
+    """A partition; None for what is not known.
 
-    `behind` is in messages, `behind_seconds` the age of the oldest of them. The rate is that of the last task; it comes from
-    the owner, as does `blocked`. `error` says why the offset cannot be read.
+    `behind` is how many messages wait, `behind_seconds` the age of the oldest. The rate is that of
+    the last session. `running` is whether the owner has answered. `error` says why the offset
+    cannot be read.
     """
 
     partition: int
@@ -64,8 +75,12 @@ class ReceivedPartition(PartitionReport):
         owner = ", standby: ".join((self.owner or "nobody yet", *self.standby))
         oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
         return (
-            *(str(self.partition), str(self.next), str(self.behind), oldest),
-            *(f"{self.lines:,}", f"{self.size:,}"),
+            str(self.partition),
+            str(self.next),
+            str(self.behind),
+            oldest,
+            f"{self.lines:,}",
+            f"{self.size:,}",
             "" if self.lines_per_second is None else f"{self.lines_per_second:,.0f}",
             str(self.epoch),
             "starting" if self.starting else _RUNNING[self.running],
@@ -75,10 +90,10 @@ class ReceivedPartition(PartitionReport):
 
 
 class HostFile(BaseModel):
-    """A live file by its path below the output folder, with its closed segments.
+    """A live file, by its path below the output folder, with its closed segments.
 
-    `last_line` is when its last line was stored (RFC 3339), empty when there is none; `size` is in bytes on the disk, of
-    all its files, `segments` how many of them are closed.
+    `last_line` is when its last line was stored (RFC 3339), empty if it has none. `size` is bytes
+    on disk, with the closed `segments`, which is how many there are.
     """
 
     path: str
@@ -88,7 +103,7 @@ class HostFile(BaseModel):
 
 
 class Status(BaseModel):
-    """The partitions, and the received files as far as this machine can read their stores, which are in `state_dir`."""
+    """The partitions, and the received files by the stores in `state_dir`."""
 
     partitions: Sequence[ReceivedPartition]
     state_dir: Path | None = None
@@ -96,7 +111,7 @@ class Status(BaseModel):
 
     @classmethod
     def with_stores(cls, partitions: Sequence[ReceivedPartition], state: Path) -> "Status":
-        """Return the status with what the stores of a folder say; one that cannot be read says nothing."""
+        """Return the status with the files of all stores in a folder that can be read."""
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
@@ -107,12 +122,12 @@ class Status(BaseModel):
         return cls(partitions=partitions, state_dir=state, files=files)
 
     def show(self, *, with_hosts: bool = False) -> None:
-        """Write it to standard output, for people."""
+        """Print the status as tables."""
         _show_table(_HEAD, [one.row() for one in self.partitions])
         for one in self.partitions:
             if why := one.blocked:
-                words = f"is blocked since {why.since}, {why.cause}: {why.detail}"
-                show("", f"partition {one.partition} {words}")
+                reason = f"{why.cause}: {why.detail}"
+                show("", f"partition {one.partition} is blocked since {why.since}, {reason}")
             if one.error:
                 show("", f"partition {one.partition} cannot be received: {one.error}")
         if files := self.files:
@@ -130,17 +145,17 @@ def _show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     show(table(head, rows, left=range(len(head))))
 
 
-async def gather(
-    connection: Connection, now: datetime, wanted: Callable[[int], Iterable[int]] = range
+async def collect_partitions(
+    connection: Connection, now: datetime, select: Callable[[int], Iterable[int]] = range
 ) -> list[ReceivedPartition]:
-    """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
+    """Ask the broker and the owners about the partitions that `select` chooses of their number."""
     layout = await require_layout(connection)
-    chosen = wanted(await request_partition_count(connection, layout))
-    found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
+    chosen = select(await request_partition_count(connection, layout))
+    found = (_collect(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 
 
-async def _partition(
+async def _collect(
     connection: Connection, partition: int, stream: str, now: datetime
 ) -> ReceivedPartition:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
@@ -149,17 +164,17 @@ async def _partition(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
-    left = await waiting(connection, stream, partition, offset.next)
+    left = await count_waiting(connection, stream, partition, offset.next)
     answer = await request_report(connection, offset.presence) if offset.presence else None
-    told = PartitionReport()
-    with suppress(ValidationError):  # another program at the owner's address says nothing
-        told = REPORTS.validate_json(answer or b"{}").get(partition, told)
+    report = PartitionReport()
+    with suppress(ValidationError):  # another program has answered at the owner's address
+        report = REPORTS.validate_json(answer or b"{}").get(partition, report)
     is_owned = offset.epoch > 0 and not offset.is_moved and not offset.released
     is_running = answer is not None if offset.presence else None
-    age = await _age(connection, stream, partition, offset.next, now) if left else 0.0
+    age = await _find_age(connection, stream, partition, offset.next, now) if left else 0.0
     return ReceivedPartition.model_validate(
         asdict(offset)
-        | told.model_dump()
+        | report.model_dump()
         | {
             "partition": partition,
             "running": is_running if is_owned else False,
@@ -170,8 +185,11 @@ async def _partition(
     )
 
 
-async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
-    """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
+async def count_waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
+    """Return how many messages of a partition its stream has from a sequence on.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
     reader = StreamReader(
         connection,
         stream,
@@ -183,7 +201,7 @@ async def waiting(connection: Connection, stream: str, partition: int, sequence:
     return await reader.count(at_sequence(sequence))
 
 
-async def _age(
+async def _find_age(
     connection: Connection, stream: str, partition: int, sequence: int, now: datetime
 ) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""

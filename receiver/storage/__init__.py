@@ -1,1 +1,1 @@
-"""The files of a partition and the SQLite store that says what of them is committed. Knows no network and no Spark."""
+"""The files of a partition, and the SQLite store of what is committed; without network or Spark."""

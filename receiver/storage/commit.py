@@ -8,7 +8,7 @@ A batch is written in this order; each step is on disk before the next one begin
 2. Append and sync (`Output.flush`, `Output.sync`). Lines go behind the committed lengths.
 3. Store (`store_batch`). One transaction writes the new lengths and spans beside the previous ones,
    the gaps, and the row of the batch: its `commit_id`, and that of the batch before.
-4. Commit (`OffsetEntry.move` in `receiver/consume/claim.py`). The partition's entry in KV gets the
+4. Commit (`OffsetEntry.move` in `receiver/consume/offset_entry.py`). The partition's entry in KV gets the
    new offset and the `commit_id`, by compare-and-set. The batch is committed from here on.
 5. Acknowledge the messages to the stream.
 
@@ -104,10 +104,10 @@ def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int
         return batch.number + 1
     raise Damaged(
         partition,
-        f"the files were written up to sequence {batch.until} (the batch from sequence {batch.first} "
-        f"on, in epoch {batch.epoch}), but the offset is {offset.next} in epoch {offset.epoch} and "
-        "belongs to another batch: restore the store, the files or the offset that fit together, "
-        "if you have them",
+        f"the files were written up to sequence {batch.until}, last by the batch from sequence "
+        f"{batch.first} on in epoch {batch.epoch}, but the offset is {offset.next} in epoch "
+        f"{offset.epoch} and belongs to another batch: restore files, store and offset that belong "
+        "together, if you have them",
     )
 
 
@@ -143,7 +143,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
 
 
 def _finish_renames(store: Store, folders: Folders) -> bool:
-    """Rename live files to the segments that a batch has announced; return whether there are any."""
+    """Rename live files to segments that are announced; return whether there are any."""
     announced = store.list_segments_to_rename()
     for segment in announced:
         found = _find(segment.live, folders)

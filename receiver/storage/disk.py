@@ -16,7 +16,8 @@ _LOCAL = {*_SYNCED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}  # processes sha
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _sync_file_range = getattr(_libc, "sync_file_range", None)
-_syncfs = getattr(_libc, "syncfs", None)
+syncfs = getattr(_libc, "syncfs", None)
+"""The call of the system; None if it has none."""
 
 
 def start_writeback(descriptor: int) -> None:
@@ -35,7 +36,7 @@ def can_sync_file_system(folder: int) -> bool:
     other one may be mounted below the folder.
     """
     reports_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
-    if _syncfs is None or not reports_errors or _kind(os.fstat(folder).st_dev) not in _SYNCED:
+    if syncfs is None or not reports_errors or _kind(os.fstat(folder).st_dev) not in _SYNCED:
         return False
     path = Path(f"/proc/self/fd/{folder}").readlink()
     return not any(point.startswith(f"{path}/") for _, point, _ in _mounts())
@@ -47,7 +48,7 @@ def sync_file_system(descriptor: int) -> None:
     Raises OSError if any write to it has failed since the descriptor was opened: open the
     descriptor before you write.
     """
-    if _syncfs and _syncfs(descriptor):
+    if syncfs and syncfs(descriptor):
         number = ctypes.get_errno() or errno.EIO
         raise OSError(number, os.strerror(number))
 

@@ -1,7 +1,8 @@
-"""Where a line goes below the output folder: the path template, and what any host and file name become in it.
+"""The path template: from the names of a host and a source file to a path below the output folder.
 
-Decides; never touches a file. Whatever a host or a file is called, its path stays below the output folder, fits a file
-system, is no other's, and can be neither a closed segment nor a hidden file of ours.
+Decides only; touches no file. Whatever the names are, the path stays below the output folder, fits
+the limits of file systems, belongs to no other host or file, and is not the name of a closed
+segment or of a hidden file.
 """
 
 import hashlib
@@ -26,18 +27,18 @@ _SHAPES = {
 }
 _MARKS = r"(?:\.\.%%[dfz])*"
 _PARTITION = re.compile(r"\.\.p[0-9]+$")
-_LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
-_LONGEST_PATH = 1024  # bytes of a file's path; with the rest far below PATH_MAX
-_MOST_LEVELS = 32  # of a source file's path: each folder of it costs an inode
+_LONGEST = 226  # bytes of a component; ".000001.zst", ".….new" and a mark must fit 255 with it
+_LONGEST_PATH = 1024  # bytes of a source file's path, far below PATH_MAX
+_MOST_LEVELS = 32  # of a source file's path: each folder costs an inode
 _LITERAL = 24  # bytes that a component may have beside a host's name
 _RELATIVE, _STANDARD_INPUT, _UNNAMED = "%relative", "%stdin", "%unnamed"
-"""With "%" and no hex: no name escapes to these."""
+"""Names that no source file has here: in theirs, two hexadecimal digits follow each "%"."""
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Modes of files and folders whatever the umask, and the ids of user and group they are given to; -1 leaves them as they come."""
+    """Mode and owner of files and folders, whatever the umask; an id of -1 changes no owner."""
 
     file: int = 0o640
     folder: int = 0o750
@@ -46,54 +47,50 @@ class Permissions:
 
 
 class LivePath(NamedTuple):
-    """What the path of a live file tells. `host` is empty where it is of another layout.
+    """The parts of a live file's path."""
 
-    `mark` is that of a partition which is not the host's, empty for none; `day` is empty where the layout has no days;
-    `series` is what the files of all days have in common.
-    """
-
-    host: str = ""
-    mark: str = ""
+    host: str = ""  # empty if the path is not of this layout
+    mark: str = ""  # of a partition that is not the host's
     day: str = ""
-    series: str = ""
+    series: str = ""  # the path with {date}: the same for the files of all days
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A path template that was found to be right.
+    """A valid path template.
 
-    `{host}` is there once, so that no two hosts share a file; `{file}` is the source file's path, as folders;
-    `{date}` is the day, YYYY-MM-DD, on which the broker stored the line.
+    `{host}` occurs once, so no two hosts share a file. `{file}` is the path of the source file,
+    with its folders. `{date}` is the day, YYYY-MM-DD, on which the broker stored the line.
     """
 
     template: str = DEFAULT
 
     def __post_init__(self) -> None:
-        """Raise ValueError with what to write instead."""
+        """Raise ValueError for a template that is not valid."""
         if not _is_right(self.template):
             raise ValueError(
-                f"{self.template!r} is no path below --output that holds {{host}} once, at most "
-                f"one {{date}}, behind {{host}} at most one part {{file}} of its own, ends in .log "
-                "or /{file}, and has no part that begins with a dot, holds % or a backslash, or is "
-                f"longer than {_LITERAL} bytes beside {{host}}; write {DEFAULT}, "
-                "{host}/{date}.log or {host}/{file}"
+                f"{self.template!r} is not a valid path below --output, for example {DEFAULT}, "
+                "{host}/{date}.log or {host}/{file}: {host} must occur once, {date} at most once, "
+                "{file} at most once, as a part of its own after {host}; the path must end in .log "
+                "or /{file}; no part may begin with a dot, contain % or a backslash, or have more "
+                f"than {_LITERAL} bytes beside {{host}}"
             )
 
     @property
     def has_file(self) -> bool:
-        """Whether lines of several files of a host are kept apart."""
+        """Whether each source file of a host has a file of its own."""
         return "{file}" in self.template
 
     @property
     def has_date(self) -> bool:
-        """Whether there is a file a day, so that yesterday's gets no more lines."""
+        """Whether each day has a file of its own."""
         return "{date}" in self.template
 
     def path(self, host: str, file: str | None, date: str = "", mark: str = "") -> str:
-        """Return the live file's path relative to the output folder.
+        """Return the path of a live file, relative to the output folder.
 
-        `file` is None where nobody says which; `mark` follows the host's name where another partition writes the file
-        of that name, and holds two dots, which no host's own name does.
+        `file` is None if the source file is not known. `mark` is added to the host's name in a
+        partition that is not the host's; it holds two dots, which no host's name does.
         """
         parts = self.template.replace("{date}", date).split("/")
         return "/".join(
@@ -105,11 +102,11 @@ class Layout:
 
     def _file_path(self, file: str | None) -> str:
         path = safe_path(file)
-        # a day's file that is over may be compressed under its own name
+        # or the file of a past day would look like a compressed one
         return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
 
     def parse(self, live: str) -> LivePath:
-        """Return what the path of a live file tells, which is nothing for one of another layout."""
+        """Return the parts of a live file's path; all but `series` are empty for another layout."""
         if (found := _shape(self.template).fullmatch(live)) is None:
             return LivePath(series=live)
         marked = _PARTITION.search(found["host"])
@@ -122,13 +119,13 @@ class Layout:
 
 
 class Days:
-    """The date of moments in a time zone; as cheap as a comparison within a day.
+    """The days of moments in a time zone; cheap within one day.
 
-    A day that is over stays over: were the broker's clock set back, what comes then would be of the last day still.
+    Days never go back: if the broker's clock is set back, the next lines belong to the latest day.
     """
 
     def __init__(self, zone: tzinfo = UTC, since: int = 0) -> None:
-        """Begin at a moment in nanoseconds since the epoch."""
+        """Begin with the day of a moment in nanoseconds since the epoch."""
         self._zone = zone
         self.latest = since
         self._calendar = Calendar(_DAY, zone)
@@ -146,11 +143,12 @@ class Days:
 
 
 def safe_path(file: str | None) -> str:
-    """Return a source file's path as folders and a name: injective, and within what file systems hold.
+    """Return a path that is safe below the output folder; each source file has another one.
 
-    Bytes that are no UTF-8, what cannot be printed, `%`, a leading dot and what would look like a closed segment are written
-    as `%XX`; what is too long is cut, with `%%` and a digest behind. Of a path that is too long or too deep the first
-    folders stay, and the file's name with a digest of the whole path. An absolute path loses its first slash.
+    An absolute path loses its first slash. Bytes that are not UTF-8, characters that cannot be
+    printed, `%`, a leading dot and the dot of a name like a closed segment become `%XX`. A
+    component that is too long is cut, and ends with `%%` and a digest. A path that is too long or
+    too deep keeps its first folders and its name, with a digest of the whole path.
     """
     if not file:
         return _UNNAMED
@@ -182,7 +180,7 @@ def _shape(template: str) -> "re.Pattern[str]":
 
 def _component(name: str) -> str:
     if not name:
-        return "%2F"  # of two slashes in a row; a slash is never within a name
+        return "%2F"  # two slashes in a row
     safe = "".join(
         plain
         if plain.isprintable() and plain != "%"
@@ -212,7 +210,7 @@ def _is_right(template: str) -> bool:
     parts, places = template.split("/"), _PLACE.findall(template)
     is_whole = parts[-1] == "{file}" or parts[-1].endswith(".log")
     is_once = "{host}" in places and len(set(places)) == len(places)
-    # else a host could have a folder where the file of another one belongs
+    # or a folder of one host could be where the file of another one belongs
     is_apart = "{file}" not in template.partition("{host}")[0]
     fits = all(_PART.fullmatch(part) and _fits(part) for part in parts)
     return is_whole and is_once and is_apart and fits

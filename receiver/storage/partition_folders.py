@@ -85,9 +85,9 @@ class PartitionFolders:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Misplaced(
                 self.partition,
-                f"none of the {format_count(len(known), 'file')} that {self.store_path} lists is in "
-                f"{self.output}: is its disk mounted? Mount it, or give the right --output, unless "
-                "the files are lost",
+                f"none of the {format_count(len(known), 'file')} that {self.store_path} lists is "
+                f"in {self.output}: is its disk mounted? Mount it, or give the right --output, "
+                "unless the files are lost",
             )
 
     def find_files(self) -> Iterator[str]:
@@ -115,7 +115,7 @@ class PartitionFolders:
 def require_template(state: Path, template: str) -> None:
     """Raise `ConfigurationError` if a store has files with another path template.
 
-    A store that cannot be read is passed over: whoever opens it for its lines reports that.
+    A store that cannot be read is passed over; opening it for its lines reports that.
     """
     for path in sorted(state.glob("p*.db")):
         with suppress(OSError, Damaged), Store(path) as store:

@@ -1,4 +1,4 @@
-"""Where messages go that cannot be written as lines: set aside whole, and never dropped in silence or overwritten."""
+"""Messages that cannot be written as lines, kept whole in files that are never overwritten."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.storage.folders import make_parent
 
 FOLDER = ".quarantine"
-_MOST_HELD = 4 * 1024 * 1024  # bytes
+_MOST_HELD = 4 * 1024 * 1024  # bytes in memory
 _MOST_KEPT = 1024 * 1024 * 1024  # bytes of a partition: a bad client must not fill the disk
 _MOST_FILES = 100_000  # of a partition
 
@@ -22,26 +22,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Quarantine:
-    """What batches of a partition set aside, each in a file or more under `<output>/.quarantine`.
+    """The messages that batches of a partition set aside, in files of `<output>/.quarantine`.
 
-    A file is called after its first message: its sequence, and when the stream was made, since the sequences of a stream
-    that was made anew begin again. So a batch that is written again makes the same file and not a second one; a file that is
-    there and holds something else is left as it is. Of each message there is a line of JSON (subject, sequence, reason,
-    headers, bytes) and the payload as it came; a newline stands between messages. `created` is when the stream was made
-    (RFC 3339), empty where that is not known.
+    A message is a line of JSON (subject, sequence, reason, headers, bytes) and then its payload; a
+    newline separates messages. A file is named by the sequence of its first message and by
+    `created`, when the stream was created (RFC 3339; empty if not known): a batch that is written
+    again writes the same file. A file with other content is left as it is.
     """
 
     output: Path
     partition: int
     created: str = ""
     _held: list[bytes] = field(default_factory=list)
-    _size: int = 0
+    _size: int = 0  # bytes in memory
     _total: int = 0  # bytes of all files
     _name: str = ""
-    _kept: dict[str, int] | None = None  # sizes of the files by name, the oldest first
+    _kept: dict[str, int] | None = None  # the sizes of all files, the oldest first
 
     def set_aside(self, delivery: Delivery, message: RawMessage, reason: str) -> None:
-        """Keep a message; on disk with `sync`. Raises OSError."""
+        """Keep a message; it is on disk after `sync`. Raises OSError."""
         about = {
             "subject": message.subject,
             "sequence": delivery.sequence,
@@ -53,14 +52,17 @@ class Quarantine:
         if not self._held:
             created = re.sub(r"[^0-9T.Z]", "", self.created)
             self._name = f"p{self.partition}-{created}-{delivery.sequence:012d}"
-        told = json.dumps(about).encode()
-        self._held.append(told + b"\n" + message.data)
-        self._size += len(told) + len(message.data)
+        head = json.dumps(about).encode()
+        self._held.append(head + b"\n" + message.data)
+        self._size += len(head) + len(message.data)
         if self._size > _MOST_HELD:
             self.sync()
 
     def sync(self) -> None:
-        """Bring everything to disk, and make room for more; raises OSError."""
+        """Bring all messages to disk, and remove the oldest files beyond the limits.
+
+        Raises OSError.
+        """
         if not self._held:
             return
         with make_parent(self.output, f"{FOLDER}/{self._name}") as (folder, name):
@@ -68,40 +70,41 @@ class Quarantine:
                 file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"
                 if _write(folder, file, b"\n".join(self._held)):
                     break
-            self._prune(folder, file)
+            self._remove_oldest(folder, file)
         self._held, self._size = [], 0
 
-    def _prune(self, folder: Folder, newest: str) -> None:
-        """Remove the oldest files where they are too many or too large; never the newest one."""
+    def _remove_oldest(self, folder: Folder, newest: str) -> None:
+        """Remove the oldest files while there are too many or too large ones, never the newest."""
         if self._kept is None:
-            self._kept = self._listed(folder)
-        kept, about = self._kept, folder.find(newest)
-        self._total += (about.st_size if about else 0) - kept.pop(newest, 0)
-        kept[newest] = about.st_size if about else 0
+            self._kept = self._list_sizes(folder)
+        kept, found = self._kept, folder.find(newest)
+        self._total += (found.st_size if found else 0) - kept.pop(newest, 0)
+        kept[newest] = found.st_size if found else 0
         while len(kept) > 1 and (self._total > _MOST_KEPT or len(kept) > _MOST_FILES):
             name = next(iter(kept))
             with suppress(FileNotFoundError):
                 folder.remove(name)
             self._total -= kept.pop(name)
-            logger.warning("too much is in quarantine: %s was removed", self.output / FOLDER / name)
+            logger.warning("quarantine is full: removed %s", self.output / FOLDER / name)
 
-    def _listed(self, folder: Folder) -> dict[str, int]:
-        """Return what is there, once: to look at each file for each batch would grow with them."""
+    def _list_sizes(self, folder: Folder) -> dict[str, int]:
+        """Return the sizes of all files; slow, as each file takes a call of the system."""
         names = (one for one in folder.names() if one.startswith(f"p{self.partition}-"))
-        looked_at = ((name, folder.find(name)) for name in names)
-        found = [(about.st_mtime_ns, about.st_size, name) for name, about in looked_at if about]
-        self._total = sum(size for _, size, _ in found)
-        return {name: size for _, size, name in sorted(found)}
+        found = ((name, folder.find(name)) for name in names)
+        dated = sorted((one.st_mtime_ns, one.st_size, name) for name, one in found if one)
+        self._total = sum(size for _, size, _ in dated)
+        return {name: size for _, size, name in dated}
 
 
 def _write(folder: Folder, name: str, data: bytes) -> bool:
-    """Have a file hold messages, and on disk; False where something else is there. Raises OSError.
+    """Write messages to a file, on disk at the end; return False if it has other content.
 
-    What a batch that was not committed has set aside is the beginning of the same, or more.
+    A batch that was not committed may have written a beginning of the same data, or more of it.
+    Raises OSError.
     """
-    there = folder.read(name) if folder.find(name) else b""
-    if not there.startswith(data):
-        if not data.startswith(there):
+    found = folder.read(name) if folder.find(name) else b""
+    if not found.startswith(data):
+        if not data.startswith(found):
             return False
         with replace_file(folder, name, f".{name}.new") as file:
             file.write(data)

@@ -1,4 +1,4 @@
-"""How far source files were received, as the store has it; gaps; and the files of a host that moves."""
+"""How far source files were received, by the store; gaps; and files of hosts that move."""
 
 from collections.abc import Iterable
 

@@ -1,1 +1,1 @@
-"""Received files against the stream. Reads only."""
+"""Compares received files with the stream. Changes nothing."""

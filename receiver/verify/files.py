@@ -1,8 +1,8 @@
-"""The files of a partition as its store knows them, and the lines in them, compressed or not. Reads only."""
+"""The files of a partition as its store lists them, and the lines in them. Changes nothing."""
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from receiver.storage.rows import SegmentRow
 from receiver.storage.segments import find_compressed
 from receiver.storage.store import Store
 
-READ = 1024 * 1024
+CHUNK = 1024 * 1024
+"""Bytes that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A live file, or a segment that it was closed as, of `length` bytes of lines."""
+    """A live file or a closed segment, with `length` bytes of lines."""
 
     path: str
     length: int
@@ -31,9 +32,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A live file with its closed segments, oldest first, by a store that has all messages before `until`.
+    """A live file with its closed segments, the oldest first: all messages before `until`.
 
-    Where it `is_pruned`, older segments are no longer kept.
+    If it `is_pruned`, older segments were removed by retention.
     """
 
     until: int
@@ -41,7 +42,7 @@ class ReceivedFile:
     is_pruned: bool
 
     def newest(self, size: int) -> Iterator[tuple[Part, int]]:
-        """Yield the parts that hold the newest `size` bytes, with how many bytes of each are older."""
+        """Yield the parts with the newest `size` bytes, and how many bytes of each are older."""
         skipped = max(0, sum(part.length for part in self.parts) - size)
         for part in self.parts:
             if skipped < part.length:
@@ -51,28 +52,30 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of one partition: what `store` has of them, and what is in `output`."""
+    """The files of one partition: the rows in `store`, the bytes in `output`."""
 
     store: Store
     output: Path
     layout: Layout
 
     def find(self, live: str, undone: str = "") -> ReceivedFile:
-        """Return what the store has of a live file, but for the last batch if `undone` is its commit id; raises OSError, `Damaged`."""
+        """Return a live file and its segments as stored; raises OSError, `Damaged`.
+
+        Without the last batch if its commit id is `undone`.
+        """
         with self.store.read_transaction():
             batch = self.store.read_batch()
             row = self.store.find_file(live)
             segments = self.store.list_segments_of(live)
             last_day = self.store.read_last_day()
-        assert batch is not None, "something was received"
+        assert batch is not None, "the store was opened with a batch"
         is_undone = bool(undone) and undone == batch.commit_id
         following = row.number if row else 1
-        # a batch that is not stored yet, and may never be, renames files only when all that is stored is in them
-        closed = [one for one in segments if one.batch <= batch.number or one.path != live]
-        # a segment that has its own name still is the newest of them
-        numbers = {one.path: one.number if one.path != live else following for one in closed}
-        closed.sort(key=lambda one: numbers[one.path])
-        parts = [Part(self._path_of(one, batch.number), self._length(one)) for one in closed]
+        numbers = _number_segments(segments, following, batch.number)
+        closed = sorted(
+            (one for one in segments if one.path in numbers), key=lambda one: numbers[one.path]
+        )
+        parts = [Part(self._path_of(one, batch.number), self._length_of(one)) for one in closed]
         if row and live not in numbers:
             is_shorter = is_undone and row.batch == batch.number
             length = row.length_before if is_shorter else row.length
@@ -82,39 +85,52 @@ class Files:
         return ReceivedFile(batch.first if is_undone else batch.until, tuple(parts), is_pruned)
 
     def _path_of(self, segment: SegmentRow, stored: int) -> str:
-        """Return where a segment is: under its own name, or, of a batch behind the one that is stored, perhaps not yet."""
-        if segment.batch <= stored or self._is_there(segment.path):
+        """Return where a segment is: a batch that is only announced may not have renamed it yet."""
+        if segment.batch <= stored:
             return segment.path
-        return segment.live
-
-    def _is_there(self, path: str) -> bool:
         with closing(Folders(self.output)) as folders:
-            return folders.find(path) is not None
+            return segment.path if folders.has_file(segment.path) else segment.live
 
-    def _length(self, segment: SegmentRow) -> int:
+    def _length_of(self, segment: SegmentRow) -> int:
         if segment.length is not None:
             return segment.length
-        return sum(map(len, self.content(Part(segment.path, 0))))
+        return sum(map(len, self.read(Part(segment.path, 0))))
 
-    def content(self, part: Part, skip: int = 0) -> Iterator[bytes]:
-        """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has, of one that is gone nothing."""
+    def read(self, part: Part, skip: int = 0) -> Iterator[bytes]:
+        """Yield the lines of a part without the first `skip` bytes, decompressed.
+
+        Yields only the stored lines of a live file, and nothing for a file that is gone.
+        """
         left = part.length if part.is_live else None
         with (
             suppress(FileNotFoundError),
-            open_parent(self.output, part.path) as at,
-            _open(*at) as file,
+            open_parent(self.output, part.path) as found,
+            _open(*found) as file,
         ):
-            while piece := file.read(READ if left is None else min(READ, left)):
-                left = None if left is None else left - len(piece)
-                kept = piece[skip:]
-                skip -= len(piece) - len(kept)
+            while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):
+                left = None if left is None else left - len(chunk)
+                kept = chunk[skip:]
+                skip -= len(chunk) - len(kept)
                 if kept:
                     yield kept
 
 
+def _number_segments(segments: Iterable[SegmentRow], following: int, stored: int) -> dict[str, int]:
+    """Return the segments with lines of stored batches, by path, with the numbers to sort them by.
+
+    A batch that is only announced renames files whose lines are all stored; but it may not have
+    closed a file of a past day. Such a file is closed under its own name, and is the newest.
+    """
+    return {
+        one.path: one.number if one.path != one.live else following
+        for one in segments
+        if one.batch <= stored or one.path != one.live
+    }
+
+
 @contextmanager
 def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
-    """Open a file, or the compressed form that has taken its place; raises OSError."""
+    """Open a file, or its compressed form if only that exists; raises OSError."""
     suffix = ""
     try:
         descriptor = folder.open(name, os.O_RDONLY)
@@ -128,5 +144,5 @@ def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
         elif suffix == ".gz":
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         else:
-            unpacker = zstandard.ZstdDecompressor()
-            yield unpacker.stream_reader(raw, read_across_frames=True, closefd=False)
+            decompressor = zstandard.ZstdDecompressor()
+            yield decompressor.stream_reader(raw, read_across_frames=True, closefd=False)

@@ -1,1 +1,1 @@
-"""Rounds on their way to the broker: cut, compressed, stored once, and published by one agent. Touches no file."""
+"""Makes rounds and publishes them, each stored once, by one agent of a host. Touches no file."""

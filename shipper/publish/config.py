@@ -1,8 +1,8 @@
-"""What `LOGS_CONFIG` says to one host: the number of partitions, from which its subject follows, and whether it is paused.
+"""Reads `LOGS_CONFIG` for one host: its pause, and the number of partitions, hence its subject.
 
-Core NATS delivers what is written to the key of pauses to whoever subscribes to its subject: thousands of shippers cost no
-consumer. What is heard counts at once. The entries are the truth: they are read behind each connect, before each claim, and
-every ten seconds.
+Every shipper subscribes to the subject of the key of pauses: core NATS delivers a new value at
+once, without a consumer for each host. The entries are also read after each connect, before each
+claim and every ten seconds.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from nats_logship.wire.streams import CONFIG_BUCKET
 from nats_logship.wire.subjects import Subject
 
 _READ_EVERY = 10.0  # seconds
-_NEXT_LOOK = 1.0  # seconds, at most, until the end of a pause is noticed: not by all hosts at once
+_CHECK_EVERY = 1.0  # seconds at most between checks for the end of a pause: hosts spread
 logger = logging.getLogger(__name__)
 
 
 class BrokerConfig:
-    """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch."""
+    """The broker's configuration for one host: `partitions`, and the `subject` that follows."""
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
-        """Know nothing before `read` or `run`; `subject` is where the host's lines go with so many partitions."""
+        """Read nothing yet; `clock` is nanoseconds since the epoch."""
         self.partitions = Partitions(1, "", 0)
         self.subject = Subject.for_host(host, 1)
         self._connection = connection
@@ -47,42 +47,42 @@ class BrokerConfig:
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
         self._logged = ""
-        self._heard = 0
+        self._received = 0
 
     @property
     def pause(self) -> Pause | None:
-        """The pause that holds this host, None while it may publish."""
+        """The pause of this host, None while it may publish."""
         now = to_datetime(self._clock())
         return active_pause(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:
-        """Read the entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
-        heard = self._heard
+        """Read the entries; raises `Rejected`, `ConnectionLost`, `ConfigurationError`."""
+        received = self._received
         entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
-        if heard == self._heard:  # else what was heard meanwhile is newer
+        if received == self._received:  # else the value received meanwhile is newer
             self._take(entry.value if entry else b"")
         found = await read_partitions(self._connection)
         if found is None:
             raise Rejected(503, 0, "the number of partitions is not set")
-        # a replica that lags tells what was; who believed it would go back and forth
+        # a replica that lags answers with an older number
         if found.revision > self.partitions.revision:
             self.partitions = found
             self.subject = Subject.for_host(self._host, found.count)
 
     async def until_resumed(self) -> None:
-        """Return at once while the host may publish, else within a second once it may again."""
+        """Return when the host may publish, at most a second after the end of a pause."""
         while self.pause is not None:  # noqa: ASYNC110 - a pause ends by the clock
-            await asyncio.sleep(random.uniform(0.1, _NEXT_LOOK))
+            await asyncio.sleep(random.uniform(0.1, _CHECK_EVERY))
         self._log()
 
     async def run(self) -> None:
-        """Keep up with the entries until cancelled."""
+        """Follow changes of the entries until cancelled."""
         while True:
             client = await self._connection.client()
             with suppress(ConnectionLost):
-                await self._connection.tap(PAUSE_SUBJECT, self._hear)
+                await self._connection.tap(PAUSE_SUBJECT, self._receive)
                 while self._connection.is_current(client):
-                    # what cannot be read has not changed
+                    # an entry that cannot be read keeps its last value
                     with suppress(ConnectionLost, Rejected, ConfigurationError):
                         await self.read()
                     self._log()
@@ -90,8 +90,8 @@ class BrokerConfig:
                     await asyncio.wait({client.lost}, timeout=every)
             await asyncio.sleep(random.uniform(0, 1.0))  # not all hosts at once
 
-    def _hear(self, message: RawMessage) -> None:
-        self._heard += 1
+    def _receive(self, message: RawMessage) -> None:
+        self._received += 1
         self._take(message.data)
 
     def _take(self, value: bytes) -> None:
@@ -102,12 +102,12 @@ class BrokerConfig:
             self._pauses = decode_pauses(value)
         except UnreadablePauses as error:
             entry = f"{CONFIG_BUCKET}/{PAUSE_KEY}"
-            logger.warning("%s cannot be read, so nothing is paused: %s", entry, error)
+            logger.warning("%s cannot be read, so no host is paused: %s", entry, error)
             self._pauses = ()
         self._log()
 
     def _log(self) -> None:
-        """Log that a pause has begun, has changed or is over."""
+        """Log that a pause has begun, changed or ended."""
         before, self._logged = self._logged, str(self.pause or "")
         if before != self._logged:
             logger.info("%s", self._logged or "resumed: the pause is over")

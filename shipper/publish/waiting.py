@@ -1,4 +1,4 @@
-"""Waiting for the broker: logs the reason once, logs that it is resumed, and spaces out the attempts."""
+"""Waits for the broker: repeats requests at growing intervals, and logs the reason once."""
 
 import asyncio
 import logging
@@ -14,12 +14,12 @@ from nats_logship.client.error_codes import ErrorCode
 from shipper.settings import ShipperSettings
 
 _CAUSES = ("lost", "busy", "full", "missing", "refused")
-"""Why something is tried again, for counting: few words that stay, where reasons are sentences."""
+"""Why a request is repeated, as the metrics count it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
-_SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
+_SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: pauses are short while a leader may be elected
 _QUIET = {"lost": 0.0, "missing": 10.0, "busy": 5.0}
-"""Seconds in which a cause is not reported: an ordinary restart of the broker and a flood pass sooner."""
+"""Seconds before a cause is logged: an ordinary restart and a burst of messages are over sooner."""
 _FULL = {
     ErrorCode.STREAM_STORE_FAILED,
     ErrorCode.INSUFFICIENT_RESOURCES,
@@ -30,55 +30,54 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def explained(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> tuple[str, str]:
-    """Return one of the causes, and what went wrong to the person who reads the log of a host's shipper.
+def explain(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> tuple[str, str]:
+    """Return one of the causes, and a sentence for the log of the host's shipper.
 
-    `owner` is the host of its credential.
+    `owner` is the host of the shipper's credential, empty if that is not known.
     """
     if isinstance(error, ConnectionLost):
         return "lost", f"the broker did not answer: {error}"
     if isinstance(error, Denied) and owner not in {"", host}:
-        mistaken = f"the credential is for host {owner}, but --host is {host}"
-        return "refused", f"{mistaken}: use the credential of {host}, or --host {owner}"
+        mismatch = f"the credential is for host {owner}, but --host is {host}"
+        return "refused", f"{mismatch}: use the credential of {host}, or --host {owner}"
     if error.is_busy:
-        return "busy", f"too many messages wait to be stored ({error}); tried again at once"
+        return "busy", f"too many messages wait to be stored ({error}); trying again"
     if error.error in _FULL:
-        return "full", f"the broker is full ({error}); goes on when it has space"
+        return "full", f"the broker is full ({error}); continues when it has space"
     if error.is_leaderless:
         return "missing", (
-            "the stream or its buckets are not there, or have no leader yet, or the stream does "
-            "not take this host's partition; run `logbroker apply`"
+            "the stream or its buckets are missing or have no leader yet, or the stream lacks this "
+            "host's partition; run `logbroker apply`"
         )
     return "refused", f"the broker refuses: {error}"
 
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
-    """Return the connection of a host's shipper; raises `ConfigurationError` when the means of getting in cannot be used."""
+    """Return the connection of a host's shipper; raises `ConfigurationError` for credentials."""
     read_credentials(settings.access)
     return Connection(settings.server, f"logshipper {host}", settings.access)
 
 
 class Waiting:
-    """What this agent waits for: `reason` is empty while all goes well; `retries` counts, by cause, what was tried again."""
+    """Repeats requests; `reason` is why it waits now, if it does; `retries` counts by cause."""
 
     def __init__(self, host: str = "", owner: str = "") -> None:
-        """Wait for nothing; `host` and `owner` are those of `explained`."""
+        """Wait for nothing yet; `host` and `owner` are those of `explain`."""
         self.reason = ""
         self.retries = Counter(dict.fromkeys(_CAUSES, 0))
         self._host, self._owner = host, owner
 
     async def retry_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return what the broker answers, however long it takes: ask again where it did not answer, or refused.
+        """Return the broker's answer; ask again, however long, if it refuses or does not answer.
 
-        The pauses get longer, up to 5 s; they stay short while a leader may be missing that others
-        are about to elect, and where too many messages wait.
+        Pauses grow up to 5 s, but are short while a leader may be elected or messages are queued.
         """
         clock, since, pause = asyncio.get_running_loop().time, None, _FIRST_PAUSE
         while True:
             try:
                 answer = await ask()
             except (ConnectionLost, Rejected) as error:
-                cause, reason = explained(error, self._host, self._owner)
+                cause, reason = explain(error, self._host, self._owner)
             else:
                 if self.reason:
                     logger.info("resumed")

@@ -1,1 +1,1 @@
-"""What an agent reports of itself: status, metrics, health, checks. Changes nothing."""
+"""The status, metrics, health and checks of an agent. Changes nothing."""

@@ -1,8 +1,8 @@
-"""The abstract unix socket of an agent: `logshipper status` asks it, and so does a second agent of the host, which then refuses.
+"""The abstract unix socket of an agent, for `logshipper status` and a second agent of the host.
 
-The kernel frees it when the process ends, and nothing is left on disk. Any local user may bind and connect to any name, so
-each side trusts only what the kernel says of the other: an agent answers root and its own user, and whoever asks believes
-root, its own user and, as root, the user of the service. All others are ignored.
+The kernel frees the name when the process ends; nothing is left on disk. Any local user may bind
+and connect to any name, so each side trusts only the user id that the kernel reports. An agent
+answers root and its own user; a client trusts root, its own user and, as root, the service's user.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 class Peer(NamedTuple):
-    """The process at the other end of a connection as the kernel knows it; `pid` is 0 where it cannot be seen from here."""
+    """The process at the other end of a connection; `pid` is 0 if it is in another namespace."""
 
     pid: int
     uid: int
 
     @classmethod
     def of(cls, writer: asyncio.StreamWriter) -> "Peer":
-        """Return the other end; of a listener as it was when it began to listen."""
+        """Return the other end; a listener is reported as it was when it began to listen."""
         connection: socket.socket = writer.get_extra_info("socket")
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return cls(*struct.unpack("3i", found)[:2])
@@ -45,10 +45,10 @@ class Peer(NamedTuple):
 
 @asynccontextmanager
 async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIterator[None]:
-    """Send the report to root and to processes of this user; an agent that cannot listen ships all the same."""
+    """Send the report to root and to this user; without a socket a warning is logged."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has it all
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits for the client
         try:
             if Peer.of(writer).uid in {_ROOT, os.geteuid()}:
                 writer.write(json.dumps(report().model_dump()).encode())
@@ -69,7 +69,7 @@ async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIte
 
 
 async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostReport], list[Peer]]:
-    """Return the reports of the agents of a host on this machine, of every host when it is empty, and who does not answer."""
+    """Return the reports of a host's agents, or of all, and the agents that do not answer."""
     names = _names(_prefix(host) if host else _PREFIX)
     answers = await asyncio.gather(*(_ask(name, patience) for name in names))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
@@ -78,16 +78,18 @@ async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostRep
 
 
 async def require_alone(host: str, broker: str) -> None:
-    """Raise `OperatorError` where another agent of the host lives on this machine and ships to that broker, or root's for any.
+    """Raise `OperatorError` if another agent of the host on this machine ships to that broker.
 
-    One that does not answer its own user, or that starts at the same moment, may be missed; then the broker ends the older one.
+    An agent of root counts for any broker, as it does not answer others. An agent that hangs, or
+    starts at the same moment, may be missed; then the broker ends the older one.
     """
     reports, silent = await ask(host)
     others = [one.pid for one in reports if one.broker == broker and one.pid != os.getpid()]
     others += [one.pid for one in silent if one.uid == _ROOT != os.geteuid()]
     if others:
         raise OperatorError(
-            f"logshipper (pid {others[0]}) ships for {host} on this machine; stop it, or use --take-over"
+            f"another shipper (pid {others[0]}) already ships for {host} on this machine; "
+            "stop it, or use --take-over"
         )
 
 
@@ -96,14 +98,14 @@ def _prefix(host: str) -> str:
 
 
 def _names(prefix: str) -> set[str]:
-    words: list[str] = []
-    with suppress(OSError):  # where the kernel hides the listeners there are none
-        words = Path("/proc/self/net/unix").read_text("utf-8", "replace").split()
-    return {word[1:] for word in words if word.startswith(f"@{prefix}")}
+    fields: list[str] = []
+    with suppress(OSError):  # the kernel hides the listeners: none can be asked
+        fields = Path("/proc/self/net/unix").read_text("utf-8", "replace").split()
+    return {field[1:] for field in fields if field.startswith(f"@{prefix}")}
 
 
 async def _ask(name: str, patience: float) -> HostReport | Peer | None:
-    """Return the report of an agent, or its process where it does not answer as one; None where nobody is to be asked."""
+    """Return an agent's report, its process without one, or None if it is gone or not trusted."""
     try:
         reader, writer = await asyncio.open_unix_connection(f"\0{name}")
     except OSError:

@@ -1,10 +1,10 @@
-"""The metrics of an agent for Prometheus, made from its status and its counters when Prometheus asks.
+"""The metrics of an agent for Prometheus, made from its status and counters at each request.
 
-Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
+Imported only with `--listen`: other agents need no Prometheus library.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -15,13 +15,13 @@ from nats_logship.app.text import printable
 from shipper.status.report import AgentView, HostReport
 
 FILES_SHOWN = 100
-"""The most files that have a series of their own: those furthest behind. Ten thousand would cost the scraper more than us."""
+"""The most files with a series of their own, those furthest behind; more cost the scraper much."""
 
 _BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)  # seconds
 
 
 def agent_metrics(view: AgentView) -> Callable[[], Page]:
-    """Return what makes the page of `/metrics`, and have the view's meter observe how long acknowledgements take."""
+    """Return the maker of the page `/metrics`; the view's meter then measures acknowledgements."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     latency = Histogram(
         "logshipper_ack_latency_seconds",
@@ -32,8 +32,7 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
     view.meter.observe = latency.observe
 
     def collect() -> Iterator[Metric]:
-        meter, report = view.meter, view.report()
-        open_files = view.shipping.follower.open_files
+        meter, report, state = view.meter, view.report(), view.observe()
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         for kind, name, text, value in (
@@ -45,14 +44,14 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
             (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),
             (gauge, "last_ack_timestamp_seconds", "Last ack, or 0.", (meter.last_ack or 0) / 1e9),
             (gauge, "followed_files", "Files that are followed.", len(report.files)),
-            (gauge, "open_files", "Files that are open.", open_files),
+            (gauge, "open_files", "Files that are open.", state.open_files),
             (gauge, "troubled_paths", "Paths that are not followed.", len(report.troubles)),
             (gauge, "unread_paths", "Paths that the start did not find.", len(report.unread)),
             (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
             (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
         ):
             yield kind(f"logshipper_{name}", text, value)
-        yield from _labelled(view, report)
+        yield from _labelled(report, state.retries, meter.lost)
         yield from latency.collect()
         version = {"version": version_of("nats-logship")}
         yield InfoMetricFamily("logshipper_build", "Version of the shipper.", version)
@@ -60,15 +59,17 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
     return metrics_page(collect)
 
 
-def _labelled(view: AgentView, report: HostReport) -> Iterator[Metric]:
+def _labelled(
+    report: HostReport, retries: Mapping[str, int], causes: Mapping[str, int]
+) -> Iterator[Metric]:
     behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
     for file in report.files:
         behind[printable(file.path)] += file.behind_bytes or 0
-    lost = {"deleted": 0, "truncated": 0, "unread": 0} | view.meter.lost
+    lost = {"deleted": 0, "truncated": 0, "unread": 0, **causes}
     files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
     for kind, name, text, label, values in (
-        (counter, "retries", "Rounds that were tried again.", "reason", view.waiting.retries),
+        (counter, "retries", "Rounds that were tried again.", "reason", retries),
         (counter, "lost_bytes", "Bytes lost before they were read.", "reason", lost),
         (gauge, "file_behind_bytes", "Bytes that are not acknowledged.", "path", files),
     ):

@@ -1,4 +1,4 @@
-"""What `logshipper status` and `logshipper check` find out where no agent runs, and reports as a table. Changes nothing."""
+"""What `logshipper status` and `logshipper check` read if no agent runs, and how they show it."""
 
 import itertools
 import os
@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from enum import Enum
+from typing import NamedTuple
 
 from rich.console import RenderableType
 
@@ -22,7 +24,7 @@ from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
 from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
-from shipper.publish.waiting import connection_for, explained
+from shipper.publish.waiting import connection_for, explain
 from shipper.settings import ShipperSettings
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
@@ -32,43 +34,58 @@ from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
 
-FINE, LEFT_OUT, DOUBTFUL, BAD = "ok ", "-- ", "!! ", "BAD"
-Finding = tuple[str, str]
-"""What a finding means for the agent, and a text, which may hold paths of any characters."""
+
+class Level(Enum):
+    """What a result of `check` means for the agent, as it is printed."""
+
+    FINE = "ok "
+    LEFT_OUT = "-- "
+    DOUBTFUL = "!! "
+    BAD = "BAD"
+
+
+class CheckLine(NamedTuple):
+    """A result of `check`; the text may hold paths of any characters."""
+
+    level: Level
+    text: str
+
 
 _HEADS = ("size", "position", "unshipped", "oldest", "state", "path")
 
 
 @asynccontextmanager
 async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Connection]:
-    """Connect once; whatever the broker answers or does not answer is an `OperatorError`."""
+    """Connect once; raises `OperatorError` if the broker refuses a request or does not answer."""
     connection = connection_for(settings, host)
     try:
         await connection.connect()
         yield connection
     except (ConnectionLost, Rejected) as error:
-        raise OperatorError(explained(error, host, settings.credential_host)[1]) from None
+        raise OperatorError(explain(error, host, settings.credential_host)[1]) from None
     finally:
         await connection.close()
 
 
-async def stored(settings: ShipperSettings, host: str) -> HostReport:
-    """Return a host's positions as the broker has them, with the sizes of files here; raises `OperatorError` for none."""
+async def read_saved_report(settings: ShipperSettings, host: str) -> HostReport:
+    """Return the report of a host whose agent does not run: its positions in the broker.
+
+    Sizes are those of the files on this machine. Raises `OperatorError` if there are no positions.
+    """
+    missing = f"no agent of {host} runs here, and"
     try:
         async with _connected(settings, host) as connection:
-            positions, saved = await _stored_positions(connection, host)
+            positions, saved = await _read_positions(connection, host)
     except OperatorError as error:
-        raise OperatorError(f"no agent of {host} runs here, and {error}") from None
-    files = tuple(map(_file, positions.files.values()))
+        raise OperatorError(f"{missing} {error}") from None
+    files = tuple(map(_status_of, positions.files.values()))
     if not (saved or files):
-        raise OperatorError(
-            f"no agent of {host} runs here, and the broker has no positions of it; check --host"
-        )
+        raise OperatorError(f"{missing} the broker has no positions of it; check --host")
     return HostReport(host=host, running=False, files=files, saved=saved or None)
 
 
-async def _stored_positions(connection: Connection, host: str) -> tuple[Positions, str]:
-    """Return the positions of a host as the broker has them, and when they were saved last."""
+async def _read_positions(connection: Connection, host: str) -> tuple[Positions, str]:
+    """Return the positions of a host in the broker, and the time of their last snapshot."""
     snapshots = Snapshots(connection, host)
     saved, streams = await snapshots.read(), await read_streams(connection)
     ends = dict.fromkeys(stream_names(streams), 0)
@@ -76,19 +93,18 @@ async def _stored_positions(connection: Connection, host: str) -> tuple[Position
     return rebuilt.positions, snapshots.time
 
 
-def _file(cursor: Cursor) -> FileStatus:
+def _status_of(cursor: Cursor) -> FileStatus:
     size = size_at(cursor)
     return FileStatus(
         path=cursor.path,
         state="gone" if size is None else "saved",
         size_bytes=size,
         position_bytes=cursor.offset,
-        behind_bytes=None if size is None else max(0, size - cursor.offset),
     )
 
 
-def shown(host: HostReport) -> list[RenderableType]:
-    """Return a report as lines and a table, the files that are furthest behind first."""
+def render(host: HostReport) -> list[RenderableType]:
+    """Return a report as lines and a table; files that are furthest behind come first."""
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
@@ -115,58 +131,62 @@ def _row(file: FileStatus) -> tuple[str, ...]:
     )
 
 
-async def check(settings: ShipperSettings, host: str) -> list[Finding]:
-    """Check files and broker; nothing is stored."""
+async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
+    """Check files and broker; stores nothing."""
     files = [] if settings.is_input else [*check_files(settings.selection)]
     if is_shared_name(host):
-        files.insert(0, (LEFT_OUT, SHARED_NAME.format(host)))
+        files.insert(0, CheckLine(Level.LEFT_OUT, SHARED_NAME.format(host)))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:
-        broker = [(BAD, str(error))]
+        broker = [CheckLine(Level.BAD, str(error))]
     return [*files, *broker]
 
 
-def check_files(selection: Selection) -> Iterator[Finding]:
-    """Say of each file that is selected whether it would be followed, and why not."""
-    shown = scan(selection, {})
-    paths = {entry.path for entry in shown.entries}
+def check_files(selection: Selection) -> Iterator[CheckLine]:
+    """Yield for each selected file whether it would be followed, and why not."""
+    found = scan(selection, {})
+    paths = {entry.path for entry in found.entries}
     for entry in scan(replace(selection, excluded=()), {}).entries:
         if not entry.wanted:
             continue
-        level, text = FINE, format_count(entry.size, "byte")
+        level, text = Level.FINE, format_count(entry.size, "byte")
         if entry.path not in paths:
-            level, text = LEFT_OUT, "left out by --exclude"
+            level, text = Level.LEFT_OUT, "left out by --exclude"
         elif not os.access(entry.path, os.R_OK):
-            level, text = BAD, "cannot be read; check its permissions"
+            level, text = Level.BAD, "cannot be read; check its permissions"
         elif selection.is_too_old(entry.modified, time.time_ns()):
-            level, text = LEFT_OUT, "older than --ignore-older, unless it was followed before"
-        yield level, f"{entry.path}: {text}"
-    for trouble in shown.troubles:
-        level = LEFT_OUT if trouble.kind is NoticeKind.REFUSED else BAD
-        yield level, f"{trouble.path}: {trouble.text}"
+            level, text = Level.LEFT_OUT, "older than --ignore-older, unless it was followed before"
+        yield CheckLine(level, f"{entry.path}: {text}")
+    for trouble in found.troubles:
+        level = Level.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else Level.BAD
+        yield CheckLine(level, f"{trouble.path}: {trouble.text}")
 
 
-async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
+async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckLine]:
     async with _connected(settings, host) as connection:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
         among = format_count(layout.partitions, "partition")
-        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
+        stream = f"stream {layout.stream_of(subject.partition)}, {subject} of {among}"
         may = await _may_publish(connection, subject)
+        unread = await _find_unread(settings, connection, host)
+        right = f"this user may {'' if may else 'not '}publish to {subject}"
         return [
-            (FINE, f"broker at {connection.servers}: {place}"),
-            (FINE if may else BAD, f"this user may {'' if may else 'not '}publish to {subject}"),
-            *[(DOUBTFUL, text) for text in await _unread(settings, connection, host)],
+            CheckLine(Level.FINE, f"broker at {connection.servers}: {stream}"),
+            CheckLine(Level.FINE if may else Level.BAD, right),
+            *(CheckLine(Level.DOUBTFUL, text) for text in unread),
         ]
 
 
-async def _unread(settings: ShipperSettings, connection: Connection, host: str) -> Iterable[str]:
-    """Return what the agent here did not find, or else what one that started now would not."""
+async def _find_unread(
+    settings: ShipperSettings, connection: Connection, host: str
+) -> Iterable[str]:
+    """Return which known files the running agent did not find, or one started now would not."""
     agents, _ = await ask(host)
     if agents or settings.is_input:
         return [text for agent in agents for text in agent.unread]
-    positions, _ = await _stored_positions(connection, host)
+    positions, _ = await _read_positions(connection, host)
     ids = itertools.count()
     follower = Follower(
         settings.selection,
@@ -181,7 +201,7 @@ async def _unread(settings: ShipperSettings, connection: Connection, host: str) 
 
 
 async def _may_publish(connection: Connection, subject: Subject) -> bool:
-    """Whether this user may publish to a subject, by a message that the stream always refuses; raises `Rejected`, `ConnectionLost`."""
+    """Return whether this user may publish there, by a message that the stream refuses."""
     try:
         await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(IMPOSSIBLE_SEQUENCE)})
     except Denied:

@@ -41,9 +41,9 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
     ("words", "said"),
     [
         (("web 01",), "hosts 'web 01': "),
-        (("--for", "soon"), "is not a length of time"),
+        (("--for", "soon"), "is not a duration"),
         (("--for", "9999999d"), "later than a date can be"),
-        (("--for", "99999999999d"), "longer than any time can be"),
+        (("--for", "99999999999d"), "is too long"),
         (("--reason", 501 * "x"), "at most 500 characters"),
     ],
     ids=str,

@@ -44,7 +44,7 @@ def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_
     again = start_broker(*own)
     assert messages(again) == 20
     again.stop(10)
-    for options, reason in (((), "not encrypted in place"), (another, "with another key")):
+    for options, reason in (((), "is encrypted: give its"), (another, "with another key")):
         refused = start_broker(*options)
         assert refused.wait(120) == 78
         assert reason in refused.said()

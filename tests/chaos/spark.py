@@ -98,7 +98,7 @@ class Cluster:
                 "SPARK_HOME": str(home),
                 "SPARK_SCALA_VERSION": "2.13",
                 "SPARK_LOCAL_DIRS": str(scratch),
-                "JAVA_HOME": str(_java_home(self._java.executable, self._folder)),
+                "JAVA_HOME": str(java_home(self._java.executable, self._folder)),
                 "PYTHONPATH": "",
             },
         )
@@ -112,7 +112,7 @@ def _bare_python(folder: Path) -> Path:
     return path
 
 
-def _java_home(java: Path, folder: Path) -> Path:
+def java_home(java: Path, folder: Path) -> Path:
     """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module.
 
     Spark's launcher starts on it.

@@ -33,8 +33,8 @@ def headings(text: str) -> set[str]:
 def test_the_pages_are_short() -> None:
     lines = {page: len(text.splitlines()) for page, text in TEXTS.items()}
 
-    assert max(lines.values()) <= 200
-    assert sum(count for page, count in lines.items() if page.startswith("docs/")) <= 2200
+    assert max(lines.values()) <= 300
+    assert sum(count for page, count in lines.items() if page.startswith("docs/")) <= 2600
 
 
 @ALL

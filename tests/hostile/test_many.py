@@ -9,7 +9,7 @@ import pytest
 
 from receiver.consume.assignment import Ending, SessionLimits
 from receiver.storage.layout import Days, Layout
-from receiver.storage.names import LivePaths
+from receiver.storage.live_paths import LivePaths
 from receiver.storage.store import Store
 from tests.receiver.partition import Message, Partition
 

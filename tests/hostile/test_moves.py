@@ -15,14 +15,14 @@ import pytest
 
 from nats_logship.client.answer import Denied, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.client.pulling import pull
+from nats_logship.client.stream_reader import StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery
 from nats_logship.wire.message import Followed, Origin, encode_origin
 from nats_logship.wire.streams import StreamLayout
-from nats_logship.wire.subjects import count_name, wake_name
+from nats_logship.wire.subjects import count_name, partition_filter
 from receiver.consume.assignment import Blocked, Cause, Done, Report, SessionLimits
-from receiver.consume.host_moves import HostClaim, MovesExaminer, Patience, read_follows
-from receiver.consume.wake import Wake
+from receiver.consume.host_claims import HostClaim, read_follows
+from receiver.consume.host_moves import MovesExaminer, Patience
 from tests import secured
 from tests.receiver.partition import Message, Partition, blocked, lines_of, message
 from tests.receiver.supervised import Supervised
@@ -121,9 +121,9 @@ def test_what_a_host_wrote_there_after_its_claim_is_not_waited_for_beyond_the_sk
 
     async def waits(connection: Connection, number: int, skew: float) -> bool:
         layout, name = StreamLayout(2, 2), f"LOGS_{number}"
-        await Wake(connection, number, name).count(1)
-        pulled = await pull(connection, f"{name}.{wake_name(number, 0)}", 1)
-        delivery, message = pulled.messages[0]
+        reader = StreamReader(connection, name, "first", (partition_filter(number),))
+        await reader.replace(at_sequence(1))
+        delivery, message = (await reader.pull(1)).messages[0]
         examiner = MovesExaminer(connection, number, name, layout, Patience(skew, 3600))
         moves = await examiner.examine([HostClaim(EVIL, delivery, read_follows(message))])
         return moves.until is not None
@@ -153,7 +153,7 @@ def test_an_old_partition_that_nobody_receives_holds_others_up_for_a_bounded_tim
     pair.old.receive()
     pair.publish(claim(1, (0, end)), shipped(1, 12, b"newest\n"))
     done = pair.new.receive(report.done.until)
-    assert not report.done.findings + done.findings
+    assert not report.done.anomalies + done.anomalies
     assert pair.new.read(EVIL) == b"newer\nnewest\n"
     assert pair.new.read(f"{EVIL}..p0") == b"older\n"
 

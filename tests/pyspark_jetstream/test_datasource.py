@@ -1,4 +1,4 @@
-"""The data source on a real stream, without Spark: which rows, from where and to where, and what is said when it fails."""
+"""Rows, ranges, errors and rights of the data source on a real stream, without Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def sequences(url: str, **options: str) -> list[int]:
     return [row["sequence"] for row in rows_of(url, **options)]
 
 
-def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
+def test_the_sections_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
     parts = [
         lines_of("a", 0, b"one\ntwo\n"),
         lines_of("b", 0, b"", end=90, filtered=True),
@@ -68,7 +68,7 @@ def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
     ]
 
 
-def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str) -> None:
+def test_a_batch_reads_from_the_starting_to_the_ending_offset(logs_url: str) -> None:
     publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
     moments = {row["sequence"]: row["time"].isoformat() for row in rows_of(logs_url)}
 
@@ -84,7 +84,7 @@ def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str) -> None:
     assert sequences(logs_url, minPartitions="4") == list(range(1, 11))
 
 
-def test_what_retention_removed_is_an_error_by_name_or_skipped(logs_url: str) -> None:
+def test_removed_messages_are_an_error_or_skipped(logs_url: str) -> None:
     publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
     api(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
 
@@ -95,7 +95,7 @@ def test_what_retention_removed_is_an_error_by_name_or_skipped(logs_url: str) ->
     assert sequences(logs_url) == [4, 5, 6]
 
 
-def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is_named(
+def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
     own_server: Any,
 ) -> None:
     largest = bytes(8_000_000 - 1) + b"\n"
@@ -136,7 +136,7 @@ def guarded(processes: Processes, tmp_path: Path) -> dict[str, str]:
     return {"servers": f"nats://{where}", "user": "analyst", "password": _SECRET}
 
 
-def test_the_rights_that_the_page_names_suffice_and_a_refusal_is_told_without_the_password(
+def test_the_documented_rights_suffice_and_no_error_shows_the_password(
     guarded: dict[str, str],
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")

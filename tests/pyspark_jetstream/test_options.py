@@ -1,4 +1,4 @@
-"""The options of the data source: meanings and complaints. No fixtures."""
+"""The options of the data source: their meanings and errors. No fixtures."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
         ({"explode": "true", "includeHeaders": "true"}, {"headers": True}),
     ],
 )
-def test_options_mean_what_they_mean_in_sparks_kafka_source(
+def test_options_mean_the_same_as_in_sparks_kafka_source(
     given: dict[str, str], meaning: dict[str, object]
 ) -> None:
     options = SourceOptions.parse(given)
@@ -42,28 +42,28 @@ def test_options_mean_what_they_mean_in_sparks_kafka_source(
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("given", "error"),
     [
-        ({"server": "x"}, "no option 'server'; there are servers, stream, partitions"),
-        ({"stream": "a.b"}, "stream 'a.b' is not a name"),
+        ({"server": "x"}, "no option 'server'; it has servers, stream, partitions"),
+        ({"stream": "a.b"}, "stream 'a.b' is not the name"),
         ({"partitions": "1,x"}, "partitions '1,x' is not"),
         ({"startingOffsets": "first"}, "startingOffsets 'first' is not"),
         ({"startingOffsets": "0"}, "startingOffsets '0' is not"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp 'yesterday' is not"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger '0' is not a positive"),
         ({"maxOffsetsPerTrigger": "9" * 5000}, "is not a positive"),
-        ({"hosts": "a", "partitions": "1"}, "partitions and hosts are two ways"),
+        ({"hosts": "a", "partitions": "1"}, "partitions and hosts both choose"),
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
-        ({"servers": "http://me:s3cret@x"}, "servers: 'x' is no address of a NATS server"),
+        ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"explode": "yes"}, "explode 'yes' is not true or false"),
     ],
 )
-def test_a_wrong_option_is_named(given: dict[str, str], complaint: str) -> None:
-    with pytest.raises(ConfigurationError, match=complaint):
+def test_a_wrong_option_is_named(given: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
         SourceOptions.parse(given)
 
 
-def test_how_to_get_in_is_told_in_the_words_of_the_programs_and_never_shown() -> None:
+def test_credentials_are_options_and_never_shown() -> None:
     options = SourceOptions.parse(
         {
             "servers": "tls://me:s3cret@broker:4222",

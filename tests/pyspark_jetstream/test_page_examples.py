@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run as they stand there, but for addresses and folders."""
+"""The examples of docs/spark.md run as they are, except for addresses and folders."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_jetstream.options import KNOWN
+from pyspark_jetstream.options import OPTIONS
 from tests.receiver.partition import publish
 
 _LINES = (("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
@@ -26,7 +26,7 @@ def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[st
 
 
 @pytest.mark.long  # the example of a table that grows runs in every test
-def test_the_examples_of_batches_count_the_lines_of_every_host_and_make_a_table_of_them(
+def test_the_batch_examples_count_lines_per_host_and_write_a_table(
     spark: SparkSession, logs_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)
@@ -61,7 +61,7 @@ def test_the_streaming_example_counts_errors_per_host_and_minute(
     assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
 
 
-def test_the_table_example_has_every_line_once_however_often_it_is_run(
+def test_the_growing_table_has_each_line_once_after_several_runs(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)
@@ -86,4 +86,4 @@ def test_the_table_example_has_every_line_once_however_often_it_is_run(
 
 
 def test_the_page_names_every_option() -> None:
-    assert [name for name in KNOWN if f"`{name}`" not in PAGE] == []
+    assert [name for name in OPTIONS if f"`{name}`" not in PAGE] == []

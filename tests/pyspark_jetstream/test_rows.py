@@ -1,4 +1,4 @@
-"""A stored message and its row. No fixtures."""
+"""The rows of stored messages. No fixtures."""
 
 import itertools
 import random
@@ -30,7 +30,7 @@ def stored(
     return StreamMessage(subject, 8, AS_STORED, headers, payload)
 
 
-def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
+def test_the_batches_have_the_arrow_schema_of_the_columns() -> None:
     for flags in itertools.product((False, True), repeat=2):
         show = SourceOptions(**dict(zip(("headers", "explode"), flags, strict=True)))
         (batch,) = record_batches([stored({"A": "b"}, b"x\n")], show)
@@ -38,7 +38,7 @@ def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
         assert batch.schema.equals(to_arrow_schema(columns(show), timezone="UTC"))
 
 
-def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
+def test_a_message_of_one_file_is_a_row_with_its_path() -> None:
     (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\n"))
 
     assert row == {
@@ -60,7 +60,7 @@ def lines(*messages: StreamMessage) -> list[tuple[Any, ...]]:
     return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
 
 
-def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
+def test_a_large_message_is_several_batches_with_continuous_numbers() -> None:
     payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
 
     message = stored({"Content-Encoding": "zstd"}, zstandard.compress(payload))
@@ -84,7 +84,7 @@ def test_a_damaged_message_is_one_row_without_a_line() -> None:
     assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, None, None), (8, host, 0, "c")]
 
 
-def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
+def test_lines_equal_those_of_a_plain_split() -> None:
     chance = random.Random(4)
     payloads = [
         bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)

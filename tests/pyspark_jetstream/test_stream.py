@@ -1,4 +1,4 @@
-"""How far a micro-batch goes, without Spark: limits, and a stream that becomes another."""
+"""The limits of micro-batches, and streams that are created again, without Spark."""
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -15,7 +15,7 @@ Offsets = dict[str, dict[str, int]]
 
 
 class Query:
-    """What Spark does with a reader, by hand."""
+    """A streaming query as Spark runs it."""
 
     def __init__(self, url: str, **options: str) -> None:
         given = {"servers": url, "startingOffsets": "earliest", **options}
@@ -53,7 +53,7 @@ def fill(url: str, count: int) -> None:
         pytest.param({"maxOffsetsPerTrigger": "5"}, [5, 5, 2], id="sequences"),
     ],
 )
-def test_what_is_available_now_is_read_within_the_limit(
+def test_available_now_reads_all_messages_within_the_limit(
     options: dict[str, str], sizes: list[int], logs_url: str
 ) -> None:
     fill(logs_url, 12)
@@ -64,7 +64,7 @@ def test_what_is_available_now_is_read_within_the_limit(
     assert sum(batches, []) == list(range(1, 13))  # noqa: RUF017 - a few
 
 
-def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_first_batch(
+def test_a_query_killed_in_its_first_batch_continues_at_its_beginning(
     logs_url: str,
 ) -> None:
     fill(logs_url, 3)
@@ -77,14 +77,14 @@ def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_f
     again = Query(logs_url, startingOffsets="latest")
     first = again.batch(
         dict(again.reader.initialOffset()), end
-    )  # as Spark does it: its log has the end alone
+    )  # as Spark does: its log has only the end
     second = again.batch(end, again.latest(end))
 
     assert dict(died.reader.initialOffset()) == start
     assert first + second == [4, 5, 6, 7]
 
 
-def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str) -> None:
+def test_a_repeated_batch_is_the_same_and_is_split_into_tasks(logs_url: str) -> None:
     fill(logs_url, 20)
     query = Query(logs_url, minPartitions="4")
     start = dict(query.reader.initialOffset())
@@ -96,26 +96,28 @@ def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str) -> N
     assert len(query.reader.partitions(start, end)) == 4
 
 
-@pytest.mark.parametrize("is_anew", [True, False], ids=["made anew", "went back"])
-def test_a_stream_that_is_another_stops_a_query_or_is_read_from_where_it_is_new(
-    logs_url: str, *, is_anew: bool
+@pytest.mark.parametrize("is_recreated", [True, False], ids=["created again", "rewound"])
+def test_another_stream_of_the_name_ends_a_query_or_is_read_from_its_new_part(
+    logs_url: str, *, is_recreated: bool
 ) -> None:
     fill(logs_url, 5)
     start = Query(logs_url).latest(dict(Query(logs_url).reader.initialOffset()))
-    if is_anew:
+    if is_recreated:
         api(logs_url, "STREAM.DELETE.LOGS")
         api(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
-        fill(logs_url, 8)  # more than were read: by the sequences alone nobody would know
+        fill(logs_url, 8)  # more than were read, so the sequences do not reveal it
     else:
         start["LOGS"]["sequence"] = 30
 
-    with pytest.raises(LostSequences, match=r"LOGS was made anew .* set failOnDataLoss to false"):
+    with pytest.raises(
+        LostSequences, match=r"LOGS was created again .* set failOnDataLoss to false"
+    ):
         Query(logs_url).latest(start)
 
     query = Query(logs_url, failOnDataLoss="false")
     moved = query.latest(start)
-    if not is_anew:
+    if not is_recreated:
         fill(logs_url, 2)
     end = query.latest(moved)
     assert query.batch(start, moved) == []
-    assert query.batch(moved, end) == (list(range(1, 9)) if is_anew else [6, 7])
+    assert query.batch(moved, end) == (list(range(1, 9)) if is_recreated else [6, 7])

@@ -1,7 +1,7 @@
-"""Disks that make trouble, and small ones of their own. The n-th call that changes a file fails, or the process dies there, or the disk stays broken.
+"""Disks that fail: at the n-th call that changes a file the call fails, or the process dies.
 
-Also keeps book of what a power cut would take: after an fsync that failed, the kernel takes pages for clean that never
-reached the disk, so that only bytes that were cut off and written again are safe.
+`FaultyDisk` also counts what a power cut would lose. After an fsync that failed, the kernel takes
+pages for clean that never reached the disk: only bytes that are cut off and written again are safe.
 """
 
 import ctypes
@@ -27,11 +27,11 @@ _CALLS = (*_SYNCS, *_WRITES, "ftruncate", "rename", "replace", "link", "unlink",
 
 
 class Died(BaseException):
-    """The process is dead by now; nothing of ours may catch this."""
+    """The process is dead; no code of ours may catch this."""
 
 
 class Trouble(Enum):
-    """What happens at the n-th call, by the error of the system, and of SQLite."""
+    """What happens at the n-th call, with the error of the system and of SQLite."""
 
     ONCE = errno.EIO, sqlite3.SQLITE_IOERR
     """That call fails."""
@@ -64,7 +64,7 @@ class FaultyDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        opened, io_opened, syncfs = os.open, io.open, disk._syncfs
+        opened, io_opened, syncfs = os.open, io.open, disk.syncfs
         connect = sqlite3.connect
         try:
             for name in _CALLS:
@@ -72,38 +72,38 @@ class FaultyDisk:
             os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
             sqlite3.connect = self._connect(connect)
             io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
-            disk._syncfs = syncfs and self._sync_whole(syncfs)
+            disk.syncfs = syncfs and self._sync_whole(syncfs)
             yield
         finally:
-            os.open, io.open, disk._syncfs = opened, io_opened, syncfs
+            os.open, io.open, disk.syncfs = opened, io_opened, syncfs
             sqlite3.connect = connect
             for name in _CALLS:
                 setattr(os, name, self._real[name])
 
     def _faulty(self, name: str) -> Callable[..., Any]:
-        def call(*words: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if self._strikes(name):
-                self._note_lost(name, words)
+                self._note_lost(name, arguments)
                 if name in _WRITES and self._trouble is Trouble.FULL:
-                    return self._half(words[0], words[1])
+                    return self._half(arguments[0], arguments[1])
                 raise self._error()
-            gone = self._inode(name, words, named)
-            answer = self._real[name](*words, **named)
+            gone = self._inode(name, arguments, named)
+            answer = self._real[name](*arguments, **named)
             self.unsafe.pop(gone, None)
-            self._note_done(name, words)
+            self._note_done(name, arguments)
             return answer
 
         return call
 
-    def _inode(self, name: str, words: tuple[Any, ...], named: dict[str, Any]) -> int:
-        """Return the inode that a call takes away, 0 for none: another file may get its number."""
+    def _inode(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+        """Return the inode that a call frees, 0 for none: another file may get its number."""
         folder = named.get("dir_fd", named.get("dst_dir_fd"))
         try:
             match name:
                 case "unlink":
-                    return os.stat(words[0], dir_fd=folder, follow_symlinks=False).st_ino
+                    return os.stat(arguments[0], dir_fd=folder, follow_symlinks=False).st_ino
                 case "replace" | "rename":
-                    return os.stat(words[1], dir_fd=folder, follow_symlinks=False).st_ino
+                    return os.stat(arguments[1], dir_fd=folder, follow_symlinks=False).st_ino
                 case _:
                     return 0
         except FileNotFoundError:
@@ -154,61 +154,61 @@ class FaultyDisk:
 
         return call
 
-    def _note_lost(self, name: str, words: tuple[Any, ...]) -> None:
-        if name in _SYNCS and (found := os.fstat(words[0])).st_size:
+    def _note_lost(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if name in _SYNCS and (found := os.fstat(arguments[0])).st_size:
             begin = self.synced.get(found.st_ino, 0)
-            path = Path(f"/proc/self/fd/{words[0]}").readlink()
+            path = Path(f"/proc/self/fd/{arguments[0]}").readlink()
             if path.is_file() and begin < found.st_size:
                 self.unsafe[found.st_ino] = (begin, found.st_size, str(path))
                 self.lost += 1
 
-    def _note_done(self, name: str, words: tuple[Any, ...]) -> None:
+    def _note_done(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name in _WRITES:
-            path = Path(f"/proc/self/fd/{words[0]}").readlink()
-            self.written[os.fstat(words[0]).st_ino] = str(path)
+            path = Path(f"/proc/self/fd/{arguments[0]}").readlink()
+            self.written[os.fstat(arguments[0]).st_ino] = str(path)
         if name in _SYNCS:
-            found = os.fstat(words[0])
+            found = os.fstat(arguments[0])
             self.synced[found.st_ino] = found.st_size
         elif name == "ftruncate":
-            inode = os.fstat(words[0]).st_ino
+            inode = os.fstat(arguments[0]).st_ino
             begin, end, path = self.unsafe.pop(inode, (0, 0, ""))
-            if begin < min(end, words[1]):
-                self.unsafe[inode] = (begin, min(end, words[1]), path)
-            self.synced[inode] = min(self.synced.get(inode, 0), words[1])
+            if begin < min(end, arguments[1]):
+                self.unsafe[inode] = (begin, min(end, arguments[1]), path)
+            self.synced[inode] = min(self.synced.get(inode, 0), arguments[1])
 
     def _open(self, opened: Callable[..., int]) -> Callable[..., int]:
-        def call(path: Any, flags: int, *words: Any, **named: Any) -> int:
+        def call(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
             if flags & os.O_CREAT and self._strikes("open"):
                 raise self._error()
-            return opened(path, flags, *words, **named)
+            return opened(path, flags, *arguments, **named)
 
         return call
 
     def _connect(self, connect: Callable[..., Any]) -> Callable[..., Any]:
-        """Have transactions of SQLite fail before they are on disk, or, where that cannot be told, behind it."""
+        """Let transactions of SQLite fail before they are on disk, or after."""
         disk = self
 
         class Faulty(sqlite3.Connection):
-            def execute(self, sql: str, *words: Any) -> sqlite3.Cursor:
+            def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
                 if sql != "COMMIT":
-                    return super().execute(sql, *words)
+                    return super().execute(sql, *arguments)
                 if disk._strikes("commit"):
                     raise disk._sql_error()
-                done = super().execute(sql, *words)
+                done = super().execute(sql, *arguments)
                 if disk._strikes("committed"):
                     raise disk._sql_error()
                 return done
 
-        return lambda *words, **named: connect(*words, factory=Faulty, **named)
+        return lambda *arguments, **named: connect(*arguments, factory=Faulty, **named)
 
     def _sql_error(self) -> sqlite3.OperationalError:
         error = sqlite3.OperationalError(f"for a test: {self._trouble.name}")
         error.sqlite_errorcode = self._trouble.value[1]  # type: ignore[misc] # as the library sets it
         return error
 
-    def _io_open(self, file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+    def _io_open(self, file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
         if mode != "wb":
-            return self._real_open(file, mode, *words, **named)
+            return self._real_open(file, mode, *arguments, **named)
         return io.BufferedWriter(_Raw(file, mode))
 
 

@@ -1,4 +1,4 @@
-"""Stores for tests that need no broker: begun, filled with rows, and partitions that are open."""
+"""Stores for tests without a broker: created, filled with rows, and open partitions."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.batch import OpenPartition
+from receiver.consume.partition import OpenPartition
 from receiver.storage.rotation import live_of
 from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
 from receiver.storage.store import Store, path_of
@@ -25,7 +25,7 @@ def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator
 
 
 def begun(state: Path, output: Path, partition: int = 0) -> Store:
-    """Return a store whose first batch is settled."""
+    """Return a store whose first batch is committed."""
     store = Store.create(path_of(state, partition))
     if store.read_batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
@@ -48,7 +48,7 @@ def add(state: Path, output: Path, *names: str, moment: int = 1) -> None:
 
 
 def age(state: Path, output: Path, name: str, moment: int) -> None:
-    """Say when the last line of a file was stored."""
+    """Change when the last line of a file was stored."""
     with begun(state, output) as store, store.transaction():
         for table in ("files", "segments"):
             store.change(f"UPDATE {table} SET last_line = ? WHERE path = ?", moment, name)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from nats_logship.client.connection import Connection
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
+from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.driver.supervisor import PartitionSupervisor, Shared, TaskLimits
 from receiver.meter import Meter
@@ -39,7 +39,9 @@ class Supervised:
         self.connection = Connection([partition.url], owner, partition.access)
         self.meter = Meter(lambda: 0)
         limits = TaskLimits(
-            *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
+            limit=partition.limit,
+            session=SessionLimits(60.0) if once else session,
+            once=once,
             **(_OFTEN if often else {}),
         )
         calendar = Calendar(timedelta(hours=1))

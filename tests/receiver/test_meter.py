@@ -9,7 +9,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
-from receiver.status.metrics import page_of
+from receiver.status.metrics import make_page
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.pages import samples
 
@@ -39,7 +39,7 @@ def meter(clock: Clock) -> Meter:
 
 
 def exposed(meter: Meter) -> dict[str, float]:
-    return samples(page_of(meter)().body.decode())
+    return samples(make_page(meter)().body.decode())
 
 
 def problem(meter: Meter) -> str:

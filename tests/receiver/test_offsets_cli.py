@@ -33,7 +33,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
 
     async def begin() -> None:
         presence = Presence(connection, lambda _: answer)
-        await presence.begin()
+        await presence.start()
         await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 
     background.wait(begin(), 10)

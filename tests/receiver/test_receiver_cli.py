@@ -20,7 +20,7 @@ from tests.support import forks
     [
         pytest.param(["--partition", "-1"], ["--partition"], id="negative"),
         pytest.param(["--partition", "0", "--max-batch", "1KB"], ["1048576"], id="too small"),
-        pytest.param(["--path-template", "{file}"], ["holds {host} once"], id="template"),
+        pytest.param(["--path-template", "{file}"], ["{host} must occur once"], id="template"),
         pytest.param(["--file-mode", "0444"], ["--file-mode", "0600"], id="mode without writing"),
         pytest.param(["--folder-mode", "0777"], ["--folder-mode", "0700"], id="mode for all"),
         pytest.param(["--owner", "nobody-of-that-name"], ["is not known here"], id="user"),

@@ -47,7 +47,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
         await asyncio.to_thread(anybody.lines, "web01", b"4\n")
         await loop.has(expected + b"4\n")
         present = Presence(loop.connection, lambda _: b"central")
-        await present.begin()
+        await present.start()
         assert not await is_gone(loop.connection, present.address)
         loop.stop.set()
         await asyncio.wait_for(asyncio.shield(loop.running), 20)
@@ -109,8 +109,8 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
     present, of_admin = (Presence(one, lambda _: b"alive") for one in (own, second))
     for connection in (own, other, admin, second):
         await connection.api("STREAM.INFO.LOGS")
-    await present.begin()
-    await of_admin.begin()
+    await present.start()
+    await of_admin.start()
 
     for asking in (other, admin):
         assert await request_report(asking, present.address) == b"alive"
@@ -135,5 +135,5 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
     denied = forks.run("logreceiver", "status", *server.options("r0"), seconds=180)
     assert denied.returncode == 1
     assert "permissions violation" in denied.stderr
-    assert "come as one that has it" in denied.stderr
+    assert "use a credential that has this right" in denied.stderr
     assert denied.stderr.count("\n") == 1

@@ -48,19 +48,19 @@ def replaced(path: Path) -> None:
         pytest.param(
             lambda path: os.truncate(path, 2),
             {"web01.log.000001": b"on", "web01.log": b"two\n"},
-            "2 bytes are there",
+            "it has 2 bytes now",
             id="cut",
         ),
         pytest.param(
             lambda path: os.truncate(path, 0),
             {"web01.log": b"two\n"},
-            "0 bytes are there",
+            "it has 0 bytes now",
             id="emptied",
         ),
         pytest.param(
             replaced,
             {"aside": b"one\n", "web01.log.000001": b"of others, torn", "web01.log": b"two\n"},
-            "15 bytes are there",
+            "it has 15 bytes now",
             id="replaced",
         ),
     ],
@@ -76,7 +76,7 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     assert isinstance(done, Done)
     assert partition.files() == left
     (notice,) = done.notices
-    assert notice.startswith("web01.log, of which 4 bytes were written")
+    assert notice.startswith("web01.log had 4 bytes of lines, and was changed, moved or removed")
     assert words in notice
     partition.lines("web01", b"three")
     again = partition.run(done.until)
@@ -165,7 +165,7 @@ def test_a_file_that_is_cut_in_mid_batch_has_no_hole_and_is_written_again(
         os.truncate(live(partition), 0)
         report = go_on()
 
-    assert "was cut while lines came" in report
+    assert "was cut while lines were written" in report
     partition.receive(2)
     assert partition.read("web01") == b"two\nsix\n"
 

@@ -1,4 +1,4 @@
-"""A task and the paths of its files: folders, days, modes, hostile names, other layouts, few descriptors."""
+"""A task and the paths of its files: folders, days, modes, links, other path templates."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def partition(partition: Partition) -> Partition:
     return replace(partition, template="{host}/{file}")
 
 
-def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
+def test_a_path_may_be_a_file_first_and_a_folder_later_and_vice_versa(
     partition: Partition,
 ) -> None:
     partition.publish(
@@ -50,7 +50,7 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
 
 @pytest.mark.parametrize("names", [("a", "a/x"), ("a/x", "a")], ids=["file", "folder"])
 @pytest.mark.parametrize("is_at_once", [False, True], ids=["one by one", "at once"])
-def test_a_host_cannot_stop_a_partition_by_a_path_that_it_uses_in_another_one(
+def test_a_host_cannot_block_a_partition_by_its_path_in_another_one(
     partition: Partition, names: tuple[str, str], is_at_once: bool
 ) -> None:
     for number, name in enumerate(names):
@@ -78,7 +78,7 @@ def test_a_host_cannot_stop_a_partition_by_a_path_that_it_uses_in_another_one(
 
 
 @pytest.mark.parametrize("depth", ["web01", "web01/var/log"])
-def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_through(
+def test_a_folder_that_became_a_symbolic_link_is_never_followed(
     partition: Partition, depth: str
 ) -> None:
     partition.publish(ours("web01", "a", 0, b"1\n"))
@@ -98,7 +98,9 @@ def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_throug
     assert partition.files() == {"web01/var/log/a": b"1\n2\n"}
 
 
-def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Partition) -> None:
+def test_files_and_folders_have_their_mode_and_owner_whatever_the_umask(
+    partition: Partition,
+) -> None:
     partition.publish(*(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(4)))
     is_root = os.geteuid() == 0
     group = 7 if is_root else -1
@@ -138,30 +140,30 @@ def paths(partition: Partition) -> list[str]:
 
 
 @pytest.mark.parametrize("every", [timedelta(), timedelta(days=1)], ids=["never", "daily"])
-def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
+def test_a_file_of_yesterday_is_compressed_under_its_own_name(
     daily: Partition, monkeypatch: pytest.MonkeyPatch, every: timedelta
 ) -> None:
     daily.lines("web01", b"one")
     daily = replace(daily, rotate_every=every)
     until = daily.receive().until
     (_, live) = paths(daily)
-    retention = SegmentCleaner(order(daily), time.time_ns)
+    cleaner = SegmentCleaner(order(daily), time.time_ns)
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
 
-    retention.clean(lambda: False)
-    assert live in paths(daily), "nobody has said that the partition is silent"
-    turned = daily.run(until, rotation=ForcedRotation.DUE)
-    retention.clean(lambda: False)
+    cleaner.clean(lambda: False)
+    assert live in paths(daily), "no rotation was asked for yet"
+    rotated = daily.run(until, rotation=ForcedRotation.DUE)
+    cleaner.clean(lambda: False)
 
-    assert isinstance(turned, Done)
-    assert turned.closed == (live,)
+    assert isinstance(rotated, Done)
+    assert rotated.closed == (live,)
     assert paths(daily) == [live.partition("/")[0], f"{live}.zst"]
     packed = (daily.output / f"{live}.zst").read_bytes()
     assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
 
 
-def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(daily: Partition) -> None:
+def test_no_line_is_written_to_a_day_before_the_last_committed_one(daily: Partition) -> None:
     daily.lines("web01", b"one")
     daily.move(1, last_time="2099-12-31T12:00:00.000Z")
 
@@ -170,7 +172,7 @@ def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(daily: Part
     assert paths(daily) == ["2099-12-31", "2099-12-31/web01.log"]
 
 
-def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are_removed(
+def test_past_days_are_closed_segments_and_forgotten_when_removed(
     daily: Partition,
 ) -> None:
     for day in range(3, 6):
@@ -215,14 +217,14 @@ def test_every_program_refuses_another_path_template_with_code_78(partition: Par
     here = ["--server", partition.url, "--output", partition.output]
     here += ["--state-dir", partition.state, "--path-template", "{host}.log"]
 
-    for words in (
+    for command in (
         ["--partition", "0", "--once"],
         ["--partition", "1", "--once"],
         ["verify"],
         ["offsets", "adopt", "--partition", "0", "--yes"],
     ):
         with pytest.raises(CommandFailed, match=r"\{host\}/\{file\}.*\{host\}\.log") as failed:
-            run_command("logreceiver", *words, *here)
+            run_command("logreceiver", *command, *here)
         assert failed.value.code == Exit.CONFIGURATION
         assert str(failed.value).count("\n") == 1
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from nats_logship.wire.streams import StreamLayout
-from receiver.driver.driver import make_destination, make_limits
+from receiver.driver.from_settings import make_destination, make_limits
 from receiver.settings import ReceiverSettings
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")

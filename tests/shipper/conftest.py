@@ -1,4 +1,4 @@
-"""What the shipper's tests share: the stream read back, a line that can be cut, nobody's folder."""
+"""Fixtures of the shipper's tests: agents, the stream read back, a connection that can be cut."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ class Read:
 
     @property
     def blocks(self) -> list[Block]:
-        """What it holds, a block for each of its sections."""
+        """Its lines, a block for each section."""
         if self.origin is None:
             return []
         read_at = self.origin.read_at
@@ -46,7 +46,7 @@ class Read:
 
 @contextmanager
 def as_user(number: int) -> Iterator[None]:
-    """Be another user meanwhile, as far as root can; what is imported late may not be found by then."""
+    """Be another user meanwhile, if this is root; late imports may fail."""
     if os.getuid() == 0:
         os.seteuid(number)
     try:
@@ -57,7 +57,7 @@ def as_user(number: int) -> Iterator[None]:
 
 @pytest.fixture
 def ship(processes: Processes) -> Ship:
-    """Return a function that starts the agent of web01, or of another host, at a broker, with its input redirected."""
+    """Return a function that starts an agent, with its standard input redirected."""
     numbers = itertools.count()
 
     def start(
@@ -67,8 +67,8 @@ def ship(processes: Processes) -> Ship:
         environment: dict[str, str] | None = None,
         redirection: str = "",
     ) -> Process:
-        words = ["--server", url, "--host", host, *map(str, options)]
-        command = [sys.executable, "-m", "shipper", *words]
+        own = ["--server", url, "--host", host]
+        command = [sys.executable, "-m", "shipper", *own, *map(str, options)]
         if redirection:
             command = ["sh", "-c", f"exec {shlex.join(command)} {redirection}"]
         name = f"shipper-{next(numbers)}"
@@ -95,21 +95,21 @@ def pipe(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ship_input(ship: Ship, tmp_path: Path) -> Ship:
-    """Return a function that starts the agent of web01, which ships its redirected standard input, spooled to `state`."""
-    words = ("--file", "-", "--state-dir", tmp_path / "state")
-    return lambda url, redirection, *more: ship(url, *words, *more, redirection=redirection)
+    """Return a function that starts the agent of web01, which ships its standard input."""
+    own = ("--file", "-", "--state-dir", tmp_path / "state")
+    return lambda url, redirection, *more: ship(url, *own, *more, redirection=redirection)
 
 
 @pytest.fixture
 def own_host(tmp_path: Path) -> str:
-    """Return a host whose agent nobody else on this machine asks how it stands."""
+    """Return a host name of this test alone: other tests ask agents on this machine, too."""
     return f"{tmp_path.name[-40:].replace('_', '-')}-{os.getpid()}"
 
 
 async def read_stream(
     connection: Connection, first: int = 1, subject: object = "logs.>"
 ) -> list[Read]:
-    """Return every message of the stream, or of a subject of it, in order, from sequence `first` on."""
+    """Return every message of the stream, or of a subject, from sequence `first` on."""
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
     body = json.dumps({"seq": first, "next_by_subj": str(subject), "batch": 100_000}).encode()
     found: list[Read] = []
@@ -127,7 +127,7 @@ def read_lines(url: str) -> bytes:
 
 
 def received(url: str) -> bytes:
-    """Return what a reader of the stream has who drops by spans what came before; raises where a span is missing."""
+    """Return the stream's lines without repeated spans; raises if a span is missing."""
     ends: dict[str, int] = {}
     found = b""
     for message in ask(url, read_stream):
@@ -145,7 +145,7 @@ def received(url: str) -> bytes:
 def wait_for_lines(
     url: str, expected: bytes, *watched: Process, read: Callable[[str], bytes] = read_lines
 ) -> None:
-    """Wait until all lines are in the stream, and see that each is there once and in order."""
+    """Wait until all lines are in the stream, each once and in order."""
     wait_until("all lines are there", lambda: len(read(url)) >= len(expected), 40, watched)
     found = read(url)
     assert found == expected, str(judge_lines([expected], found))
@@ -153,7 +153,7 @@ def wait_for_lines(
 
 @dataclass
 class Line:
-    """A TCP proxy to the broker that is cut: now, or at an answer that has `cut_after` in it, which nobody gets."""
+    """A TCP proxy to the broker: cut now, or instead of an answer that contains `cut_after`."""
 
     target: tuple[str, int]
     url: str = ""
@@ -161,7 +161,7 @@ class Line:
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):  # the broker is away
+        with suppress(OSError):  # no broker
             answers, broker = await asyncio.open_connection(*self.target)
             self._writers += [writer, broker]
             await asyncio.gather(self._pump(reader, broker), self._pump(answers, writer, cuts=True))

@@ -1,4 +1,4 @@
-"""A follower in a folder of its own, with what it shipped kept by file: what the following tests share."""
+"""A follower in a folder of its own, and the blocks that it shipped."""
 
 import asyncio
 import bz2
@@ -39,7 +39,7 @@ def packed(content: bytes, compression: Compression) -> bytes:
 
 
 def pack(original: Path, compression: Compression) -> Path:
-    """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
+    """Compress a file as gzip does: with its time of change; then delete the original."""
     written = original.stat().st_mtime_ns
     path = original.with_name(original.name + compression.value)
     path.write_bytes(packed(original.read_bytes(), compression))
@@ -49,7 +49,7 @@ def pack(original: Path, compression: Compression) -> Path:
 
 
 class Host:
-    """Log files in `folder`, and the agent that follows them; the clock is real time plus what the test adds."""
+    """Log files in `folder`, and an agent that follows them; the test may advance its clock."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Host:
         return time.time_ns() + self.later
 
     async def restart(self) -> None:
-        """Stop the agent and start it with the cursors that the blocks give, as they stand in the stream."""
+        """Restart the agent with the cursors of the blocks, as the stream has them."""
         await self.follower.close()
         self.follower = self.start(self.cursors())
 
     async def restart_with_saved_positions(self) -> None:
-        """Stop the agent and start it as one whose positions file survived: with files that were only found, too."""
+        """Restart the agent with its snapshot, which also has files that were only found."""
         await self.follower.close()
         self.positions = self.positions.advance(origins(self.blocks), len(self.blocks))
         self._note_ended()
@@ -147,7 +147,7 @@ class Host:
             self.later += 6 * SECOND
 
     async def until_shipped(self, lines: bytes, longest: float = math.inf) -> None:
-        """Wait for changes until these lines come last; look only where one is due, never because time has passed."""
+        """Wait for changes until these lines come last; scan only if a scan is due."""
         async with asyncio.timeout(40):
             while not self.shipped.endswith(lines):
                 await self.step(longest)

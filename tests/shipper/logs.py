@@ -1,4 +1,4 @@
-"""Log files as their writers make them, and what tests of the program wait for."""
+"""Log files as their writers make them, and texts of a log that tests wait for."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,5 +30,5 @@ def rotate(log: Path) -> None:
     log.touch()
 
 
-def wait_for_log(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
+def wait_for_log(process: Process, text: str) -> None:
+    wait_until(f"logs {text!r}", lambda: text in process.said(), 40, [process])

@@ -1,7 +1,7 @@
 """The points of a shipper at which a test can kill it; `nats_logship.app.faults` does it."""
 
 IN_MOVE = ("left",)
-"""Those of a start behind another number of partitions."""
+"""Points of a start with another number of partitions."""
 
 POINTS = (
     *("claimed", *IN_MOVE, "rebuilt", "gathered", "sending", "stored", "advanced"),

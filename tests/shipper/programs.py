@@ -1,6 +1,6 @@
-"""Random programs for the model tests: how they are drawn, how many are run, and how a failing one is run again.
+"""Draws random programs for the model tests.
 
-In CI the same programs are drawn every time. `LOGSHIP_PROGRAMS=5000` draws that many others.
+CI runs the same programs every time. `LOGSHIP_PROGRAMS=5000` draws that many others.
 """
 
 import os
@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 Step = tuple[str, int]
-"""What happens, and how much of it, from 0 to 4 if nothing else is said."""
+"""An action, and its amount, by default from 0 to 4."""
 
 STEP = 50_000_000
-"""Nanoseconds between two steps, also as the files' times show it: rotations come apart by more than a clock's tick."""
+"""Nanoseconds between two steps, also in the files' times: more than a tick of the clock."""
 
 LONGEST = 50
 
@@ -25,7 +25,7 @@ Test = TypeVar("Test", bound=Callable[..., None])
 def programs(
     actions: Mapping[str, int], most: Mapping[str, int] = MappingProxyType({})
 ) -> st.SearchStrategy[list[Step]]:
-    """Draw programs of up to 50 steps; `actions` says how often which comes, `most` how much of it if not 4."""
+    """Draw programs of up to 50 steps; `actions` are weights, `most` largest amounts if not 4."""
     steps = [_steps(name, most.get(name, 4)) for name, n in actions.items() for _ in range(n)]
     step = st.integers(0, len(steps) - 1).flatmap(steps.__getitem__)
     # lists of a drawn length: left to themselves they are mostly short
@@ -37,9 +37,10 @@ def _steps(name: str, most: int) -> st.SearchStrategy[Step]:
 
 
 def as_many_as(count: int, together: int = 1) -> Callable[[Test], Test]:
-    """Run a test on `count` programs, `together` at a time, or on as many others as LOGSHIP_PROGRAMS says.
+    """Run a test on `count` programs, or LOGSHIP_PROGRAMS others, `together` at a time.
 
-    Those that run together are not shortened, which would take hours: the test is to show the one that failed.
+    Programs that run together are not shortened, which would take hours: the test reports the one
+    that failed.
     """
     asked = os.environ.get("LOGSHIP_PROGRAMS")
     shortened = (Phase.shrink,) if together == 1 else ()

@@ -1,4 +1,4 @@
-"""The snapshot of a host's positions in the broker, as an administrator reads, spoils and deletes it."""
+"""The snapshot of a host's positions in the broker: read, changed and deleted by tests."""
 
 from nats_logship.client.bucket import read, write
 from nats_logship.client.connection import Connection
@@ -18,7 +18,7 @@ async def saved_positions(connection: Connection, host: str = "web01") -> Positi
 
 
 async def put(connection: Connection, value: bytes | None, host: str = "web01") -> None:
-    """Have the broker say this of a host from now on, None: nothing."""
+    """Replace the snapshot of a host by these bytes, or delete it."""
     key = positions_key(host)
     entry = await read(connection, POSITIONS_BUCKET, key)
     if value is not None:

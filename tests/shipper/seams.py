@@ -1,6 +1,6 @@
-"""Runs file actions between the system calls of a look or a reading: every race with a writer, at a place of its own.
+"""Runs file actions between the system calls of a scan or a read: every race with a writer.
 
-Fault injection, not a mock: each call does what it always does. Only one thing may be under way at a time.
+Fault injection, not a mock: each call does what it always does. Only one scan or read may run.
 """
 
 import math
@@ -15,9 +15,9 @@ CALLS = ("scandir", "lstat", "stat", "open", "fstat", "pread", "preadv")
 
 @contextmanager
 def amid(actions: Sequence[tuple[int, Callable[[], None]]]) -> Iterator[None]:
-    """Run each action before the call of its number, counted from 0 in here; at the end those that are left.
+    """Run each action before the call of its number, counted from 0; at the end those left.
 
-    The actions come in order, one with a smaller number than that before it along with that.
+    Actions run in the given order: one with a smaller number than its predecessor runs with that.
     """
     seams = _Seams(actions)
     calls = {name: getattr(os, name) for name in CALLS}

@@ -1,4 +1,4 @@
-"""What was shipped, put together by file, and what may be wrong with it. Knows nothing of what was written."""
+"""Shipped lines, put together by file, with the faults in them."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ IDENTITY = Identity(7, 4, "ab", 0, "")
 def block(
     start: int, lines: bytes, file: str = "f1", *, left_out: int = 0, continues: bool = False
 ) -> Block:
-    """Return a block of a file, whose span has so many bytes more than its lines."""
+    """Return a block of a file, with a span of `left_out` bytes more than its lines."""
     span = Span(file, start, start + len(lines) + left_out)
     count, is_filtered = lines.count(b"\n"), left_out > 0
     section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
@@ -20,12 +20,12 @@ def block(
 
 
 def origins(blocks: Iterable[Block]) -> list[Origin]:
-    """Return where blocks came from, as if each of them were sent in a message of its own."""
+    """Return the origins of blocks, as if each were sent in a message of its own."""
     return [Origin(AGENT, block.read_at, (block.section,)) for block in blocks]
 
 
 def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
-    """Return what was shipped of each file, by its id and in the order of their first blocks; note what is wrong."""
+    """Return the shipped bytes by file id, in the order of first blocks; note faults."""
     found: dict[str, bytes] = {}
     for block in blocks:
         span = block.section.span

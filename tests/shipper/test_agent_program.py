@@ -1,4 +1,4 @@
-"""The real program on real files against a real broker: ended, killed, cut off, fenced; nothing lost, nothing twice."""
+"""The real program with files and a broker: ended, killed, fenced; no line lost or repeated."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nats
 
 
 @pytest.mark.parametrize("options", [(), ("--no-ack",)], ids=["acknowledged", "not acknowledged"])
-def test_once_ships_what_is_there_and_only_once(
+def test_once_ships_existing_lines_and_ships_them_once(
     logs_url: str, ship: Ship, tmp_path: Path, options: Sequence[str]
 ) -> None:
     log = tmp_path / "a.log"
@@ -59,7 +59,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     log.touch()
     options = ("--round-size", 65536, "--grace", "1s", "--poll-every", "50ms")
     process = ship(logs_url, "--file", log, *options, *more)
-    # what was rotated away before anything was shipped is nobody's, as far as a next start can know
+    # a next start cannot know a file that was rotated before a line of it was shipped
     append(log, lines(0, 1))
     wait_for_lines(logs_url, lines(0, 1), process)
     written = 1
@@ -81,18 +81,18 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
             rotate(log)
         process.start()
 
-    append(log, lines(written, written + 1 + written % 2))  # the last one is shipped
+    append(log, lines(written, written + 1 + written % 2))  # an odd number: the filter keeps it
     written += 1 + written % 2
     wait_for_lines(logs_url, lines(0, written, step), process)
     assert received(logs_url) == lines(0, written, step)  # without a gap between them
-    assert process.said().count("cannot be read: ") == 1  # the snapshot that was garbled
+    assert process.said().count("cannot be read: ") == 1  # the damaged snapshot
     assert "Traceback" not in process.said()
     assert ("anon_inode:inotify" in held_by(process.pid)) == ("--no-watch" not in more)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
 
 
-def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
+def test_a_deleted_file_is_a_warning_only_if_bytes_were_not_read(
     logs_url: str, ship: Ship, log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = ("--grace", "100ms", "--poll-every", "50ms")
@@ -106,7 +106,7 @@ def test_a_deleted_file_is_a_warning_only_where_bytes_of_it_were_not_read(
     assert caplog.records[-1].levelname == "WARNING"
 
 
-async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
+async def test_another_client_that_publishes_without_pause_blocks_no_line(
     connection: Connection, logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
@@ -119,25 +119,25 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
             await asyncio.sleep(0.01)
 
     async def ours() -> bytes:
-        return b"".join(
-            message.lines for message in await read_stream(connection) if message.origin
-        )
+        found = await read_stream(connection)
+        return b"".join(message.lines for message in found if message.origin)
 
     shipper, flooding = ship(logs_url, "--file", log), asyncio.create_task(flood())
     with log.open("ab", buffering=0) as file:
         for number in range(8):
             file.write(b"%d\n" % number)
             async with asyncio.timeout(40):
-                while not (got := await ours()).endswith(b"%d\n" % number):  # noqa: ASYNC110 - the stream sets no event
+                # the stream sets no event
+                while not (got := await ours()).endswith(b"%d\n" % number):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
     flooding.cancel()
 
     assert got == b"".join(b"%d\n" % number for number in range(8))
-    assert "another client (no agent) wrote to" in shipper.said()
+    assert "another client (no agent) published to" in shipper.said()
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
-def test_once_ships_what_one_pattern_shows_though_another_shows_nothing_and_says_so(
+def test_once_ships_files_of_one_glob_and_fails_for_a_glob_without_files(
     logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"one\n")
@@ -145,14 +145,11 @@ def test_once_ships_what_one_pattern_shows_though_another_shows_nothing_and_says
 
     process = ship(logs_url, "--once", "--file", nothing, "--file", tmp_path / "*.log")
 
-    assert f"{nothing}: matches no file yet; check --file" in said(process, 1)
+    assert f"{nothing}: matches no file yet; check --file" in log_of(process, 1)
     assert read_lines(logs_url) == b"one\n"
 
 
-# one agent of a host runs on a machine
-
-
-def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the_first(
+def test_a_second_agent_of_the_host_ends_and_agents_of_other_hosts_start(
     logs_url: str, second_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     apply_topology(second_url)
@@ -165,17 +162,20 @@ def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the
     mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
     at_another = ship(second_url, "--file", log, "--once")
 
-    refusal = f"logshipper: logshipper (pid {first.pid}) ships for web01 on this machine; stop it, or use --take-over"
-    assert [said(process, 1) for process in (follows, once)] == [refusal] * 2
-    assert f"{missing}: is not there yet; nothing was" in said(mistyped, 1)
-    said(at_another, 0)
+    refusal = (
+        f"logshipper: another shipper (pid {first.pid}) already ships for web01 on this machine; "
+        "stop it, or use --take-over"
+    )
+    assert [log_of(process, 1) for process in (follows, once)] == [refusal] * 2
+    assert f"{missing}: is not there yet; nothing was" in log_of(mistyped, 1)
+    log_of(at_another, 0)
     append(log, b"two\n")
     wait_for_lines(logs_url, b"one\ntwo\n", first)
-    said(ship(logs_url, "--file", log, "--once", host="web02"), 0)
+    log_of(ship(logs_url, "--file", log, "--once", host="web02"), 0)
     assert first.stop(12) == 0
 
 
-def said(process: Process, code: int) -> str:
-    """Return what a program said that ended with this code."""
+def log_of(process: Process, code: int) -> str:
+    """Return the log of a program, which ends with this code."""
     assert process.wait(60) == code, process.last_words()
     return process.said()

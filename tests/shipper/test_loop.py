@@ -1,4 +1,4 @@
-"""The loop of an agent, with a broker that takes everything."""
+"""The main loop, with a broker that accepts everything."""
 
 import asyncio
 import errno
@@ -18,9 +18,10 @@ from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
-from shipper.publish.publisher import Publisher
+from shipper.publish.publisher import AcknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
+from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
@@ -29,36 +30,36 @@ from shipper.status.report import AgentMeter
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
 
-class Taking(Publisher):
-    """A broker that takes everything once it `answers`."""
+class AcceptingPublisher(AcknowledgedPublisher):
+    """A publisher whose broker accepts everything once it `answers`."""
 
     def __init__(self) -> None:
         super().__init__(Connection([], "test"), "web01", time.time_ns)
         self.max_payload = 8 << 20
-        self.taken: list[Round] = []
+        self.rounds: list[Round] = []
         self.answers = asyncio.Event()
         self.answers.set()
 
     async def publish(self, round_: Round) -> int:
         await self.answers.wait()
-        self.taken.append(round_)
-        return len(self.taken)
+        self.rounds.append(round_)
+        return len(self.rounds)
 
     async def save(self, positions: Positions) -> None:
         pass
 
     @property
     def lines(self) -> bytes:
-        return b"".join(decode_payload(one.headers, one.payload) for one in self.taken)
+        return b"".join(decode_payload(one.headers, one.payload) for one in self.rounds)
 
 
-def loop_of(follower: Follower, broker: Taking, **settings: Any) -> ShippingLoop:
+def loop_of(follower: Follower, broker: AcceptingPublisher, **settings: Any) -> ShippingLoop:
     chosen = ShipperSettings(round_size=1 << 20, **settings)
     return ShippingLoop(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
 
 
 class Watched(Follower):
-    """A follower that counts its gatherings of something, and whose files are moved just before the first ones."""
+    """A follower that counts its gatherings, and moves files just before the first ones."""
 
     gathered = 0
     before_gathering: Sequence[Callable[[], None]] = ()
@@ -73,13 +74,13 @@ class Watched(Follower):
 
 
 def follower_of(folder: Path, **options: Any) -> Watched:
-    """Return what follows the logs of a folder."""
+    """Follow the logs of a folder."""
     selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
     return Watched(selection, [], new_id=new_id, clock=time.time_ns, **options)
 
 
 async def ship_once(follower: Follower) -> bytes:
-    broker = Taking()
+    broker = AcceptingPublisher()
     shipping = loop_of(follower, broker, once=True, compression="none")
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
@@ -90,7 +91,7 @@ async def ship_once(follower: Follower) -> bytes:
     return broker.lines
 
 
-async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
+async def test_once_fails_if_a_disk_fails_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.log").write_bytes(LINE * 100)
@@ -145,17 +146,17 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 @pytest.mark.parametrize("once", [True, False])
-async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
+async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
-    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
-    broker = Taking()
+    """One round is in flight, one is compressed, one is read; scans go on, and all is shipped."""
+    broker = AcceptingPublisher()
     broker.answers.clear()
     shipping = loop_of(backlog, broker, once=once)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
-            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread's doing is waited for
+            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.3)
             held = backlog.gathered
@@ -171,7 +172,7 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     assert broker.lines == (tmp_path / "a.log").read_bytes()
 
 
-def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
+def test_rounds_of_a_busy_log_follow_sooner_than_small_rounds() -> None:
     intervals = Intervals()
 
     assert intervals.interval_after(1, 0.1) == intervals.interval
@@ -180,21 +181,21 @@ def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
     assert intervals.interval_after(1000, float("inf")) == intervals.interval
 
 
-async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first_look(
+async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(
     tmp_path: Path,
 ) -> None:
     now, live = time.time_ns(), str(tmp_path / "app.log")
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
     follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
-    loop = loop_of(follower, Taking())
-    loop.positions = Positions(known)
+    acknowledged = Acknowledged()
+    acknowledged.positions = Positions(known)
 
-    await loop.forget_gone(now)
-    before = loop.positions
+    await acknowledged.forget_gone(follower, now)
+    before = acknowledged.positions
     await follower.scan()
-    await loop.forget_gone(now)
+    await acknowledged.forget_gone(follower, now)
     await follower.close()
 
     assert before.files == known
-    assert sorted(loop.positions.files) == sorted(known)[-64:]
+    assert sorted(acknowledged.positions.files) == sorted(known)[-64:]

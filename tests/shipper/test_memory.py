@@ -1,4 +1,4 @@
-"""What an agent holds in memory stays within what it is given, whatever happens. The real program, the real broker."""
+"""The memory of an agent is bounded. Real program, real broker."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ BACKLOG = 64 * MIB
 
 
 def peak_of(agent: Process) -> int:
-    """Wait for the end of an agent with --once; return the most that it had resident."""
+    """Wait for the end of an agent with --once; return its largest resident set."""
     peak = 0
 
     def has_ended() -> bool:
@@ -56,7 +56,7 @@ def many_files(path: Path) -> None:
 
 @pytest.mark.nats
 @pytest.mark.long
-def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
+def test_a_backlog_of_any_kind_needs_bounded_memory(
     logs_url: str, ship: Ship, log: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     one_line = peak_of(ship(logs_url, "--file", log, "--once"))
@@ -74,7 +74,7 @@ def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
             assert peak_of(ship(logs_url, *files, *options)) < one_line + BOUND
 
 
-async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many_few_blocks(
+async def test_a_followed_file_needs_less_than_5_kib_and_rounds_have_few_blocks(
     tmp_path: Path,
 ) -> None:
     files = 1000
@@ -105,13 +105,13 @@ def cursors() -> int:
     return sum(isinstance(one, Cursor) for one in gc.get_objects())
 
 
-async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files(
+async def test_memory_does_not_grow_with_rotations_and_short_lived_files(
     tmp_path: Path,
 ) -> None:
     host = Host(tmp_path, "*.log", grace=0.0)
 
     def position(file: str) -> int:
-        # all is stored, and no position is kept of what is gone
+        # everything is stored, and gone files have no position
         return sys.maxsize if any(s.file == file for s in host.follower.files()) else 0
 
     host.follower.stored = position

@@ -1,4 +1,4 @@
-"""The number of partitions changes, and a program is killed in the midst of going over."""
+"""The number of partitions changes, also while a program is killed during the change."""
 
 import asyncio
 import signal
@@ -28,7 +28,7 @@ NEW = str(Subject.for_host(DIES, MANY))
 
 
 @pytest.mark.parametrize("point", ["claimed", "left", "rebuilt", "snapshot_sending"])
-async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at_the_next_start(
+async def test_an_agent_killed_in_a_change_of_partition_completes_it_later(
     connection: Connection, logs_url: str, ship: Ship, log: Path, tmp_path: Path, point: str
 ) -> None:
     environment = {VARIABLE: str(tmp_path)}
@@ -44,13 +44,13 @@ async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at
     assert await asyncio.to_thread(process.wait, 30) == 0
 
     pages = HostMessages(connection, DIES, 1).read_since(1, "LOGS")
-    told = {one.sequence: one async for page in pages for one in page}
-    before, after = (one for one in told.values() if one.origin and one.origin.sections)
+    stored = {one.sequence: one async for page in pages for one in page}
+    before, after = (one for one in stored.values() if one.origin and one.origin.sections)
     assert (before.subject, after.subject) == (str(Subject.for_host(DIES, 2)), NEW)
-    judge_move(before, after, told)
+    judge_move(before, after, stored)
 
 
-def test_an_agent_that_goes_over_to_another_stream_covers_each_by_its_own_sequence(
+def test_positions_cover_each_stream_up_to_its_own_sequence(
     fresh_url: str, ship: Ship, log: Path
 ) -> None:
     apply_topology(fresh_url, Topology(partitions=2, stream_count=2))

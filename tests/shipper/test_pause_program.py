@@ -1,4 +1,4 @@
-"""Shippers with the least rights are paused and resumed by `logbroker`: they say so, others go on, and each line comes once."""
+"""`logbroker` pauses and resumes shippers with the least rights; each line arrives once."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from tests.support.processes import Process, Processes, wait_until
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 
-def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
+def test_paused_hosts_stop_and_report_it_while_others_ship(
     processes: Processes, ship: Ship, tmp_path: Path, own_host: str
 ) -> None:
     other = f"db-{own_host}"
@@ -27,18 +27,18 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
         _, url, *access = server.options(name)
         return ship(url, "--file", logs[name], *access, *options, host=name)
 
-    def logbroker(*words: str) -> str:
-        return run_command("logbroker", *words, "--server", server.url())
+    def logbroker(*arguments: str) -> str:
+        return run_command("logbroker", *arguments, "--server", server.url())
 
     shipper, _ = (start(own_host, "--listen", "127.0.0.1:0"), start(other))
     for name in (own_host, other):
         append(logs[name], b"one\n")
     wait_for_lines(server.url(), b"one\none\n", shipper)
-    told = logbroker("pause", f"{own_host[:4]}*", "--reason", "disk is swapped")
+    answer = logbroker("pause", f"{own_host[:4]}*", "--reason", "disk is swapped")
     wait_for_log(shipper, "paused until ")
-    time.sleep(2)  # within which a round under way has come
+    time.sleep(2)  # in which a round in flight arrives
     append(logs[own_host], b"two\n")
-    time.sleep(1)  # in which it would come
+    time.sleep(1)  # in which it would arrive
     append(logs[other], b"other\n")
     wait_for_lines(server.url(), b"one\none\nother\n", shipper)
     reported, table = (run("status", *m, "--host", own_host) for m in (["--json"], []))
@@ -47,7 +47,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     logbroker("resume")
     wait_for_log(shipper, "resumed")
     wait_for_lines(server.url(), b"one\none\nother\ntwo\n", shipper)
-    logbroker("pause", "--for", "3s")  # which is over by time
+    logbroker("pause", "--for", "3s")  # it ends by the clock
     is_paused = lambda: shipper.said().count("paused until ") == 2  # noqa: E731
     wait_until("it is paused again", is_paused, 60, [shipper])
     append(logs[own_host], b"three\n")
@@ -55,7 +55,7 @@ def test_hosts_of_a_glob_stop_and_say_so_while_others_go_on(
     shipper.start()
 
     wait_for_lines(server.url(), b"one\none\nother\ntwo\nthree\n", shipper)
-    assert "disk is swapped" in told
+    assert "disk is swapped" in answer
     (status,) = json.loads(reported.stdout)
     assert "paused until " in status["paused"]
     assert f"host {own_host}: running, pid " in table.stdout

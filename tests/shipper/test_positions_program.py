@@ -1,4 +1,4 @@
-"""The real program keeps its positions in a real broker, and nothing on its disk: killed, spoiled, deleted, raced for."""
+"""The real program keeps its positions in the broker, and nothing on its disk."""
 
 import json
 import signal
@@ -29,7 +29,7 @@ ONCE = ("claimed", "rebuilt", "snapshot_sending", "snapshot_written")
 
 @pytest.fixture
 def faults(tmp_path: Path) -> Path:
-    """Return a folder in which a file kills the agent where it is called like."""
+    """Return a folder in which a file kills the agent at the point of the file's name."""
     folder = tmp_path / "faults"
     folder.mkdir()
     return folder
@@ -44,17 +44,18 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ship(ship: Ship, logs_url: str, log: Path, faults: Path) -> Ship:
-    """Return a function that starts the agent of a host, which follows `app.log` through its rotations."""
+    """Return a function that starts the agent of a host, which follows `app.log`."""
 
     def start(*options: object, host: str = "web01") -> Process:
-        words = ["--file", log, "--grace", "1s", *options]
-        return ship(logs_url, *words, host=host, environment={"LOGSHIP_FAULTS": str(faults)})
+        environment = {"LOGSHIP_FAULTS": str(faults)}
+        files = ("--file", log, "--grace", "1s")
+        return ship(logs_url, *files, *options, host=host, environment=environment)
 
     return start
 
 
 class Writer:
-    """Writes a log on and on, and rotates it."""
+    """Writes a log, and rotates it."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -74,7 +75,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in IN_MOVE])
-def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there_once(
+def test_every_line_arrives_once_after_a_kill_at_any_point_of_any_start(
     logs_url: str, ship: Ship, log: Path, faults: Path, point: str
 ) -> None:
     writer = Writer(log)
@@ -85,7 +86,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     process.start()
     wait_for_lines(logs_url, lines(0, 500), process, read=received)
     process.kill()
-    # at the start, and, of what is passed more than once in it, when a file was rotated
+    # at the start; at points that are passed again also after rotations
     for passes in (0,) if point in ONCE else (0, 1, 3):
         (faults / point).write_bytes(b"." * passes)
         writer.write(300)
@@ -106,7 +107,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     assert received(logs_url) == lines(0, writer.written)
 
 
-def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_again(
+def test_positions_are_written_again_after_their_bucket_was_deleted(
     logs_url: str, ship: Ship, log: Path
 ) -> None:
     append(log, lines(0, 500))
@@ -114,9 +115,8 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
     wait_for_lines(logs_url, lines(0, 500), process, read=received)
     ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
     append(log, lines(500, 600))
-    wait_for_lines(
-        logs_url, lines(0, 600), process, read=received
-    )  # without a new file nobody waits for the bucket
+    # without a new file the agent does not wait for the bucket
+    wait_for_lines(logs_url, lines(0, 600), process, read=received)
     rotate(log)
     append(log, lines(600, 700))
     wait_for_log(process, "run `logbroker apply`")
@@ -131,7 +131,7 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
     assert read_lines(logs_url) == lines(0, 700)
 
 
-def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost(
+def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
     logs_url: str, ship: Ship, log: Path
 ) -> None:
     writer = Writer(log)
@@ -141,7 +141,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
         wait_for_lines(logs_url, lines(0, writer.written), read=received)
         deadline = time.monotonic() + 40
         while all(one.is_running() for one in racing) and time.monotonic() < deadline:
-            writer.write(100)  # the one that was deposed learns it when it ships
+            writer.write(100)  # the older one ends when it ships
             time.sleep(0.1)
         (loser,) = [one for one in racing if not one.is_running()]
         (winner,) = [one for one in racing if one.is_running()]
@@ -166,7 +166,7 @@ def no_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_an_agent_runs_where_nothing_can_be_written_and_writes_nothing(
+def test_an_agent_runs_on_a_read_only_disk_and_writes_nothing(
     logs_url: str, processes: Processes, log: Path, no_disk: Path
 ) -> None:
     append(log, lines(0, 100))
@@ -185,7 +185,7 @@ def test_an_agent_runs_where_nothing_can_be_written_and_writes_nothing(
     assert list(no_disk.iterdir()) == []
 
 
-def test_status_tells_without_an_agent_what_the_broker_has(
+def test_status_without_an_agent_shows_the_positions_in_the_broker(
     logs_url: str, ship: Ship, log: Path, own_host: str
 ) -> None:
     append(log, lines(0, 100))
@@ -200,7 +200,7 @@ def test_status_tells_without_an_agent_what_the_broker_has(
     asking = ("status", "--server", logs_url, "--host", own_host)
     shown, document = run(*asking), run(*asking, "--json")
 
-    assert snapshot.offset == 0  # the headers behind it tell the rest
+    assert snapshot.offset == 0  # the headers behind it have the rest
     assert f"host {own_host}: not running, saved " in shown.stdout
     (host,) = json.loads(document.stdout)
     (file,) = host["files"]
@@ -216,10 +216,10 @@ def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
     urls = (logs_url, "nats://127.0.0.1:1")
     no_bucket, no_broker = (run("status", "--server", url, "--host", own_host) for url in urls)
 
-    for done, words in (
+    for done, text in (
         (no_bucket, f"logshipper: no agent of {own_host} runs here, and the stream or its buckets"),
         (no_broker, f"logshipper: no agent of {own_host} runs here, and no broker at nats://127"),
     ):
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(words)
+        assert done.stderr.startswith(text)
         assert done.stderr.count("\n") == 1, done.stderr

@@ -1,4 +1,4 @@
-"""An agent that the broker refuses, or takes rights away from, says so once, keeps its lines, and goes on when it may."""
+"""An agent without a right reports that once, keeps its lines, and continues when it may."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def server(processes: Processes, tmp_path: Path) -> Secured:
 
 
 def reload(server: Secured, right: str = "", other: str = "") -> None:
-    """Have the server take web01 by its secret, with all of its rights but for a word of them that is another."""
+    """Have the server accept web01 by its secret, with one text of its rights replaced."""
     hosts = (host("web01"), host("Web02"))
     write_conf(server.conf, server.port, *hosts, leaf_port=server.leaf_port)
     written = server.conf.read_text().replace('"password": "web01"', f'"password": "{SECRET}"')
@@ -31,7 +31,7 @@ def reload(server: Secured, right: str = "", other: str = "") -> None:
     wait_until("reloads", lambda: server.said().count("Reloaded") > times, 30, [server.process])
 
 
-def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
+def test_a_revoked_right_is_named_and_waited_for_and_loses_no_line(
     server: Secured, ship: Ship, log: Path
 ) -> None:
     inbox, (_, _, *prefixes) = inbox_of("web01"), server.options("web01")
@@ -51,8 +51,8 @@ def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
         written += b"another\n"
         wait_for_log(process, complaint)
         if right == '"logs.*.web01"':
-            words = ("--host", "web01", "--file", log, "--server", server.address, *access)
-            check = run("check", *words)
+            options = ("--host", "web01", "--file", log, "--server", server.address)
+            check = run("check", *options, *access)
         reload(server)
         wait_for_lines(server.url(), written, process)
 
@@ -62,21 +62,21 @@ def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
     assert "BAD this user may not publish to logs.p" in check.stdout
 
 
-def test_a_credential_of_another_host_is_called_that_once(
+def test_a_credential_of_another_host_is_reported_once(
     server: Secured, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "host-Web02.toml"
     config.write_text('host = "Web02"\n')
     _, url, *options = server.options("Web02")
-    words = ("--file", log, "--once", "--patience", "4s", "--config", config)
+    once = ("--file", log, "--once", "--patience", "4s", "--config", config)
     cause = (
         "the credential is for host Web02, but --host is web01: "
         "use the credential of web01, or --host Web02"
     )
 
-    given_up = ship(url, *words, *options)
+    given_up = ship(url, *once, *options)
 
     assert given_up.wait(60) == 1
-    later = "; what is not acknowledged will be shipped the next time"
+    later = "; lines that are not acknowledged are shipped by the next run"
     waiting = f"WARNING publish: waiting: {cause}"
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"

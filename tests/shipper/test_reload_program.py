@@ -1,4 +1,4 @@
-"""Files come and go in the settings of a running program: no line is lost, none comes twice, and none out of order."""
+"""Reloaded settings of a running program: lines arrive once and in order."""
 
 import sys
 from pathlib import Path
@@ -29,19 +29,19 @@ class Running:
         files = ", ".join(f'"{self.folder / name}"' for name in names)
         return f'server = ["{self.url}"]\nfile = [{files}]\n'
 
-    def reload(self, content: str, words: str = "settings reloaded") -> str:
-        """Have it read other settings, and return the line with these words that it says of them."""
+    def reload(self, content: str, text: str = "settings reloaded") -> str:
+        """Reload other settings, and return the line of the log about them, which has this text."""
 
-        def told() -> list[str]:
+        def reports() -> list[str]:
             lines = self.process.log.read_text().splitlines()
             return [one for one in lines if "settings reloaded" in one or "reload failed" in one]
 
         self.config.write_text(content)
-        before = len(told())
+        before = len(reports())
         self.process.hang_up()
-        wait_until("has read them again", lambda: len(told()) > before, 40, [self.process])
-        assert words in told()[-1], told()[-1]
-        return told()[-1]
+        wait_until("has reloaded", lambda: len(reports()) > before, 40, [self.process])
+        assert text in reports()[-1], reports()[-1]
+        return reports()[-1]
 
     def write(self, name: str, count: int = 100) -> None:
         before = self.written.get(name, b"")
@@ -56,7 +56,7 @@ def running(processes: Processes, tmp_path: Path, logs_url: str) -> Running:
     return Running(processes, tmp_path, logs_url)
 
 
-def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
+def test_reloaded_files_and_filters_lose_and_repeat_no_line(
     running: Running, logs_url: str
 ) -> None:
     both = running.settings("a.log", "b.log")
@@ -72,7 +72,7 @@ def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
     running.write("a.log")
     running.write("b.log")
     running.reload(both)
-    for _ in range(20):  # under way, and in a hurry
+    for _ in range(20):  # while lines are shipped
         running.write("a.log", 500)
         running.write("b.log", 500)
         running.reload(running.settings("b.log"))
@@ -88,21 +88,21 @@ def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
     assert running.process.stop(10) == 0
 
 
-def test_what_a_reload_changes_what_it_cannot_and_what_it_refuses_are_named(
+def test_a_reload_names_changes_needed_restarts_and_errors(
     running: Running,
 ) -> None:
     changed = (
         'file = ["b.log"]\nserver = ["nats://b2:4222"]\nlisten = "127.0.0.1:1"\n'
         'log_format = "json"\ngrace = "1s"\nround_size = "1MiB"\n'
     )
-    for content, words in (
+    for content, text in (
         ("file = [", "not valid TOML"),
         ('fiel = ["a"]\n', "fiel: not a setting"),
-        ("#", "--file is required"),
+        ("#", "--file is missing"),
         (changed, "changed: log_format, file, round_size, grace"),
         (changed, "nothing to change; needs a restart: server, listen"),
     ):
-        told = running.reload(content, words)
-        assert ("keeping current settings" in told) == (content != changed)
-    assert '"level": "info"' in told
+        report = running.reload(content, text)
+        assert ("keeping current settings" in report) == (content != changed)
+    assert '"level": "info"' in report
     assert running.process.stop(10) == 0

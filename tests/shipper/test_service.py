@@ -1,4 +1,4 @@
-"""The program under a service manager, a socket of the test's own that hears what systemd would; and its signals."""
+"""The program under a service manager, which is a socket of the test, and its signals."""
 
 import ctypes
 import os
@@ -24,7 +24,7 @@ from tests.support.suite import ask
 pytestmark = pytest.mark.nats
 
 
-def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes(
+def test_without_a_broker_the_program_is_ready_and_names_what_it_waits_for(
     own_server: Server, ship: Ship, manager: Manager, log: Path
 ) -> None:
     own_server.stop()
@@ -43,7 +43,7 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes
     assert process.stop(10) == 0
 
 
-def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_loop_is_stuck(
+def test_the_watchdog_is_fed_except_while_the_event_loop_hangs(
     logs_url: str, ship: Ship, manager: Manager, log: Path
 ) -> None:
     environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "500000"}
@@ -65,7 +65,7 @@ def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_lo
 
 @contextmanager
 def main_thread_stopped(pid: int) -> Iterator[None]:
-    """Stop the thread of a process in which its event loop runs, and no other (ptrace(2))."""
+    """Stop only the thread of a process that runs its event loop (ptrace(2))."""
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     seize, interrupt, detach, threads = 0x4206, 0x4207, 17, 0x40000000
     for request in (seize, interrupt):
@@ -78,10 +78,10 @@ def main_thread_stopped(pid: int) -> Iterator[None]:
 
 
 BACKTRACKING = ("^(a+)+$", "(a|aa)+$", "(a*)*c", "(.*a){20}x", "(a?){40}a{40}c", "(?i)(A+a+)+c$")
-"""Expressions for which a search that goes back takes longer than anyone can wait."""
+"""Expressions for which a backtracking search takes too long."""
 
 
-def test_no_expression_holds_up_its_lines_its_health_a_reload_or_its_end(
+def test_no_expression_delays_lines_health_a_reload_or_the_end(
     logs_url: str, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
     config, address = tmp_path / "shipper.toml", f"127.0.0.1:{free_port()}"
@@ -101,9 +101,6 @@ def test_no_expression_holds_up_its_lines_its_health_a_reload_or_its_end(
     ends_in_time(process)
 
 
-# SIGTERM ends the program in order within ten seconds, whatever it is doing just then
-
-
 def ends_in_time(process: Process) -> None:
     began = time.monotonic()
     assert process.stop(15) == 0, process.last_words()
@@ -119,7 +116,7 @@ def ends_in_time(process: Process) -> None:
         pytest.param(None, id="before an acknowledgement"),
     ],
 )
-def test_while_a_broker_is_silent(
+def test_sigterm_ends_the_program_in_time_while_a_broker_hangs(
     own_broker: Server, ship: Ship, log: Path, after: float | None
 ) -> None:
     process = ship(own_broker.url, "--file", log)
@@ -128,7 +125,7 @@ def test_while_a_broker_is_silent(
     if after is None:
         wait_until("follows", lambda: "is followed" in process.said(), 40, [process])
     time.sleep(after or 0)
-    own_broker.process.send(signal.SIGSTOP)  # its connections stay, and nothing comes over them
+    own_broker.process.send(signal.SIGSTOP)  # its connections stay open and silent
     append(log, b"a line\n")
     time.sleep(0 if after is not None else 0.5)
 
@@ -136,7 +133,7 @@ def test_while_a_broker_is_silent(
 
 
 @pytest.mark.long
-def test_while_it_follows_ten_thousand_files_with_1024_descriptors(
+def test_sigterm_ends_the_program_in_time_with_ten_thousand_files(
     logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     for number in range(10_000):
@@ -146,7 +143,7 @@ def test_while_it_follows_ten_thousand_files_with_1024_descriptors(
     looking = ship(*options)
     wait_until("runs", lambda: looking.catches(signal.SIGTERM), 40, [looking])
     ends_in_time(looking)
-    # no fork, which is too quick for the limit
+    # not a fork, which is too quick for the limit
     following = ship(*options, redirection="< /dev/null")
     resource.prlimit(following.pid, resource.RLIMIT_NOFILE, (1024, 1024))
     has_come = lambda: read_lines(logs_url).count(b"\n") >= 10_000  # noqa: E731

@@ -1,4 +1,4 @@
-"""The command line: one line for whatever a person must mend, the right exit code, and quick help."""
+"""The command line: errors in one line, exit codes, and a quick help."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def test_help_takes_less_than_half_a_second_of_cpu_and_no_pyspark() -> None:
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_understood_is_a_usage_error_that_names_the_option(
+def test_a_bad_value_is_a_usage_error_that_names_the_option(
     arguments: tuple[str, ...],
 ) -> None:
     done = CliRunner().invoke(logshipper, ["--file", *arguments])
@@ -73,21 +73,21 @@ def test_errors_are_one_line_each(tmp_path: Path) -> None:
     server = ("--server", "nats://127.0.0.1:1")
     no_broker = fails(1, "--file", log, *server, "--once", "--patience", "1s")
 
-    assert "--file is required" in usage
+    assert "--file is missing" in usage
     assert "--help" in usage
-    assert all(words in bad_pattern for words in ("exclude_lines", "'a('", "unterminated"))
+    assert all(text in bad_pattern for text in ("exclude_lines", "'a('", "unterminated"))
     assert "no broker at nats://127.0.0.1" in no_broker
     assert "logbroker run" in no_broker
     assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost.localdomain"])
-def test_a_host_that_is_called_as_every_machine_is_warned_of(tmp_path: Path, host: str) -> None:
+def test_a_host_name_that_many_machines_have_is_a_warning(tmp_path: Path, host: str) -> None:
     (tmp_path / "a.log").write_text("line\n")
-    words = ("--host", host, "--file", tmp_path / "a.log", "--server", "nats://127.0.0.1:1")
+    options = ("--file", tmp_path / "a.log", "--server", "nats://127.0.0.1:1", "--host")
 
-    checked, ran = run("check", *words), run(*words, "--once", "--patience", "0s")
-    other = run("check", "--host", "web01", *words[2:])
+    checked, ran = run("check", *options, host), run(*options, host, "--once", "--patience", "0s")
+    other = run("check", *options, "web01")
 
     warning = f"the host is called {host}, as any other machine without a name is"
     assert f"--  {warning}" in checked.stdout
@@ -95,11 +95,8 @@ def test_a_host_that_is_called_as_every_machine_is_warned_of(tmp_path: Path, hos
     assert "is called" not in other.stdout
 
 
-# `logshipper check`: what the agent would run into, said before it does
-
-
 @pytest.mark.nats
-def test_all_that_is_well_is_said_and_nothing_is_changed(tmp_path: Path, logs_url: str) -> None:
+def test_check_confirms_good_settings_and_changes_nothing(tmp_path: Path, logs_url: str) -> None:
     (tmp_path / "a.log").write_text("line\n")
 
     done = run("check", "--host", "web01", "--file", tmp_path / "a.log", "--server", logs_url)
@@ -112,7 +109,7 @@ def test_all_that_is_well_is_said_and_nothing_is_changed(tmp_path: Path, logs_ur
     assert read_lines(logs_url) == b""
 
 
-def test_files_are_left_out_for_a_reason_that_is_named_beside_all_else_that_is_wrong(
+def test_check_names_the_reason_for_each_file_that_is_left_out(
     tmp_path: Path,
 ) -> None:
     for name in ("a.log", "old.log", "secret.log"):

@@ -1,4 +1,4 @@
-"""The real program behind a pipe: what was written arrives once and in order, and it ends when its input does."""
+"""Standard input of the real program: bytes arrive once and in order; it ends with its input."""
 
 import fcntl
 import json
@@ -34,12 +34,8 @@ def spooled(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "state/web01").glob("stdin-*"))
 
 
-def has_spooled(folder: Path, size: int) -> bool:
-    return spooled(folder) == size
-
-
 @pytest.mark.parametrize("kind", ["pipe", "file"])
-def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with_its_input(
+def test_any_bytes_arrive_and_the_program_ends_with_its_input(
     logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, kind: str
 ) -> None:
     written = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
@@ -80,13 +76,13 @@ def _write_all(writer: IO[bytes], size: int) -> None:
 
 
 def is_empty(pipe: IO[bytes]) -> bool:
-    """Whether all that was written to a pipe has been read."""
+    """Whether all bytes of a pipe have been read."""
     answer = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, struct.pack("i", 0))
     return not struct.unpack("i", answer)[0]
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
+def test_a_pipe_is_read_on_after_each_reader_was_killed(
     logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -104,7 +100,7 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
         wait_until("it is read", partial(is_empty, kept), 60, [last])
 
     assert last.wait(90) == 0, last.last_words()
-    # a line that was read in part is finished there, and its rest is another one
+    # a kill in the middle of a line makes two lines of it
     assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
     assert spooled(tmp_path) == 0
 
@@ -115,9 +111,10 @@ def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
         time.sleep(0.005)
 
 
-def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
+def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
     own_broker: Any, logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path
 ) -> None:
+    in_pipe = lines(0, 2000)
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
@@ -129,72 +126,53 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
         assert other.wait(60) == 0, other.last_words()
         assert (read_lines(logs_url), spooled(tmp_path) >= 7) == (b"", True)
         began = time.monotonic()
+        with process.stopped():
+            writer.write(in_pipe)
+            process.terminate()
 
-        assert process.stop(12) == 0
+        assert process.wait(12) == 0, process.last_words()
 
     assert time.monotonic() - began < 10
     assert "next start with the same --file" in process.said()
     own_broker.start()
     again = ship_input(own_broker.url, "< /dev/null")
     assert again.wait(60) == 0, again.last_words()
-    assert read_lines(own_broker.url) == b"one\ntwo\nthr\n"
+    assert read_lines(own_broker.url) == b"one\ntwo\nthr" + in_pipe
     assert spooled(tmp_path) == 0
 
 
-def test_what_is_written_before_the_broker_is_there_is_kept_over_sigterm(
-    own_broker: Any, ship_input: Ship, pipe: Path, tmp_path: Path, own_host: str
+def test_input_before_a_first_session_survives_sigterm_and_sigkill(
+    own_server: Any, ship_input: Ship, pipe: Path, tmp_path: Path, own_host: str
 ) -> None:
-    own_broker.stop()
-    wanted = lines(0, 50_000)
-    process = ship_input(own_broker.url, f"< {pipe}", "--host", own_host)
-    pipe.write_bytes(wanted)  # more than a pipe holds; its writer has ended by now
-    spool = tmp_path / f"state/{own_host}"
-    kept = lambda: sum(path.stat().st_size for path in spool.glob("stdin-*"))  # noqa: E731
-    wait_until("it is spooled", lambda: kept() == len(wanted), 40, [process])
-    (status,) = json.loads(run("status", "--json", "--host", own_host).stdout)
+    written, host = lines(0, 50_000), ("--host", own_host)
 
+    def kept() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "state" / own_host).glob("stdin-*"))
+
+    def has_kept(size: int) -> bool:
+        return kept() == size
+
+    own_server.stop()
+    process = ship_input(own_server.url, f"< {pipe}", *host)
+    pipe.write_bytes(written)  # more than a pipe holds; its writer has ended by now
+    wait_until("it is spooled", partial(has_kept, len(written)), 40, [process])
+    (status,) = json.loads(run("status", "--json", *host).stdout)
     assert process.stop(12) == 0
-    assert status["files"][0]["behind_bytes"] == len(wanted)
-    assert "next start with the same --file" in process.said()
-    own_broker.start()
-    again = ship_input(own_broker.url, "< /dev/null", "--host", own_host)
-    assert again.wait(60) == 0, again.last_words()
-    assert read_lines(own_broker.url) == wanted
-    assert kept() == 0
-
-
-def test_lines_are_kept_before_a_first_session_whatever_it_waits_for_and_also_if_killed(
-    own_server: Any, ship_input: Ship, pipe: Path, tmp_path: Path
-) -> None:
-    written = b""
-    with pipe.open("r+b", buffering=0) as kept:
-        for number in range(3):  # the broker has no stream and no number of partitions
-            process = ship_input(own_server.url, f"< {pipe}")
-            kept.write(more := lines(10 * number, 10 * number + 10))
+    own_server.start()
+    with pipe.open("r+b", buffering=0) as writer:
+        for number in range(2):  # the broker has no stream and no number of partitions
+            process = ship_input(own_server.url, f"< {pipe}", *host)
+            writer.write(more := lines(10 * number, 10 * number + 10))
             written += more
-            wait_until("kept", partial(has_spooled, tmp_path, len(written)), 40, [process])
+            wait_until("kept", partial(has_kept, len(written)), 40, [process])
             process.kill()
     apply_topology(own_server.url)
-    last = ship_input(own_server.url, "< /dev/null")
+    last = ship_input(own_server.url, "< /dev/null", *host)
 
     assert last.wait(60) == 0, last.last_words()
+    assert status["files"][0]["behind_bytes"] == len(lines(0, 50_000))
     assert read_lines(own_server.url) == written
-
-
-def test_sigterm_ships_at_the_next_start_what_was_still_in_the_pipe(
-    own_broker: Any, ship_input: Ship, pipe: Path, tmp_path: Path
-) -> None:
-    wanted = lines(0, 2000)
-    process = ship_input(own_broker.url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(b"first\n")
-        wait_for_lines(own_broker.url, b"first\n", process)
-        own_broker.stop()
-        with process.stopped():
-            writer.write(wanted)
-            process.terminate()
-        assert process.wait(12) == 0, process.last_words()
-        assert spooled(tmp_path) >= len(wanted)
+    assert kept() == 0
 
 
 _WITH_INPUT = """
@@ -215,20 +193,20 @@ os.execv(command[0], command)
 
 
 @contextmanager
-def _writer_of(kind: str, place: Path) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Make an input; yields its path, and what opens it for writing and returns the descriptor."""
+def _writer_of(kind: str, location: Path) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Make an input; yields its path, and a function that opens it for writing."""
     if kind.endswith("socket"):
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(place))
+            listener.bind(str(location))
             listener.listen()
-            yield str(place), lambda: listener.accept()[0].detach()
+            yield str(location), lambda: listener.accept()[0].detach()
     elif kind == "terminal":
         master, slave = pty.openpty()
         yield os.ttyname(slave), lambda: master
         os.close(slave)
     else:
-        os.mkfifo(place)
-        yield str(place), lambda: os.open(place, os.O_WRONLY)
+        os.mkfifo(location)
+        yield str(location), lambda: os.open(location, os.O_WRONLY)
 
 
 @pytest.fixture
@@ -243,7 +221,7 @@ def ship_kind(logs_url: str, processes: Processes, tmp_path: Path) -> Ship:
 @pytest.mark.parametrize(
     "kind", ["non-blocking pipe", "socket", "non-blocking socket", "non-blocking terminal"]
 )
-def test_inputs_of_every_kind_are_read_as_they_come_and_a_silent_one_is_no_trouble(
+def test_inputs_of_every_kind_are_read_and_a_silent_one_is_healthy(
     logs_url: str, ship_kind: Ship, tmp_path: Path, kind: str
 ) -> None:
     with _writer_of(kind.split()[-1], tmp_path / "input") as (path, open_writer):
@@ -265,7 +243,7 @@ def test_inputs_of_every_kind_are_read_as_they_come_and_a_silent_one_is_no_troub
     assert "WARNING" not in process.said()
 
 
-def test_an_input_that_breaks_ends_it_with_1_once_all_is_shipped(
+def test_an_input_that_fails_ends_the_program_with_1_after_all_is_shipped(
     logs_url: str, ship_kind: Ship, tmp_path: Path
 ) -> None:
     with _writer_of("socket", tmp_path / "input") as (path, open_writer):
@@ -273,14 +251,14 @@ def test_an_input_that_breaks_ends_it_with_1_once_all_is_shipped(
         with socket.socket(fileno=open_writer()) as writer:
             writer.sendall(b"one\n")
             wait_for_lines(logs_url, b"one\n", process)
-            # what is closed with unread bytes in it is reset
+            # closing a socket with unread bytes resets the connection
 
     assert process.wait(40) == 1, process.last_words()
     assert read_lines(logs_url) == b"one\n"
     assert "cannot read standard input: Connection reset by peer" in process.said()
 
 
-def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
+def test_a_full_disk_is_reported_and_loses_no_line(
     logs_url: str, ship_input: Ship, pipe: Path
 ) -> None:
     process = ship_input(logs_url, f"< {pipe}", "--listen", "127.0.0.1:0")
@@ -290,7 +268,7 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
         _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, most))
         writer.write(lines(10, 4000))
-        wait_until("it is said", lambda: "File too large" in process.said(), 40, [process])
+        wait_until("it is logged", lambda: "File too large" in process.said(), 40, [process])
         code, reason = page(process, "/healthz")
         assert (code, "File too large" in reason) == (503, True)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
@@ -302,7 +280,7 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     assert read_lines(logs_url) == lines(0, 9000)
 
 
-def test_what_a_full_disk_left_in_the_pipe_is_named_at_sigterm(
+def test_bytes_that_a_full_disk_left_in_the_pipe_are_reported_at_sigterm(
     own_broker: Any, ship_input: Ship, pipe: Path
 ) -> None:
     own_broker.stop()
@@ -319,7 +297,7 @@ def test_what_a_full_disk_left_in_the_pipe_is_named_at_sigterm(
 
 
 @pytest.mark.parametrize(
-    ("redirection", "options", "code", "words"),
+    ("redirection", "options", "code", "reason"),
     [
         pytest.param("<&-", [], 2, "standard input is closed", id="closed"),
         pytest.param("0> /dev/null", [], 2, "open for writing only", id="written"),
@@ -329,11 +307,11 @@ def test_what_a_full_disk_left_in_the_pipe_is_named_at_sigterm(
         pytest.param("", ["--state-dir", "/dev/null/x"], 1, "check --state-dir", id="no folder"),
     ],
 )
-def test_an_input_that_gives_nothing_is_an_end_and_one_that_cannot_is_said(
-    logs_url: str, ship_input: Ship, redirection: str, options: list[str], code: int, words: str
+def test_an_empty_input_is_an_end_and_an_unusable_one_an_error(
+    logs_url: str, ship_input: Ship, redirection: str, options: list[str], code: int, reason: str
 ) -> None:
     process = ship_input(logs_url, redirection, *options)
 
     assert process.wait(60) == code, process.last_words()
-    assert words in process.said()
+    assert reason in process.said()
     assert "Traceback" not in process.said()

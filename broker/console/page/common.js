@@ -40,14 +40,14 @@ export function duration(seconds) {
   return `${Math.round(seconds)} s`;
 }
 
-// Follow server-sent events of an address until `close`; `told` is given each document. EventSource keeps the text of a
+// Follow server-sent events of an address until `close`; call `show` with each document. EventSource keeps the text of a
 // refusal to itself, so that it is fetched.
-export function follow(address, told) {
+export function follow(address, show) {
   const source = new EventSource(address);
-  source.onmessage = (event) => told(JSON.parse(event.data));
+  source.onmessage = (event) => show(JSON.parse(event.data));
   source.onerror = async () => {
     const isRefused = source.readyState === EventSource.CLOSED;
-    told({ trouble: (isRefused && await refusal(address)) || "the console does not answer", away: true });
+    show({ trouble: (isRefused && await refusal(address)) || "the console does not answer", away: true });
   };
   return source;
 }

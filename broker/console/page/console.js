@@ -17,7 +17,7 @@ function fill(table, head, rows) {
   }));
 }
 
-// Return how a partition stands and why, and whether that is well.
+// Return the state of a partition and its cause, and whether that is good.
 function state(partition, receiver, pauses) {
   if (partition.error) return [`blocked: its offset cannot be read: ${partition.error}`, "bad"];
   if (receiver?.blocked) {
@@ -77,7 +77,7 @@ function show(view) {
   );
   draw(by("chart-lines"), history, [{ name: "in", of: (one) => one.lines }, { name: "out", of: (one) => one.lines_out }], count);
   draw(by("chart-bytes"), history, [{ name: "in", of: (one) => one.bytes }, { name: "out", of: (one) => one.bytes_out }], size);
-  fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in", "Lines/s written", "Next", "Epoch", "Owner"],
+  fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in", "Lines/s written", "Offset", "Epoch", "Owner"],
     status.partitions.map((one) => {
       const rate = rates[one.partition] ?? { lines: 0, lines_out: 0 };
       const receiver = view.receivers?.[one.partition];

@@ -32,11 +32,11 @@ function cells(name, texts) {
 
 // Return what the receivers of a host's partitions say of its gaps of the last day, and where each gap is named.
 function gaps(found) {
-  const told = found.gaps.map(({ partition, host }) => {
+  const texts = found.gaps.map(({ partition, host }) => {
     const known = host === null ? "not known, its receiver does not answer" : `${count(host)} in the last day, or since its receiver started`;
     return `p${partition}: ${known}; each is a line of .gaps.p${partition}.jsonl in the receiver's output folder, and \`select * from gaps\` of its p${partition}.db`;
   });
-  return told.length ? `Gaps: ${told.join(". ")}` : "Gaps: not known, none of its rounds is in the stream";
+  return texts.length ? `Gaps: ${texts.join(". ")}` : "Gaps: not known, none of its rounds is in the stream";
 }
 
 export class Hosts {

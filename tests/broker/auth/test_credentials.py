@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.auth.accounts import OwnKeys, build_accounts
 from broker.auth.credentials import (
     EMPTY,
     CredentialKind,
@@ -19,7 +20,6 @@ from broker.auth.credentials import (
     parse_store,
 )
 from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
-from broker.auth.permissions import build_accounts
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.nkey import new_seed, user_key
 
@@ -47,7 +47,7 @@ EVERY_KIND = EMPTY.add(
 def accepted(store: CredentialStore) -> set[str]:
     """Return the keys that get in."""
     anybody = "" if store.is_secured else ANYBODY
-    accounts = build_accounts(store.credentials, OWN, anybody=anybody, streams=1)["accounts"]
+    accounts = build_accounts(store.credentials, OwnKeys(OWN, anybody), streams=1)["accounts"]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
 
 
@@ -100,12 +100,12 @@ def with_first(**fields: Any) -> str:
         pytest.param(EVERY_KIND.as_json()[:-40], "Invalid JSON", id="cut"),
         pytest.param("[" * 100_000, "recursion", id="deep"),
         pytest.param(changed(version=2), "version", id="newer"),
-        pytest.param(changed(revision=0), "asks for none", id="open"),
+        pytest.param(changed(revision=0), "its revision is 0", id="open"),
         pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
         pytest.param(with_first(partitions=[-1]), "greater than or", id="partition"),
         pytest.param(with_first(nkey="SUAxyz"), "not the public key", id="seed"),
         pytest.param(with_first(nkey=f"{C[:-1]}A"), "public key", id="mistyped"),
-        pytest.param(with_first(nkey=B), "that of two credentials", id="twice"),
+        pytest.param(with_first(nkey=B), "have the same key", id="twice"),
     ],
 )
 def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
@@ -121,7 +121,7 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     text = STORE.as_json()[:-20]
     (tmp_path / CREDENTIALS).write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"is damaged.*put back a copy"):
+    with pytest.raises(ConfigurationError, match=r"is damaged.*restore a copy"):
         load_credentials(tmp_path)
     with pytest.raises(ConfigurationError):
         change_credentials(tmp_path, lambda _: pytest.fail("a damaged store was changed"))

@@ -180,7 +180,7 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     assert await apply(target, Topology(partitions=3)) == ()
     assert ("LOGS" in await find_streams(target, STREAMS)) == ("LOGS" in half)
     assert preview(backup.archives, half) == {}
-    with pytest.raises(OperatorError, match="no whole stream"):
+    with pytest.raises(OperatorError, match="is missing or partly restored"):
         await taken(target, made(tmp_path / "again"))
     (tmp_path / "LOGS.nats").write_bytes(whole)
     await restore(target, tmp_path, backup.archives)

@@ -41,7 +41,7 @@ def test_what_a_crash_left_is_no_backup_and_is_removed(tmp_path: Path) -> None:
     (left / MANIFEST).write_bytes(b"{}")
     other = tmp_path / "mine.part"
     other.mkdir()
-    with pytest.raises(OperatorError, match="no whole backup"):
+    with pytest.raises(OperatorError, match="no complete backup"):
         archives.find_backup(tmp_path)
 
     put(tmp_path)

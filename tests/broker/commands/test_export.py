@@ -83,5 +83,5 @@ def test_a_stream_is_read_as_the_nats_cli_writes_it(tmp_path: Path) -> None:
 def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"x\.json is not the JSON of a stream"):
+    with pytest.raises(ConfigurationError, match=r"x\.json does not describe a stream"):
         read_stream(tmp_path / "x.json")

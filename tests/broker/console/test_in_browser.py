@@ -18,7 +18,7 @@ from playwright.async_api import Browser, Error, Page, async_playwright, expect
 from broker.topology import Topology
 from nats_logship.client.connection import Connection
 from receiver.consume.claim import Claim
-from receiver.driver.presence import wait_until_free
+from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from broker.inspect.message import StoredMessage, message_document, message_text, safe
+from broker.inspect.message import StoredMessage, escape, message_document, message_text
 from broker.inspect.reader import get_message
-from broker.inspect.tail import format_lines
+from broker.inspect.tail import prefix_lines
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
@@ -55,7 +55,7 @@ def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
 
 
 def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
-    shown = format_lines("logs.\x1b[2J.w\udcff", b"a\n", prefixed=True, for_terminal=True)
+    shown = escape(prefix_lines("logs.\x1b[2J.w\udcff", b"a\n"))
 
     assert shown == rb"logs.\x1b[2J.w\xff: a" + b"\n"
 
@@ -73,7 +73,7 @@ def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() ->
     ],
 )
 def test_nothing_acts_on_a_terminal(raw: bytes, shown: bytes) -> None:
-    assert safe(raw) == shown
+    assert escape(raw) == shown
 
 
 @pytest.mark.nats

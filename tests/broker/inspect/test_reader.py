@@ -1,4 +1,4 @@
-"""Reading a stream forward, whatever becomes of the consumer and of messages of every size."""
+"""Reads a stream forward, with messages of all sizes and a consumer that is deleted."""
 
 import asyncio
 
@@ -26,11 +26,11 @@ async def _follow(reader: MessageReader, number: int) -> list[int]:
     return found
 
 
-async def test_a_consumer_that_was_removed_costs_nothing(
+async def test_a_deleted_consumer_costs_no_message(
     connection: Connection, publish: Publish
 ) -> None:
     reader = MessageReader(connection, STREAM, at_sequence(1))
-    await reader.close()  # which was never used, and asks nothing
+    await reader.close()  # never used: asks nothing
     for _ in range(3):
         await publish("web01", b"a\n")
     first = await _follow(reader, 3)
@@ -45,7 +45,7 @@ async def test_a_consumer_that_was_removed_costs_nothing(
     assert await _consumers(connection) == []
 
 
-async def test_messages_of_all_sizes_come_pull_by_pull(connection: Connection) -> None:
+async def test_messages_of_all_sizes_are_read(connection: Connection) -> None:
     largest = 8 * 1024 * 1024 - 50
     sizes = [10, largest, 10, 200_000, largest, 10, largest]
     for size in sizes:
@@ -58,7 +58,7 @@ async def test_messages_of_all_sizes_come_pull_by_pull(connection: Connection) -
 
 
 @pytest.mark.parametrize(("start", "kept"), [(at_sequence(1), 3), (LAST_PER_SUBJECT, 0)])
-async def test_what_is_purged_meanwhile_is_not_waited_for(
+async def test_reading_does_not_wait_for_purged_messages(
     connection: Connection, publish: Publish, start: Start, kept: int
 ) -> None:
     for number in range(40):

@@ -212,7 +212,7 @@ def test_rates_are_what_was_counted_since_the_last_view() -> None:
         view.add(StoredMessage("logs.p0.web01", 1, 1, headers, b"", 1000))
         # what a receiver would quarantine has bytes, but no lines and no host
         view.add(StoredMessage("logs.p1.evil", 1, 1, {"Log-Spans": "x"}, b"", 500))
-    view.rate(a_status(partitions=(altered(first, lines=240), altered(second, lines=0))), 2.0)
+    view.finish(a_status(partitions=(altered(first, lines=240), altered(second, lines=0))), 2.0)
 
     one, other = view.partitions[0], view.partitions[1]
     assert (one.rounds, one.lines, one.bytes, one.lines_out) == (5, 25, 5000, 100)

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from broker.inspect.reader import get_message
-from broker.inspect.tail import TailOptions, format_lines, tail
+from broker.inspect.tail import TailOptions, prefix_lines, tail
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import format_time
@@ -26,9 +26,7 @@ Lines = Callable[[int], bytes]
 
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
     pieces = [one async for one in tail(connection, wanted)]
-    return b"".join(
-        format_lines(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
-    )
+    return b"".join(prefix_lines(one.host, one.lines) if prefixed else one.lines for one in pieces)
 
 
 @pytest.mark.parametrize("claimed", [0, 1])

@@ -21,7 +21,7 @@ BEFORE = Topology(partitions=1)
     ("topology", "way_round"),
     [
         (Topology(max_bytes=10**12), "--max-bytes and --mirror"),
-        (Topology(replicas=3), r"--replicas \(of a cluster\)"),
+        (Topology(replicas=3), r"--replicas \(in a cluster\)"),
     ],
     ids=["more than the store", "replicas alone"],
 )
@@ -72,4 +72,4 @@ async def test_a_start_deletes_nothing(fresh: Connection, caplog: pytest.LogCapt
         await apply(fresh, replace(BEFORE, discard="old", max_bytes=300))
 
     assert await held(fresh) == 10
-    assert "LOGS stays as it is, since the change deletes" in caplog.text
+    assert "LOGS is not changed, because the change deletes" in caplog.text

@@ -38,7 +38,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
         try:
             found = await list_consumers(connection, STREAM)
         except (ConnectionLost, Rejected) as error:
-            if "no server tells of" in str(error):
+            if "no server answers for" in str(error):
                 return str(error)
             raise
         assert "archive" in {one["name"] for one in found}

@@ -1,4 +1,4 @@
-"""`logbroker purge` and `rm`: they show what goes and ask; what was chosen goes, and nothing else."""
+"""`logbroker purge` and `rm` show messages, ask, and remove these and nothing else."""
 
 import json
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture
 def url(logs_url: str) -> str:
-    """Return a broker with messages of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
+    """Return a broker with messages of web01 (1, 3, 5, 7) and of db01 (2, 4, 6, 8)."""
     lines = [(host, number) for number in range(4) for host in ("web01", "db01")]
     ask(logs_url, *(ours(host, "a", number * 7, b"line %d\n" % number) for host, number in lines))
     return logs_url
@@ -38,28 +38,30 @@ async def held(connection: Connection) -> list[int]:
         pytest.param(["--before", "0s"], [], id="until now"),
     ],
 )
-def test_what_was_chosen_goes(call: Call, url: str, options: list[str], left: list[int]) -> None:
+def test_the_selected_messages_are_removed(
+    call: Call, url: str, options: list[str], left: list[int]
+) -> None:
     purge = ("purge", *options, "--json")
 
-    dry, done = (call(*purge, word) for word in ("--dry-run", "--yes"))
+    dry, done = (call(*purge, option) for option in ("--dry-run", "--yes"))
 
     assert done.returncode == 0, done.stderr
     assert ask(url, held) == left
-    plan, told = (json.loads(one.stdout) for one in (dry, done))
-    assert plan == told | {"removed": None}
-    assert sum(one["messages"] for one in told["matching"]) == (told["removed"] or 0)
-    assert told["removed"] == (8 - len(left) or None)
+    plan, result = (json.loads(one.stdout) for one in (dry, done))
+    assert plan == result | {"removed": None}
+    assert sum(one["messages"] for one in result["matching"]) == (result["removed"] or 0)
+    assert result["removed"] == (8 - len(left) or None)
 
 
-def test_a_purge_shows_what_goes_and_asks_first(call: Call, url: str) -> None:
+def test_a_purge_shows_the_messages_and_asks_first(call: Call, url: str) -> None:
     purge = ("purge", "--host", "web*")
 
-    aimless, dry, unasked = (call(*words) for words in [purge[:1], (*purge, "--dry-run"), purge])
+    without, dry, unasked = (call(*one) for one in [purge[:1], (*purge, "--dry-run"), purge])
     done = call(*purge, "--yes")
     again = call(*purge)
 
-    assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
-    assert "give at least one of --host" in aimless.stderr
+    assert [one.returncode for one in (without, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
+    assert "give at least one of --host" in without.stderr
     assert dry.stdout == unasked.stdout
     assert "4 messages" in dry.stdout
     assert "NOT RECEIVED by partition 0;" in dry.stdout
@@ -68,7 +70,7 @@ def test_a_purge_shows_what_goes_and_asks_first(call: Call, url: str) -> None:
     assert again.stdout == "0 messages match\n"
 
 
-def test_one_message_is_shown_and_goes_for_good(call: Call, url: str) -> None:
+def test_one_message_is_shown_and_erased(call: Call, url: str) -> None:
     ask(url, ours("db01", "b", 0, b"secret\x1b[2J\n"))
     rm = ("rm", "--seq", "9")
 
@@ -77,6 +79,6 @@ def test_one_message_is_shown_and_goes_for_good(call: Call, url: str) -> None:
     assert [one.returncode for one in (unasked, done, gone)] == [2, 0, 1]
     assert "secret\\x1b[2J" in unasked.stdout
     assert "--yes" in unasked.stderr
-    told = json.loads(done.stdout)
-    assert (told["message"]["sequence"], told["removed"]) == (9, True)
+    result = json.loads(done.stdout)
+    assert (result["message"]["sequence"], result["removed"]) == (9, True)
     assert "message 9" in gone.stderr

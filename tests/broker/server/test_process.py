@@ -163,7 +163,7 @@ TRIED = 'Publish Violation - Subject "logs.p0.other"'
         (f'1:2 - lid:5 - "" - {OF_WEB01}x', '1:2 - lid:5 - "" - host web01 - x'),
         (
             f'1:2 - cid:5 - authentication error - Nkey "{key_of("web01")}"',
-            "1:2 - cid:5 - authentication error - by its key it is host web01",
+            "1:2 - cid:5 - authentication error - with the public key of host web01",
         ),
         (f"1:2 - cid:5 - {OF_WEB01}{TRIED}", f"1:2 - cid:5 - host web01 - {TRIED}"),
         # what a client has chosen

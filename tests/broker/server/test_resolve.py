@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.auth.permissions import build_accounts
+from broker.auth.accounts import OwnKeys, build_accounts
+from broker.server.nats_conf import render
 from broker.server.process import find_nats_server
-from broker.server.resolve import ServerConf, ServerKeys, render, resolve
+from broker.server.resolve import ServerConf, ServerKeys, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
 from nats_logship.app.configuration import load
@@ -110,7 +111,7 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
 
 
 def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
-    section = build_accounts(EVERY_KIND.credentials, key(99), streams=1)
+    section = build_accounts(EVERY_KIND.credentials, OwnKeys(key(99)), streams=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])
@@ -131,7 +132,7 @@ def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
         ({"cluster": "c", "route": ROUTES, "cluster_listen": ANYWHERE}, "--cluster-secret-file"),
         ({"site": "a", "site_listen": ANYWHERE}, "add site"),
         ({"site": "a", "mirror": "a"}, "name other sites"),
-        ({"mirror": "a"}, "takes a --site"),
+        ({"mirror": "a"}, "needs --site"),
         ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),
         ({"server_cert": "gone.pem"}, "cannot use certificate .*/gone.pem: No such file"),
         ({"server_cert": __file__}, "cannot use certificate"),
@@ -155,7 +156,7 @@ def test_what_does_not_go_together_is_refused(
     [
         (b"short", 0o600, "openssl"),
         (b"0123456789\n0123456789", 0o600, "openssl"),
-        (b"\xff" * 32, 0o600, "is no text"),
+        (b"\xff" * 32, 0o600, "is not text"),
         (SECRET.encode(), 0o644, "chmod 600"),
     ],
 )
@@ -207,7 +208,10 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
         ({"site_remote": ("nats-leaf://hub",)}, "--site-remote"),
         ({"source": ("a b",)}, "--source"),
         *(
-            ({"server": ("nats://127.0.0.1:4222", one)}, "--server: .* is no address of a NATS")
+            (
+                {"server": ("nats://127.0.0.1:4222", one)},
+                "--server: .* is not the address of a NATS",
+            )
             for one in ("http://b1", "nats://me:s3cret@b1:port", "nats://[::1", "nats://", "")
         ),
     ],

@@ -57,7 +57,7 @@ def test_a_store_in_the_clear_is_not_opened_with_a_key(alone: Path) -> None:
     (alone / "jetstream/LOGS/streams/LOGS/meta.inf").touch()
 
     check_encryption(alone, has_key=False)
-    with pytest.raises(ConfigurationError, match=r"in the clear.*logbroker backup"):
+    with pytest.raises(ConfigurationError, match=r"not encrypted.*logbroker backup"):
         check_encryption(alone, has_key=True)
 
 

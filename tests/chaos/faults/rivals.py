@@ -15,7 +15,7 @@ from tests.chaos.world import World
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _KEPT_OUT = "on this machine; stop it, or use --take-over"
-TAKEN_OVER = (_KEPT_OUT, "ships for the same host since then", "has taken it over")
+TAKEN_OVER = (_KEPT_OUT, "ships for the same host and started later", "has taken it over")
 _FENCED = (*TAKEN_OVER, "; this receiver stops")
 _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"

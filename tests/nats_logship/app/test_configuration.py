@@ -80,9 +80,9 @@ def test_a_variable_like_that_of_a_service_is_refused_yet(
 @pytest.mark.parametrize(
     ("options", "variable", "content", "words"),
     [
-        ({"wait": "soon"}, "", "", r"^--wait: .*length of time"),
-        ({}, "", 'wait = "soon"', r"x\.toml: wait: .*length of time"),
-        ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*length of time"),
+        ({"wait": "soon"}, "", "", r"^--wait: .*is not a duration"),
+        ({}, "", 'wait = "soon"', r"x\.toml: wait: .*is not a duration"),
+        ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*is not a duration"),
         ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
         ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
         ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),

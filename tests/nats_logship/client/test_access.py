@@ -175,7 +175,7 @@ async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) 
         (b"SSH-2.0-OpenSSH\r\n", {}, "answers, but not as a broker: .*check --server"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "answers, but not as a broker: .*--server"),
         pytest.param(
-            *(b"", {}, "takes the connection and says nothing within 3 s; .* port for clients"),
+            *(b"", {}, "accepts the connection and sends nothing within 3 s; .* port for clients"),
             marks=pytest.mark.long,
         ),
     ],
@@ -228,7 +228,7 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
 
     said = await refusal(f"nats://{where}", access)
 
-    assert "connection limit reached: maximum account active connections exceeded" in said
+    assert "has reached its connection limit: maximum account active connections exceeded" in said
     assert "host_connections" in said
     await first.close()
 
@@ -248,8 +248,8 @@ FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
         ({"nkey": "damaged"}, "damaged"),
         ({"creds": "empty", "nkey": "empty"}, "--creds and --nkey"),
         ({"nkey": "empty", "nkey_seed": "s3cret"}, "--nkey and --nkey-seed"),
-        ({"password": "s3cret"}, "come together"),
-        ({"tls_ca": "client.pem", "tls_ca_pem": "-----"}, "two ways"),
+        ({"password": "s3cret"}, "must be given together"),
+        ({"tls_ca": "client.pem", "tls_ca_pem": "-----"}, "cannot be given together"),
         ({"tls_ca_pem": "-----"}, "no certificate in tls_ca_pem"),
         ({"tls_ca_pem": "é"}, "no certificate in tls_ca_pem"),
         ({"tls_ca": "client.key"}, "no certificate in"),

@@ -10,7 +10,7 @@ import pytest
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
 from nats_logship.client.connection import Connection, retry_until_answered
-from receiver.consume.claim import StaleRead, confirm_entry
+from receiver.consume.offset_entry import StaleRead, confirm_entry
 from receiver.consume.wake import is_level
 
 SECOND = 1_000_000_000

@@ -1,6 +1,7 @@
-"""A pull from a consumer, whose broker may say that all was delivered before the last of it comes.
+"""A pull whose final status comes before the last message.
 
-nats-server does so in a cluster, for large messages; here a server of the test's own has the order in hand.
+nats-server sends them in this order in a cluster, for large messages; here the test's own server
+decides the order.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":8388608,"headers
 
 
 class Broker:
-    """Answers each pull with messages, by their numbers, and statuses, in the order that a test wants."""
+    """Answers each pull with messages, by their numbers, and statuses, in the order of `answers`."""
 
     def __init__(self) -> None:
         self.answers: Sequence[int | str] = ()
@@ -59,7 +60,7 @@ async def broker() -> AsyncIterator[tuple[Broker, Connection]]:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-async def test_messages_that_a_status_overtakes_are_waited_for(
+async def test_a_pull_waits_for_messages_that_a_status_overtakes(
     broker: tuple[Broker, Connection], most: int
 ) -> None:
     numbers = list(range(1, most + 1))
@@ -71,7 +72,7 @@ async def test_messages_that_a_status_overtakes_are_waited_for(
         assert [delivery.sequence for delivery, _ in pulled.messages] == numbers
 
 
-async def test_a_status_ends_a_pull_that_has_brought_what_it_counts(
+async def test_a_status_ends_a_pull_that_has_all_messages_it_counts(
     broker: tuple[Broker, Connection],
 ) -> None:
     server, connection = broker

@@ -80,7 +80,7 @@ def write(
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
     ]
-    with opened(destination) as partition, partition.writing() as writing:
+    with opened(destination) as partition, partition.open_output() as writing:
         batch = Batch(Assignment(0, 1, 1, 1), partition, writing)
         for begin in range(0, len(delivered), chunk):
             part = delivered[begin : begin + chunk]

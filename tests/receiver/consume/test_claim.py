@@ -17,8 +17,9 @@ from nats_logship.wire.offset import Offset
 from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, StaleRead, carry_over
-from receiver.consume.stream_check import StreamMismatch, start
+from receiver.consume.claim import Claim, adapt_to_restored
+from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead
+from receiver.consume.stream_check import StreamMismatch, find_first_sequence
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.damage import Damaged
 from tests.lagging import Lagging
@@ -155,7 +156,7 @@ def offset_at(sequence: int, created: str = CREATED) -> Offset:
 
 def test_a_stream_that_went_back_is_refused() -> None:
     with pytest.raises(StreamMismatch, match=r"rewound.*offsets set --partition 4 --to earliest"):
-        start(offset_at(12), StreamState(CREATED, 1, 10), 4)
+        find_first_sequence(offset_at(12), StreamState(CREATED, 1, 10), 4)
 
 
 RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))
@@ -174,7 +175,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
 def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
-    carried = carry_over(found, RESTORED, "now")
+    carried = adapt_to_restored(found, RESTORED, "now")
 
     assert carried is not None
     assert (carried.next, carried.is_moved) == (next_, by_hand)

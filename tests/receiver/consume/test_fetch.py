@@ -1,4 +1,4 @@
-"""Ranges of the stream read back through the durable consumer: all of it, in order, whoever disturbs."""
+"""The durable consumer delivers all messages in order, even if another client disturbs it."""
 
 import pytest
 
@@ -25,7 +25,9 @@ def configure(partition: Partition, **change: object) -> None:
 
 
 @pytest.mark.parametrize("taken", [4, 12])
-def test_a_stranger_who_used_the_consumer_costs_no_line(partition: Partition, taken: int) -> None:
+def test_another_client_that_pulls_from_the_consumer_costs_no_line(
+    partition: Partition, taken: int
+) -> None:
     partition.lines("web01", *(b"%d" % n for n in range(8)))
     assert len(sequences(partition)) == 8
     partition.lines("web01", *(b"%d" % n for n in range(20)))
@@ -40,7 +42,7 @@ def test_a_stranger_who_used_the_consumer_costs_no_line(partition: Partition, ta
     [{"filter_subject": "logs.p0.web01"}, {"pause_until": "2100-01-01T00:00:00Z"}],
     ids=lambda change: next(iter(change)),
 )
-def test_a_consumer_that_would_leave_lines_out_blocks(
+def test_a_consumer_that_would_leave_lines_out_blocks_the_partition(
     partition: Partition, change: dict[str, object]
 ) -> None:
     partition.lines("web01", b"1")
@@ -53,7 +55,7 @@ def test_a_consumer_that_would_leave_lines_out_blocks(
     assert partition.files() == {}
 
 
-def test_no_message_is_taken_without_its_payload(partition: Partition) -> None:
+def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> None:
     """Somebody changes the consumer while a session is under way."""
     partition.lines("web01", b"1\n")
     connection = background.connection((partition.url,))
@@ -66,7 +68,7 @@ def test_no_message_is_taken_without_its_payload(partition: Partition) -> None:
             list(reading.pull_batch())
 
 
-def test_messages_that_are_empty_or_say_to_be_without_their_payload_stop_nobody(
+def test_empty_messages_do_not_stop_reading(
     partition: Partition,
 ) -> None:
     partition.publish(("logs.p0.web01", b"", {"Nats-Msg-Size": "5"}))

@@ -14,10 +14,10 @@ import pytest
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
-from receiver.driver.driver import retain
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.supervisor import RotationTimer
+from receiver.driver.retention import run_retention
+from receiver.driver.rotation_timer import RotationTimer
 from receiver.storage.rotation import Calendar
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
@@ -97,12 +97,12 @@ def test_a_silent_partition_is_closed_once_a_period_by_hand_at_once_and_again_wh
     assert [taken(is_silent=False), taken(), taken()] == [NONE, DUE, NONE]
     now[0] = 101 * HOUR
     assert [taken(), taken(1.0), taken(1.0), taken(1.0)] == [NONE, NONE, DUE, NONE]
-    timer.again(DUE)
+    timer.retry(DUE)
     assert [taken(59.0), taken(1.0, is_silent=False), taken(), taken()] == [NONE, NONE, DUE, NONE]
 
     timer.asked.set()
     assert [taken(is_silent=False), taken(is_silent=False)] == [ALL, NONE]
-    timer.again(ALL)
+    timer.retry(ALL)
     assert [taken(59.0), taken(1.0, is_silent=False), taken()] == [NONE, ALL, NONE]
 
 
@@ -131,7 +131,7 @@ async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unle
     if is_stopped:
         stop.set()
 
-    await retain(SegmentCleaner(order, clock), asyncio.Event(), done, stop)
+    await run_retention(SegmentCleaner(order, clock), asyncio.Event(), done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)

@@ -7,7 +7,7 @@ import pytest
 
 from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.wire.streams import StreamLayout
-from receiver.driver.driver import require_unused
+from receiver.driver.preflight import require_unused
 from tests.receiver.threaded import Receiver
 
 pytestmark = pytest.mark.nats

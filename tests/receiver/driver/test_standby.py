@@ -7,8 +7,10 @@ import pytest
 
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
-from receiver.driver.presence import Presence, is_gone, wait_until_free
+from receiver.consume.claim import Claim
+from receiver.consume.offset_entry import EntryTaken, OffsetEntry
+from receiver.driver.presence import Presence, is_gone
+from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
 
 pytestmark = pytest.mark.nats
@@ -25,7 +27,7 @@ def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future
 
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
     present = Presence(connection, lambda _: b"")
-    await present.begin()
+    await present.start()
     claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await claim.claim(NOW)
     return present, claim
@@ -63,7 +65,7 @@ async def test_an_owner_answers_through_a_new_connection(
 ) -> None:
     theirs = Connection([logs_url], "owner")
     present, _ = await owner(theirs)
-    lasting = asyncio.ensure_future(present.last())
+    lasting = asyncio.ensure_future(present.keep_answering())
     client = await theirs.client()
 
     await client.close()

@@ -20,7 +20,7 @@ from nats_logship.client.stream_state import get_stream_state
 from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Report, SessionLimits
-from receiver.consume.claim import Claim, moved
+from receiver.consume.claim import Claim, move_offset
 from tests.conftest import Server
 from tests.receiver.partition import Partition
 from tests.receiver.supervised import Supervised
@@ -84,7 +84,7 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
 
         offset = await asyncio.to_thread(partition.offset)
         stream = await get_stream_state(loop.connection, STREAM)
-        by_hand = moved(offset, stream, 1, "root by hand", "")
+        by_hand = move_offset(offset, stream, 1, "root by hand", "")
         await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
         with pytest.raises(FencedError, match="root by hand"):
             await loop.ends()

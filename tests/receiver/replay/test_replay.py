@@ -12,7 +12,8 @@ from nats_logship.app.exits import Exit, OperatorError
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.wire.message import MAX_LINES_BYTES
 from receiver.consume.judging import Piece
-from receiver.replay.replay import LineRun, ReplaySummary, pace, read_lines, replay
+from receiver.replay.lines import LineRun, read_lines
+from receiver.replay.replay import ReplaySummary, pace, replay
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.folders import walk_files
 from receiver.storage.layout import DEFAULT
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.nats
 def replayed(
     partition: Partition, name: str = "again", **options: object
 ) -> tuple[ReplaySummary, dict[str, bytes]]:
-    """Replay into a folder, which is a name beside the receiver's; return what was counted, and the files."""
+    """Replay into a folder beside the receiver's; return the summary and the files."""
     folder = partition.folder / name
     wanted = {"since": "earliest", "output": folder, "server": (partition.url,), **options}
     summary = replay(ReplaySettings(**wanted))
@@ -38,7 +39,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def publish_odd_messages(partition: Partition) -> int:
-    """Publish all that a receiver has to judge: repeats, a trimmed one, gaps, torn lines, strangers, damage."""
+    """Publish repeats, gaps, unfinished lines, messages of other clients, and damaged ones."""
     subject, payload, headers = message("web01", lines_of("new.log", 99, b"no\n"))
     return partition.publish(
         ours("web01", "app.log", 0, b"one\ntwo\n"),
@@ -68,7 +69,7 @@ def publish_odd_messages(partition: Partition) -> int:
         *(("instant", "{host}/{date}/{file}"), ("instant", "{host}/{file}")),
     ],
 )
-def test_a_replay_makes_what_the_receiver_made_byte_for_byte(
+def test_a_replay_writes_what_the_receiver_wrote_byte_for_byte(
     partition: Partition, speed: str, template: str
 ) -> None:
     partition = replace(partition, template=template)
@@ -81,7 +82,7 @@ def test_a_replay_makes_what_the_receiver_made_byte_for_byte(
     assert files == tree(partition.output)
     assert sum(map(len, files.values())) > 100
     assert counts.refused == done.quarantined
-    assert "messages hold none, as sequence 7: " in counts.as_text()
+    assert "could not be read as lines, for example sequence 7: " in counts.as_text()
     assert not (partition.folder / "again/.unfinished").exists()
 
 
@@ -97,7 +98,7 @@ def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     assert of_range == {"web02.log": b"other\n", "web01.log": b"one\ntwo\n"}
 
 
-def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
+def test_highly_compressed_lines_are_read_a_part_at_a_time(
     partition: Partition,
 ) -> None:
     zstd = {"Content-Encoding": "zstd"}
@@ -120,7 +121,7 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     assert sum(passed) == until - 1
 
 
-def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
+def test_lines_are_written_in_order_and_never_before_they_are_due() -> None:
     clock = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -133,8 +134,8 @@ def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
     assert [entry for entry in passed if entry[1]] == [(0, [0, 1]), (2, [2]), (6, [3])]
 
 
-def program(filled: Partition, *words: str) -> "subprocess.CompletedProcess[str]":
-    return forks.run("logreceiver", "replay", "--server", filled.url, *words, seconds=300)
+def program(filled: Partition, *options: str) -> "subprocess.CompletedProcess[str]":
+    return forks.run("logreceiver", "replay", "--server", filled.url, *options, seconds=300)
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def filled(partition: Partition) -> Partition:
     return partition
 
 
-def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
+def test_an_hour_is_replayed_into_new_files(filled: Partition) -> None:
     output = filled.folder / "again"
 
     ended = program(filled, "--since", "1h", "--host", "web[01]", "--output", str(output))
@@ -160,7 +161,7 @@ def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
     assert "2h" in soon.stderr
 
 
-def test_a_reader_who_has_had_enough_ends_a_replay_quietly(filled: Partition) -> None:
+def test_a_reader_that_closes_the_pipe_ends_a_replay_without_an_error(filled: Partition) -> None:
     words = ["replay", "--server", filled.url, "--since", "seq:3", "--output", "-"]
     reading, writing = os.pipe()
     command = [installed("logreceiver"), *words]
@@ -174,7 +175,7 @@ def test_a_reader_who_has_had_enough_ends_a_replay_quietly(filled: Partition) ->
 
 
 @pytest.mark.parametrize("chosen", [(0, 1), (1,)])
-def test_partitions_come_as_one_stream_in_the_order_of_storage(
+def test_partitions_are_one_stream_in_the_order_of_storage(
     chosen: tuple[int, ...], filled: Partition
 ) -> None:
     filled.publish(
@@ -192,7 +193,7 @@ def test_partitions_come_as_one_stream_in_the_order_of_storage(
     assert ended.stdout == lines + torn, ended.stderr
 
 
-def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
+def test_sequences_that_are_no_longer_in_the_stream_are_reported(filled: Partition) -> None:
     filled.ask(lambda connection: connection.api("STREAM.PURGE.LOGS", {"seq": 30}))
 
     ended = program(filled, "--since", "seq:5", "--output", "-")
@@ -201,7 +202,7 @@ def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
     assert "sequences 5 to 29: no longer in the stream" in ended.stderr
 
 
-def test_a_broker_that_refuses_is_told_to_operators(filled: Partition) -> None:
+def test_a_refusal_of_the_broker_is_reported_with_its_remedy(filled: Partition) -> None:
     config = api(filled.url, "STREAM.INFO.LOGS")["config"]
     api(filled.url, "STREAM.UPDATE.LOGS", config | {"allow_direct": False})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.spark.java import scratch_folder
+from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import pack_for_executors
 from tests.descriptors import held_by
 from tests.support.processes import Processes, wait_until

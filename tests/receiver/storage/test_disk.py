@@ -1,4 +1,4 @@
-"""What the file system says of itself, asked of a real ext4 that fails."""
+"""A real ext4 that fails while lines are synced."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +22,11 @@ def write_until_it_fails(path: Path) -> int:
     return number
 
 
-def test_no_line_is_lost_that_was_synced_while_ext4_failed_and_checked(tmp_path: Path) -> None:
+def test_no_line_is_lost_that_was_synced_and_checked_while_ext4_failed(tmp_path: Path) -> None:
     if not have_blocks():
         pytest.skip("no file system on a loop device here")
-    for turn in range(10):  # without the check one of four or so believes too much
-        disk = Disk.mounted(f"disk{turn}", tmp_path / str(turn), 64, tmp_path)
+    for number in range(10):  # without the check about one of four loses lines
+        disk = Disk.mounted(f"disk{number}", tmp_path / str(number), 64, tmp_path)
         paths = [disk.path / name for name in "abc"]
         with ThreadPoolExecutor() as pool:
             writing = pool.map(write_until_it_fails, paths)

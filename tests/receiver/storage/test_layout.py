@@ -1,4 +1,4 @@
-"""Paths below the output folder: whatever hosts and files are called, none leaves it, is another's, or is one of ours."""
+"""Paths below the output folder: for any names they are safe, unique and none of ours."""
 
 import re
 
@@ -90,7 +90,7 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
         pytest.param("a.log", "%relative/a.log", id="relative"),
         pytest.param("C:\\logs\\a.log", "%relative/C:\\logs\\a.log", id="of another system"),
         pytest.param("-", "%stdin", id="standard input"),
-        pytest.param(None, "%unnamed", id="nobody says"),
+        pytest.param(None, "%unnamed", id="not known"),
         pytest.param("/50%\n\udcff", "50%25%0A%FF", id="escapes, newlines, no UTF-8"),
     ],
 )
@@ -106,19 +106,19 @@ def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> N
         *("{host}%.log", "{host}\n.log", "{host}.log/", "{host}/.a.log", "", "{file}/{host}.log"),
     ],
 )
-def test_a_template_that_cannot_work_is_refused_with_what_to_write(template: str) -> None:
-    with pytest.raises(ValueError, match=re.escape("write {host}.log, {host}/")):
+def test_a_template_that_cannot_work_is_refused_with_an_example(template: str) -> None:
+    with pytest.raises(ValueError, match=re.escape("{host}/{file}: {host} must occur once")):
         Layout(template)
 
 
 @pytest.mark.parametrize("template", LAYOUTS)
 @given(host=hosts.filter(is_host) | st.just("a.log.000001"), file=files)
-def test_a_path_tells_its_host_and_its_day(template: str, host: str, file: str | None) -> None:
+def test_host_and_day_can_be_read_from_a_path(template: str, host: str, file: str | None) -> None:
     layout = Layout(template)
 
     today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
 
-    told = layout.parse(today)
-    assert told.host == rotation.stem_of(host)
-    assert (told.mark, told.day) == ("", "2026-11-21" if layout.has_date else "")
-    assert told.series == layout.parse(other).series
+    parsed = layout.parse(today)
+    assert parsed.host == rotation.stem_of(host)
+    assert (parsed.mark, parsed.day) == ("", "2026-11-21" if layout.has_date else "")
+    assert parsed.series == layout.parse(other).series

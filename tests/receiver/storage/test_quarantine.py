@@ -1,4 +1,4 @@
-"""What is set aside stays as it was written, whatever stands in its folder and however often it is written again."""
+"""Messages in quarantine: written once, never overwritten, and limited in space."""
 
 import os
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_bad_client_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert kept == {"000000000003.msg", "000000000004.msg", "another's.msg"}
 
 
-def test_nothing_that_stands_where_a_file_is_to_be_is_overwritten(tmp_path: Path) -> None:
+def test_a_file_with_other_content_is_not_overwritten(tmp_path: Path) -> None:
     folder, other = tmp_path / "out" / ".quarantine", tmp_path / "other"
     other.write_bytes(b"")
     folder.mkdir(parents=True)

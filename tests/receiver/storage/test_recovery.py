@@ -1,4 +1,4 @@
-"""A partition's store and its files: what a start takes back, what is refused, and how files are adopted."""
+"""A store and its files at a start: what is undone, what is refused, how files are adopted."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ def offset(next_: int, commit: str, moved_in: int = 0, made: str = MADE) -> Offs
         pytest.param(offset(5, "older", 4, "later"), 8, id="stream and KV restored"),
     ],
 )
-def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> None:
+def test_the_offset_says_whether_the_last_batch_is_undone(where: Offset, since: int) -> None:
     assert find_first_undone(BATCH, where, 0) == since
 
 
@@ -57,7 +57,7 @@ def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> N
         pytest.param(offset(15, "later", 4), id="moved elsewhere"),
     ],
 )
-def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) -> None:
+def test_any_other_offset_is_refused_with_what_to_do(where: Offset) -> None:
     with pytest.raises(Damaged) as raised:
         find_first_undone(BATCH, where, 3)
 
@@ -83,7 +83,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_an_older_store_under_the_log_of_a_newer_one_is_refused(tmp_path: Path) -> None:
+def test_an_older_store_beside_the_wal_of_a_newer_one_is_refused(tmp_path: Path) -> None:
     folders = PartitionFolders(tmp_path / "out", tmp_path / "state", 0)
     assert folders.read_last_batch(0) is None
     with Store.create(folders.store_path) as store, store.transaction():
@@ -145,7 +145,7 @@ def test_files_are_adopted_whichever_page_of_the_store_is_damaged(
             assert {row.length for row in store.list_files()} == {2}
 
 
-def test_a_store_of_which_the_end_is_cut_off_is_refused(folders: PartitionFolders) -> None:
+def test_a_store_without_its_end_is_refused(folders: PartitionFolders) -> None:
     whole = folders.store_path.read_bytes()
     batch = folders.read_last_batch(1)
     for missing in (40, 400, PAGE - 8, PAGE, 2 * PAGE + 100, len(whole) - 100):
@@ -157,7 +157,7 @@ def test_a_store_of_which_the_end_is_cut_off_is_refused(folders: PartitionFolder
     assert folders.read_last_batch(1) == batch
 
 
-def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path) -> None:
+def test_no_files_are_found_behind_a_link_or_deeper_than_ours(tmp_path: Path) -> None:
     deep = tmp_path / "out" / "/".join("d" * 100)
     deep.mkdir(parents=True)
     (deep / "a.log").touch()

@@ -1,4 +1,4 @@
-"""Rotation by time: periods by the clock of a time zone, and by when lines reached the broker, not by when they are received."""
+"""Rotation by time: by the clock of a zone, and by when the broker stored the lines."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +43,7 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
         (7 * DAY, "11-22T23:59+01:00", "11-16T00:00+01:00", "11-23T00:00+01:00"),
     ],
 )
-def test_periods_go_by_the_clock_on_the_wall(
+def test_periods_follow_the_clock_of_the_zone(
     every: timedelta, moment: str, begin: str, end: str
 ) -> None:
     assert period(every, BERLIN, f"2026-{moment}") == (f"2026-{begin}", f"2026-{end}")
@@ -54,9 +54,7 @@ def test_periods_go_by_the_clock_on_the_wall(
     st.sampled_from(LENGTHS),
     st.integers(at("2005-01-01"), at("2040-01-01")),
 )
-def test_every_moment_lies_in_one_period_and_they_neither_overlap_nor_leave_a_hole(
-    zone: str, every: timedelta, moment: int
-) -> None:
+def test_every_moment_is_in_exactly_one_period(zone: str, every: timedelta, moment: int) -> None:
     calendar = Calendar(every, ZoneInfo(zone))
 
     found = calendar.period(moment)
@@ -90,7 +88,7 @@ def test_lines_of_a_later_hour_begin_another_file(
     destination = Destination(tmp_path, tmp_path / ".state", 0, (), HOUR)
     for hour, more, piece in pieces:
         moment = hour * 3_600_000_000_000 + more
-        with opened(destination) as partition, partition.writing() as output:
+        with opened(destination) as partition, partition.open_output() as output:
             live = partition.names.choose("web01", None, moment)
             output.buffer(live, piece, moment)
             output.flush()

@@ -1,4 +1,4 @@
-"""Compressing and pruning what was committed, killed at any step, and never anything that an undo needs."""
+"""Closed segments: compressed and removed, also if the process is killed at any step."""
 
 import os
 import pickle
@@ -27,35 +27,35 @@ DAY = 86_400_000_000_000
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> SegmentPolicy:
+def policy(tmp_path: Path) -> SegmentPolicy:
     for name in ("out", "state"):
         (tmp_path / name).mkdir()
     begun(tmp_path / "state", tmp_path / "out").close()
     return SegmentPolicy(tmp_path / "out", tmp_path / "state", "zstd")
 
 
-def tidy(order: SegmentPolicy, stopped: Callable[[], bool]) -> None:
-    SegmentCleaner(order, lambda: NOW).clean(stopped)
+def clean(policy: SegmentPolicy, stopped: Callable[[], bool]) -> None:
+    SegmentCleaner(policy, lambda: NOW).clean(stopped)
 
 
-def make(order: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
+def make(policy: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
     names = tuple(rotation.closed_name(live, number) for number in numbers)
     for name in names:
-        (order.output / name).write_bytes(name.encode() * 1000)
-    (order.output / live).write_bytes(b"live\n")
-    add(order.state, order.output, live, *names)
+        (policy.output / name).write_bytes(name.encode() * 1000)
+    (policy.output / live).write_bytes(b"live\n")
+    add(policy.state, policy.output, live, *names)
     return names
 
 
-def names_in(order: SegmentPolicy) -> list[str]:
-    return sorted(path.name for path in order.output.iterdir())
+def names_in(policy: SegmentPolicy) -> list[str]:
+    return sorted(path.name for path in policy.output.iterdir())
 
 
 def never() -> bool:
     return False
 
 
-_TIDY = """
+_CLEAN = """
 import pickle, sys
 from receiver.storage.segments import SegmentCleaner
 SegmentCleaner(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).clean(lambda: False)
@@ -72,78 +72,78 @@ SegmentCleaner(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).clean(lambda
         ("pruned", 0, "none", ".zst"),
     ],
 )
-def test_killed_at_any_point_it_is_finished_by_the_next_look(
-    order: SegmentPolicy, tmp_path: Path, point: str, passes: int, later: str, suffix: str
+def test_after_a_kill_at_any_point_the_next_call_finishes(
+    policy: SegmentPolicy, tmp_path: Path, point: str, passes: int, later: str, suffix: str
 ) -> None:
-    _, second = make(order, 1, 2)
-    order = replace(order, limits=Limits(1))
+    _, second = make(policy, 1, 2)
+    policy = replace(policy, limits=Limits(1))
     (tmp_path / point).write_bytes(b"." * passes)
-    words = [sys.executable, "-c", _TIDY, pickle.dumps(order).hex()]
-    killed = subprocess.run(words, env={**os.environ, VARIABLE: str(tmp_path)}, check=False)
+    command = [sys.executable, "-c", _CLEAN, pickle.dumps(policy).hex()]
+    killed = subprocess.run(command, env={**os.environ, VARIABLE: str(tmp_path)}, check=False)
 
-    tidy(replace(order, compress=later), never)
+    clean(replace(policy, compress=later), never)
 
     assert killed.returncode == -signal.SIGKILL
-    assert names_in(order) == ["web01.log", second + suffix]
-    assert read_segment(order.output / (second + suffix)) == second.encode() * 1000
-    with begun(order.state, order.output) as store:
+    assert names_in(policy) == ["web01.log", second + suffix]
+    assert read_segment(policy.output / (second + suffix)) == second.encode() * 1000
+    with begun(policy.state, policy.output) as store:
         assert [(row.path, row.compressed) for row in store.list_segments_of("web01.log")] == [
             (second, suffix)
         ]
 
 
-def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
-    order: SegmentPolicy,
+def test_a_clock_that_is_ahead_of_every_line_removes_nothing_more(
+    policy: SegmentPolicy,
 ) -> None:
-    names = make(order, *range(1, 8))
+    names = make(policy, *range(1, 8))
     for number, name in enumerate(names):
-        age(order.state, order.output, name, NOW - (7 - number) * DAY)
-    age(order.state, order.output, "web01.log", NOW - DAY // 2)
-    order = replace(order, compress="none", limits=Limits(age=3 * DAY))
+        age(policy.state, policy.output, name, NOW - (7 - number) * DAY)
+    age(policy.state, policy.output, "web01.log", NOW - DAY // 2)
+    policy = replace(policy, compress="none", limits=Limits(age=3 * DAY))
 
     for ahead in (0, 400 * DAY):
-        SegmentCleaner(order, lambda ahead=ahead: NOW + ahead).clean(never)
-        assert names_in(order) == ["web01.log", *names[4:]], ahead
+        SegmentCleaner(policy, lambda ahead=ahead: NOW + ahead).clean(never)
+        assert names_in(policy) == ["web01.log", *names[4:]], ahead
 
 
 @pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
-def test_the_compressed_form_has_the_lines_mode_owner_and_time_of_the_segment(
-    order: SegmentPolicy, compress: str, suffix: str
+def test_a_compressed_segment_keeps_lines_mode_owner_and_time(
+    policy: SegmentPolicy, compress: str, suffix: str
 ) -> None:
-    (name,) = make(order, 1)
-    (order.output / name).chmod(0o604)
-    os.utime(order.output / name, ns=(NOW, NOW - DAY))
+    (name,) = make(policy, 1)
+    (policy.output / name).chmod(0o604)
+    os.utime(policy.output / name, ns=(NOW, NOW - DAY))
     owner = (4321, 1234) if os.geteuid() == 0 else (os.getuid(), os.getgid())
-    os.chown(order.output / name, *owner)
+    os.chown(policy.output / name, *owner)
 
-    tidy(replace(order, compress=compress), never)
+    clean(replace(policy, compress=compress), never)
 
-    packed = order.output / (name + suffix)
-    assert names_in(order) == ["web01.log", packed.name]
+    packed = policy.output / (name + suffix)
+    assert names_in(policy) == ["web01.log", packed.name]
     assert read_segment(packed) == name.encode() * 1000
     found = packed.stat()
     assert (found.st_mode & 0o777, found.st_mtime_ns) == (0o604, NOW - DAY)
     assert (found.st_uid, found.st_gid) == owner
 
 
-def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
-    order: SegmentPolicy, caplog: pytest.LogCaptureFixture
+def test_without_space_a_segment_is_compressed_later_and_logged_once(
+    policy: SegmentPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names = make(order, 1, 2)
-    (order.output / names[0]).write_bytes(os.urandom(300_000))  # as large as its compressed form
-    retention = SegmentCleaner(order, lambda: NOW)
+    names = make(policy, 1, 2)
+    (policy.output / names[0]).write_bytes(os.urandom(300_000))  # as large as its compressed form
+    cleaner = SegmentCleaner(policy, lambda: NOW)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        retention.clean(never)
-        retention.clean(never)
+        cleaner.clean(never)
+        cleaner.clean(never)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    assert names_in(order) == ["web01.log", names[0], f"{names[1]}.zst"]
-    assert caplog.text.count("left as they are for now") == 1
-    retention.clean(never)
-    assert names_in(order) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
+    assert names_in(policy) == ["web01.log", names[0], f"{names[1]}.zst"]
+    assert caplog.text.count("cannot be compressed") == 1
+    cleaner.clean(never)
+    assert names_in(policy) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
 
 
 @pytest.mark.parametrize(
@@ -153,84 +153,74 @@ def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
         (".web01.log.000001.new", ["web01.log.000001.zst"]),
     ],
 )
-def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
-    order: SegmentPolicy, tmp_path: Path, name: str, left: list[str]
+def test_no_line_is_lost_by_a_link_in_the_place_of_the_compressed_form(
+    policy: SegmentPolicy, tmp_path: Path, name: str, left: list[str]
 ) -> None:
-    (closed,) = make(order, 1)
-    lines = (order.output / closed).read_bytes()
+    (closed,) = make(policy, 1)
+    lines = (policy.output / closed).read_bytes()
     victim = tmp_path / "victim"
     victim.write_bytes(zstandard.compress(b"precious"))
-    (order.output / name).symlink_to(victim)
+    (policy.output / name).symlink_to(victim)
 
-    tidy(order, never)
+    clean(policy, never)
 
     assert victim.read_bytes() == zstandard.compress(b"precious")
-    assert names_in(order) == ["web01.log", *left]
-    assert read_segment(order.output / left[0]) == lines
+    assert names_in(policy) == ["web01.log", *left]
+    assert read_segment(policy.output / left[0]) == lines
 
 
-def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: SegmentPolicy) -> None:
+def test_only_empty_folders_are_removed(policy: SegmentPolicy) -> None:
     for folder in ("gone/a", "kept", "strange"):
-        of_a_day(order, f"{folder}/2026-11-01.log", "2026-11-01", NOW - 20 * DAY)
-    of_a_day(order, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
-    (order.output / "strange/notes.txt").write_bytes(b"mine\n")
+        of_a_day(policy, f"{folder}/2026-11-01.log", "2026-11-01", NOW - 20 * DAY)
+    of_a_day(policy, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
+    (policy.output / "strange/notes.txt").write_bytes(b"mine\n")
 
-    tidy(replace(order, compress="none", limits=Limits(age=10 * DAY)), never)
+    clean(replace(policy, compress="none", limits=Limits(age=10 * DAY)), never)
 
-    found = (path.relative_to(order.output) for path in order.output.rglob("*"))
+    found = (path.relative_to(policy.output) for path in policy.output.rglob("*"))
     left = ["kept", "kept/2026-11-21.log", "strange", "strange/notes.txt"]
     assert sorted(map(str, found)) == left
 
 
-def of_a_day(order: SegmentPolicy, path: str, day: str, moment: int) -> None:
-    """Have a file of a day that is over there: it is a closed segment under its own name."""
-    (order.output / path).parent.mkdir(parents=True, exist_ok=True)
-    (order.output / path).write_bytes(b"a line\n")
-    with begun(order.state, order.output) as store, store.transaction():
+def of_a_day(policy: SegmentPolicy, path: str, day: str, moment: int) -> None:
+    """Make a file of a past day: it is a closed segment under its own name."""
+    (policy.output / path).parent.mkdir(parents=True, exist_ok=True)
+    (policy.output / path).write_bytes(b"a line\n")
+    with begun(policy.state, policy.output) as store, store.transaction():
         store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", 1)])
 
 
-def test_where_the_output_is_not_mounted_nothing_is_forgotten(
-    order: SegmentPolicy, tmp_path: Path
+def test_nothing_is_forgotten_if_the_output_is_not_mounted(
+    policy: SegmentPolicy, tmp_path: Path
 ) -> None:
-    names = make(order, 1, 2)
-    order.output.rename(tmp_path / "away")
-    order.output.mkdir()
+    names = make(policy, 1, 2)
+    policy.output.rename(tmp_path / "away")
+    policy.output.mkdir()
 
-    tidy(replace(order, limits=Limits(1)), never)
+    clean(replace(policy, limits=Limits(1)), never)
 
-    order.output.rmdir()
-    (tmp_path / "away").rename(order.output)
-    tidy(replace(order, compress="none", limits=Limits(1)), never)
-    assert names_in(order) == ["web01.log", names[1]]
+    policy.output.rmdir()
+    (tmp_path / "away").rename(policy.output)
+    clean(replace(policy, compress="none", limits=Limits(1)), never)
+    assert names_in(policy) == ["web01.log", names[1]]
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_the_surplus_of_one_host_is_removed_and_not_another_hosts_old_file(
-    order: SegmentPolicy, compress: str
+def test_the_surplus_of_one_host_is_removed_before_another_hosts_old_file(
+    policy: SegmentPolicy, compress: str
 ) -> None:
-    (old,) = make(order, 1, live="b.log")
-    new = make(order, 1, 2, 3, live="a.log")
+    (old,) = make(policy, 1, live="b.log")
+    new = make(policy, 1, 2, 3, live="a.log")
     for number, name in enumerate((old, *new)):
-        (order.output / name).write_bytes(os.urandom(10_500))
-        age(order.state, order.output, name, NOW - (9 - number) * DAY)
+        (policy.output / name).write_bytes(os.urandom(10_500))
+        age(policy.state, policy.output, name, NOW - (9 - number) * DAY)
 
-    limits = Limits(number=1, size=32_000)
-    tidy(replace(order, compress=compress, limits=limits), never)
+    # by the sizes in the store, which were larger, another file would have to go
+    limits = Limits(number=1, size=22_000)
+    clean(replace(policy, compress=compress, limits=limits), never)
 
     suffix = rotation.SUFFIXES.get(compress, "")
-    assert names_in(order) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]
-
-
-def test_what_is_removed_is_reckoned_by_the_sizes_on_disk(order: SegmentPolicy) -> None:
-    names = make(order, 1, 2, 3)
-    for number, name in enumerate(names):
-        (order.output / name).write_bytes(b"x" * 1000)
-        age(order.state, order.output, name, NOW - (9 - number) * DAY)
-
-    tidy(replace(order, compress="none", limits=Limits(size=2000)), never)
-
-    assert names_in(order) == ["web01.log", *names[1:]]
+    assert names_in(policy) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]
 
 
 def segment(live: str, number: int, moment: int, size: int, day: str) -> SegmentRow:
@@ -284,7 +274,7 @@ THREE_NEW = [segment("a", number, number + 1, 10, "") for number in (1, 2, 3)]
 
 @given(segments, limits_of_all)
 @example([ONE_OLD, *THREE_NEW], Limits(number=1, size=32))
-def test_as_much_is_removed_as_the_limits_ask_and_nothing_more(
+def test_exactly_what_exceeds_the_limits_is_removed(
     found: list[SegmentRow], limits: Limits
 ) -> None:
     gone = choose_surplus(found, limits, 100)

@@ -1,4 +1,4 @@
-"""Files that a receiver's tasks wrote, damaged by hand: each damage is found, and counted, with the place of the first."""
+"""Received files are damaged: each damage is found, with the first byte and the lines."""
 
 import gzip
 import json
@@ -18,7 +18,8 @@ from nats_logship.client.ranges import SequenceRange
 from receiver.consume.assignment import SessionLimits
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
-from receiver.verify.verify import DifferingFile, VerifyReport, verify
+from receiver.verify.report import DifferingFile, VerifyReport
+from receiver.verify.verify import verify
 from tests.receiver.partition import Partition, api, ours
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.receiver.replay.test_replay import publish_odd_messages
@@ -86,7 +87,7 @@ def edit(path: Path, change: Change) -> None:
 
 
 @pytest.mark.parametrize("name", ["web01.log", "web01.log.000002", "web01.log.000001.gz"])
-def test_a_damage_is_found_with_its_place_and_lines_are_counted(
+def test_a_damage_is_found_with_its_first_byte_and_lines_are_counted(
     partition: Partition, name: str, subtests: pytest.Subtests
 ) -> None:
     received(partition)
@@ -113,7 +114,7 @@ def test_a_damage_is_found_with_its_place_and_lines_are_counted(
             assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
 
 
-def test_a_segment_that_is_gone_is_named_and_the_oldest_may_have_been_pruned(
+def test_a_segment_that_is_gone_is_named_unless_retention_removed_it(
     partition: Partition,
 ) -> None:
     received(partition)
@@ -135,7 +136,7 @@ def test_a_segment_that_is_gone_is_named_and_the_oldest_may_have_been_pruned(
     assert report.expected == report.received == len(LINES) - gone
 
 
-def test_what_retention_purges_while_it_is_read_is_no_difference(
+def test_messages_purged_while_they_are_read_are_no_difference(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received(partition)
@@ -148,7 +149,7 @@ def test_what_retention_purges_while_it_is_read_is_no_difference(
             api(partition.url, f"STREAM.PURGE.{item.stream}", {"seq": until})
         yield [one for one in messages[10:] if one.sequence >= until]
 
-    monkeypatch.setattr("receiver.replay.replay.read_range", read)
+    monkeypatch.setattr("receiver.replay.lines.read_range", read)
 
     report = examined(partition)
 
@@ -156,7 +157,7 @@ def test_what_retention_purges_while_it_is_read_is_no_difference(
     assert not list(purges)
 
 
-def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partition) -> None:
+def test_lines_behind_the_offset_are_not_compared(partition: Partition) -> None:
     received(partition)
     more = b"line of a batch under way\n"
     partition.publish(
@@ -177,7 +178,7 @@ def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partiti
 @pytest.mark.parametrize(
     "points", [*((point,) for point in IN_BATCH), *(("stored", point) for point in IN_UNDO)]
 )
-def test_what_a_receiver_has_left_that_was_killed_at_any_point_is_well(
+def test_files_of_a_receiver_killed_at_any_point_are_no_difference(
     partition: Partition, points: tuple[str, ...]
 ) -> None:
     received(partition)
@@ -195,7 +196,7 @@ def test_what_a_receiver_has_left_that_was_killed_at_any_point_is_well(
 
 
 @pytest.mark.parametrize("template", [DEFAULT, "{host}/{date}/{file}"])
-def test_odd_messages_are_judged_as_the_receiver_judged_them_whatever_the_layout(
+def test_odd_messages_are_expected_as_the_receiver_wrote_them(
     partition: Partition, template: str
 ) -> None:
     partition = replace(partition, template=template)
@@ -215,7 +216,7 @@ def test_odd_messages_are_judged_as_the_receiver_judged_them_whatever_the_layout
     assert report.expected - report.received == 1
 
 
-def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_another(
+def test_the_program_reports_damage_and_another_stream(
     partition: Partition,
 ) -> None:
     partition.publish(
@@ -230,14 +231,15 @@ def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_an
     path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1))
     damaged = program("--json")
 
-    assert (well.returncode, well.stdout) == (
-        0,
-        "all well: 3 hosts, 600 B compared\nnot compared, as nothing was received here yet: partitions 1\n",
-    ), well.stderr
+    assert well.returncode == Exit.DONE, well.stderr
+    assert well.stdout.splitlines() == [
+        "all well: 3 hosts, 600 B compared",
+        "not compared: nothing of partition 1 was received here yet",
+    ]
     assert damaged.returncode == Exit.FAILED
-    told = json.loads(damaged.stdout)
-    assert (told["well"], told["hosts"], told["unclaimed"]) == (False, 3, [1])
-    assert told["files"] == [
+    report = json.loads(damaged.stdout)
+    assert (report["well"], report["hosts"], report["unclaimed"]) == (False, 3, [1])
+    assert report["files"] == [
         {
             **{"partition": 0, "host": "web1", "live": "web1.log"},
             **{"expected": 20, "received": 19, "difference": "web1.log at byte 48"},

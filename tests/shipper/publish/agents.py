@@ -1,4 +1,4 @@
-"""The publishing end of an agent without its files: it claims, publishes, and recovers as whole agents do."""
+"""An agent without files: it claims, publishes, and recovers as whole agents do."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessage
-from shipper.publish.publisher import Publisher, SessionLost
+from shipper.publish.publisher import AcknowledgedPublisher, SessionLost
 from shipper.publish.rounds import Round, make
 from tests.shipper.shipped import block
 
@@ -26,22 +26,22 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        self._sessions = Publisher(connection, host, clock, tag=tag)
-        self.config = self._sessions.config
-        self.store = self._sessions.publish
-        self.snapshots = self._sessions.snapshots
+        self._publisher = AcknowledgedPublisher(connection, host, clock, tag=tag)
+        self.config = self._publisher.config
+        self.store = self._publisher.publish
+        self.snapshots = self._publisher.snapshots
         self.positions = Positions()
         self.lost = 0
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""
-        await self._sessions.prepare()
-        self.positions = await self._sessions.claim(self.positions)
+        await self._publisher.prepare()
+        self.positions = await self._publisher.open_session(self.positions)
         return self
 
     @property
     def agent(self) -> str:
-        return self._sessions.agent
+        return self._publisher.agent
 
     async def publish(self, round_: Round) -> None:
         """Publish a round, once."""
@@ -55,7 +55,7 @@ class PublishingAgent:
                 self.positions = self.positions.advance([round_.origin], sequence)
 
     def has(self, round_: Round) -> bool:
-        """Whether a round is stored as far as the positions tell."""
+        """Whether a round is stored, by the positions."""
         span = round_.origin.sections[-1].span
         known = self.positions.files.get(span.file)
         return known is not None and known.offset >= span.end
@@ -67,7 +67,7 @@ def make_round(agent: str, start: int, lines: bytes, file: str) -> Round:
 
 
 def round_of(agent: PublishingAgent, number: int) -> Round:
-    """Return a round of 100 bytes of one of two files in turn."""
+    """Return a round of 100 bytes, alternately of one of two files."""
     return make_round(agent.agent, 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
 
 
@@ -79,12 +79,12 @@ async def config_of(connection: Connection) -> dict[str, Any]:
     return (await connection.api("STREAM.INFO.LOGS"))["config"]
 
 
-def judge_move(before: HostMessage, one: HostMessage, told: Mapping[int, HostMessage]) -> None:
-    """See that between two messages with lines, on one subject and then on another, each of the two is told of the other."""
+def judge_move(before: HostMessage, one: HostMessage, stored: Mapping[int, HostMessage]) -> None:
+    """Check the claims between two messages on different subjects: each names the other."""
     old, new = Subject.parse(before.subject), Subject.parse(one.subject)
-    claims = [c for n, c in told.items() if n < one.sequence and c.subject == str(new)]
+    claims = [c for n, c in stored.items() if n < one.sequence and c.subject == str(new)]
     ends = [
-        told[end.sequence]
+        stored[end.sequence]
         for claim in claims
         if claim.origin
         for end in claim.origin.follows

@@ -1,7 +1,7 @@
-"""Random programs of what may happen to the agents of a host at the broker: every round is stored once and in order.
+"""Random programs for the agents of a host at the broker: every round is stored once, in order.
 
-The oracle is a list: what was stored, in the order in which it was. Whatever an agent finds, it stores what it was given,
-knows of all else that is stored, and ends where a newer one has come.
+The oracle is the list of stored lines. An agent stores the rounds that it gets, knows all other
+stored rounds, and ends if a newer agent has started.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.shipper.saved import put
 pytestmark = pytest.mark.nats
 
 ACTIONS = {
-    **{"publish": 5, "lose_acknowledgement": 4, "cut_soon": 2, "store_unheard": 3},
+    **{"publish": 5, "lose_acknowledgement": 4, "cut_soon": 2, "store_unseen": 3},
     **{"haunt": 4, "haunt_elsewhere": 1, "ship_late": 3, "disturb": 3},
     **{"start_another": 3, "lose_snapshot": 2, "purge": 2, "move": 4},
     **{"remember": 2, "lag": 3, "mislead": 1},
@@ -41,15 +41,15 @@ ELSEWHERE = "logs.p9.{}", "logs.any.{}"  # subjects of a host that no agent here
 WRONG = b"[1]", b"{}", b'"ok"', b'{"seq": "x"}'
 
 
-def _places(host: str) -> set[Subject]:
+def _subjects(host: str) -> set[Subject]:
     return {Subject.for_host(host, number) for number in NUMBERS}
 
 
-_hosts = (host for n in itertools.count() if len(_places(host := f"host{n}")) == len(NUMBERS))
+_hosts = (host for n in itertools.count() if len(_subjects(host := f"host{n}")) == len(NUMBERS))
 
 
 class Far(Lagging):
-    """The connection of agents; the broker refuses as many of their messages as are `crowded`: another write is under way."""
+    """The connection of agents; the broker refuses the next `crowded` messages: writes overlap."""
 
     crowded = 0
 
@@ -61,7 +61,7 @@ class Far(Lagging):
 
 
 class Program:
-    """A host, its newest agent, which comes over a line that can be cut, and what is stored of the host."""
+    """A host, its newest agent with a connection that can be cut, and the host's stored lines."""
 
     def __init__(self, own: Connection, line: Line) -> None:
         self.own, self.line = own, line
@@ -110,8 +110,8 @@ class Program:
         self.line.cut()
         await publishing
 
-    async def store_unheard(self, amount: int) -> None:
-        """Store a round as its agent does, which does not hear of it and sends it again, also while the write is under way."""
+    async def store_unseen(self, amount: int) -> None:
+        """Store a round for its agent, which then sends it again, also during the write."""
         last = await self.messages.find_last("LOGS", str(self.subject))
         round_ = self._round("own", self.agent.agent, amount)
         await self._store(round_, last.sequence if last else 0)
@@ -120,30 +120,30 @@ class Program:
         self._knows_all()
 
     async def haunt(self, _: int) -> int:
-        """Have an older agent claim the subject late."""
+        """Let an older agent claim the subject late."""
         return await self._claim(self.subject)
 
     async def haunt_elsewhere(self, _: int) -> None:
-        for place in _places(self.host):
-            await self._claim(place)
+        for subject in _subjects(self.host):
+            await self._claim(subject)
 
-    async def _claim(self, place: Subject) -> int:
+    async def _claim(self, subject: Subject) -> int:
         headers = encode_origin(Origin(GHOST, NOW))
-        return int((await self.own.ask(str(place), b"", headers))["seq"])
+        return int((await self.own.ask(str(subject), b"", headers))["seq"])
 
     async def ship_late(self, amount: int) -> None:
         round_ = self._round("ghost", GHOST, amount)
         await self._store(round_, await self.haunt(0))
 
     async def disturb(self, amount: int) -> None:
-        """Have a plain client publish, also on other subjects of the host."""
+        """Let another client publish, also on other subjects of the host."""
         others = [subject.format(self.host) for subject in ELSEWHERE]
         subject = [str(self.subject), *others][max(0, amount - 2)]
         await self.own.ask(subject, b"hello\n")
         self.stored.append(b"hello\n")
 
     async def mislead(self, amount: int) -> None:
-        """Have another client answer on the subject before the broker does."""
+        """Let another client answer on the subject before the broker."""
         self.wrong = list(WRONG[:amount])
         await self.publish(amount)
         self.wrong.clear()
@@ -153,25 +153,25 @@ class Program:
             await message.respond(self.wrong.pop())
 
     async def remember(self, _: int) -> None:
-        """Have a replica keep the last message of the subject."""
+        """Let a replica keep the last message of the subject."""
         await self.far.remember(f"LOGS.{self.subject}")
 
     async def lag(self, amount: int) -> None:
-        """Have the replica answer the next questions for the last message with the one that it kept."""
+        """Let the replica answer the next requests with the message that it kept."""
         self.far.lags = amount
 
     async def start_another(self, amount: int) -> None:
-        """Start a newer agent, by a clock that may be behind; the older one publishes nothing more."""
+        """Start a newer agent, with a clock that may be behind; the older one is fenced."""
         older, self.agent = self.agent, await self._start(amount)
         assert self.agent.agent > older.agent
         self._knows_all()
-        if amount % 2:  # which hides it
+        if amount % 2:  # which hides the claim
             await (self.haunt(0) if amount == 1 else self.haunt_elsewhere(0))
         with pytest.raises(FencedError, match=self.agent.agent):
             await older.publish(make_round(older.agent, self.ends["own"] + 1, b"late\n", "own"))
 
     async def lose_snapshot(self, _: int) -> None:
-        if not self.is_purged:  # then nobody could know
+        if not self.is_purged:  # the snapshot is the only source then
             await put(self.own, None, self.host)
 
     async def purge(self, amount: int) -> None:
@@ -180,12 +180,12 @@ class Program:
         await self.agent.snapshots.write(self.agent.positions)
         await self._judge("purge")
         await self._judge_moves()
-        for place in _places(self.host):
-            await self.own.api("STREAM.PURGE.LOGS", {"filter": str(place)})
+        for subject in _subjects(self.host):
+            await self.own.api("STREAM.PURGE.LOGS", {"filter": str(subject)})
         self.is_purged = True
 
     async def move(self, amount: int) -> None:
-        """Change the number of partitions; the agent hears of it now, or asks when it claims the next time."""
+        """Change the number of partitions, which the agent reads now."""
         self.partitions = NUMBERS[NUMBERS.index(self.partitions) - 1]
         await change_partitions(self.own, self.partitions)
         await self.agent.config.read()
@@ -197,7 +197,7 @@ class Program:
         return await PublishingAgent(self.far, tag, host=self.host, clock=lambda: now).open()
 
     def _round(self, file: str, agent: str, amount: int) -> Round:
-        """Return the next round of a file, which is about to be stored."""
+        """Return the next round of a file, which is stored next."""
         start = self.ends[file]
         lines = b"".join(b"%s %d.%d\n" % (file.encode(), start, n) for n in range(amount + 1))
         self.ends[file] += len(lines)
@@ -215,22 +215,22 @@ class Program:
             assert known.get("ghost", 0) <= self.ends["ghost"]
 
     async def _judge(self, action: str) -> None:
-        """See that what came since the last time is what was stored since then."""
+        """Check that the stream has exactly the lines that were stored since the last check."""
         found = await read_stream(self.own, self.next)
         self.next = found[-1].sequence + 1 if found else self.next
         assert [one.lines for one in found if one.lines] == self.stored, action
         self.stored.clear()
 
     async def _judge_moves(self) -> None:
-        """See that each change of the subject is told on both: where the lines go on, and what those there follow."""
-        told: dict[int, HostMessage] = {}
+        """Check that claims on both subjects record each change of the subject."""
+        stored: dict[int, HostMessage] = {}
         async for page in self.messages.read_since(1, "LOGS"):
             for one in page:
-                told[one.sequence] = one
+                stored[one.sequence] = one
                 if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):
                     continue
                 if self.before is not None and self.before.subject != one.subject:
-                    judge_move(self.before, one, told)
+                    judge_move(self.before, one, stored)
                 self.before = one
 
 
@@ -238,10 +238,10 @@ class Program:
 @example(steps=[("disturb", 3), ("disturb", 4), ("move", 0)])
 @example(steps=[("start_another", 2), ("lag", 2), ("start_another", 0)])
 @example(steps=[("publish", 0), ("lag", 3), ("lose_acknowledgement", 0)])
-@example(steps=[("mislead", 4), ("store_unheard", 1)])
+@example(steps=[("mislead", 4), ("store_unseen", 1)])
 @as_many_as(15)
 @given(steps=programs(ACTIONS))
-def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
+def test_rounds_are_stored_once_and_in_order_whatever_happens(
     logs_url: str, steps: list[Step]
 ) -> None:
     async def run() -> None:

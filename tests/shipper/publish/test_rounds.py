@@ -1,4 +1,4 @@
-"""Rounds are cut within their limits, and say where every byte came from."""
+"""Rounds are within their limits, and name the origin of every byte."""
 
 import random
 from itertools import pairwise
@@ -29,7 +29,7 @@ FULL = 4 * NEARBY_SIZE
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Block]:
-    """Draw what a source gathers: runs of some files, each going on where the last of its file ended, or behind."""
+    """Draw runs of some files, each of which begins at the end of the file's last one, or later."""
     ends: dict[str, int] = {}
     made = []
     for _ in range(draw(st.integers(1, 12))):
@@ -43,16 +43,16 @@ def runs(draw: st.DrawFn) -> list[Block]:
 
 
 @given(runs(), st.integers(1, 100))
-def test_rounds_keep_every_block_in_order_within_the_limit_and_say_where_each_byte_came_from(
+def test_rounds_keep_every_block_in_order_and_within_the_limit(
     blocks: list[Block], most: int
 ) -> None:
     parts = list(cut(blocks, most))
-    told: list[tuple[Section, bytes]] = []
+    found: list[tuple[Section, bytes]] = []
     for one in (make(part, AGENT, "zstd") for part in parts):
         assert decode_origin(one.headers) == one.origin
-        told += split_sections(one.origin, decode_payload(one.headers, one.payload))
+        found += split_sections(one.origin, decode_payload(one.headers, one.payload))
 
-    assert told == [(one.section, one.lines) for one in blocks]
+    assert found == [(one.section, one.lines) for one in blocks]
     for part in parts:
         assert len(part) == 1 or sum(len(one.lines) for one in part) <= most
     for part, following in pairwise(parts):
@@ -72,9 +72,7 @@ def test_rounds_keep_every_block_in_order_within_the_limit_and_say_where_each_by
         pytest.param("/" + '"' * 4095, "f", id="quotes"),
     ],
 )
-def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
-    path: str, id_: str
-) -> None:
+def test_headers_fit_the_server_for_any_file_names(path: str, id_: str) -> None:
     identity = Identity(2**64 - 1, 1024, "f" * 128, 1024, "f" * 128)
     far = 2**63 - 1
     section = Section(path, Span(id_, far - 2**24, far), 2**23, 2**23, identity, filtered=True)
@@ -94,7 +92,9 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
     ("mode", "compressed"),
     [("auto", [True, False]), ("zstd", [True, True]), ("none", [False, False])],
 )
-def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[bool]) -> None:
+def test_the_compression_mode_decides_which_rounds_are_compressed(
+    mode: Compression, compressed: list[bool]
+) -> None:
     blocks = block(0, b"the same line\n" * 1000), block(0, b"one line\n" * 9)
     assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
 
@@ -118,7 +118,7 @@ def test_a_round_of_any_lines_has_a_ratio_that_receivers_take(
 
 
 @pytest.mark.parametrize("line", [b"\0", b"\n", b"y\n", b"the same line of a log\n"])
-def test_identical_lines_are_compressed_all_the_same(line: bytes) -> None:
+def test_identical_lines_are_compressed_too(line: bytes) -> None:
     lines = line * (NEARBY_SIZE // len(line))
 
     assert len(make([block(0, lines)], AGENT, "auto").payload) < len(lines) // 50
@@ -135,7 +135,7 @@ def test_identical_lines_are_compressed_all_the_same(line: bytes) -> None:
         pytest.param(FULL, FULL, 0.3, FULL, id="large rounds take their time"),
     ],
 )
-def test_rounds_come_to_the_size_that_suits_the_line(
+def test_the_round_size_adapts_to_the_connection(
     size: int, sent: int, took: float, most: int
 ) -> None:
     sent_round = make([block(0, random.Random(1).randbytes(sent))], AGENT, "none")

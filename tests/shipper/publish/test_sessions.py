@@ -1,4 +1,4 @@
-"""What ends a session or gets in its way, case by case, where the random programs of `test_publish_model.py` do not come."""
+"""Sessions in cases that the random programs of `test_publish_model.py` do not reach."""
 
 import asyncio
 import random
@@ -37,10 +37,10 @@ OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
 
 
 async def fill(connection: Connection, rounds: int, tag: str = "aaaaaaaa") -> Positions:
-    """Publish rounds, all but the last unheard; return the positions that they leave, of which no snapshot is left."""
+    """Publish rounds, the agent itself only the last; return positions without a snapshot."""
     agent = await start(connection, tag)
-    *unheard, last = (round_of(agent, number) for number in range(rounds))
-    for r in unheard:
+    *foreign, last = (round_of(agent, number) for number in range(rounds))
+    for r in foreign:
         await connection.publish(str(OLD), r.payload, "", r.headers)
     await agent.publish(last)
     await put(connection, None)
@@ -52,14 +52,11 @@ async def stored(connection: Connection) -> list[bytes]:
     return [message.lines for message in await read_stream(connection) if message.lines]
 
 
-# the positions
-
-
 @pytest.mark.parametrize(
     "headers",
     [{"Status": "404"}, {"Status": "409"}, {"Log-Agent": "1-aaaaaaaa", "Log-Spans": "broken"}],
 )
-async def test_a_strangers_message_passes_neither_for_ours_nor_for_a_word_of_the_broker(
+async def test_another_clients_message_is_not_taken_for_ours_or_the_brokers(
     connection: Connection, headers: dict[str, str]
 ) -> None:
     positions = await fill(connection, 3)
@@ -68,7 +65,7 @@ async def test_a_strangers_message_passes_neither_for_ours_nor_for_a_word_of_the
     assert (await start(connection, "bbbbbbbb")).positions.files == positions.files
 
 
-async def test_positions_of_a_stream_made_anew_are_kept_and_its_sequence_is_not_believed(
+async def test_positions_of_a_recreated_stream_are_kept_without_their_sequence(
     connection: Connection,
 ) -> None:
     old = await fill(connection, 4)
@@ -84,7 +81,7 @@ async def test_positions_of_a_stream_made_anew_are_kept_and_its_sequence_is_not_
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
-async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
+async def test_headers_that_another_agent_of_the_host_consumed_are_missed(
     connection: Connection, logs_url: str, ends: bool
 ) -> None:
     positions = await fill(connection, 2300)
@@ -106,41 +103,38 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     assert {c.offset for c in after.positions.files.values()} == {229_900, 230_000}
 
 
-async def test_a_snapshot_that_retention_has_completed_counts_though_its_messages_are_gone(
+async def test_a_snapshot_completed_by_retention_counts_after_the_purge(
     connection: Connection,
 ) -> None:
     agent = await start(connection)
     await agent.publish(round_of(agent, 0))
-    unheard = round_of(agent, 2)
-    sequence = (await connection.ask(str(OLD), unheard.payload, unheard.headers))["seq"]
-    completed = agent.positions.advance([unheard.origin], int(sequence))
+    foreign = round_of(agent, 2)
+    sequence = (await connection.ask(str(OLD), foreign.payload, foreign.headers))["seq"]
+    completed = agent.positions.advance([foreign.origin], int(sequence))
     await put(connection, completed.encode())
     await connection.api("STREAM.PURGE.LOGS")
-    # the shipper's own snapshots take nothing of it back
+    # later snapshots of the shipper keep these positions
     for positions in (agent.positions, replace(agent.positions)):
         await agent.snapshots.write(positions)
         entry = await read(connection, POSITIONS_BUCKET, positions_key("web01"))
         assert entry is not None
         assert Positions.decode(entry.value).files == completed.files
 
-    await agent.publish(unheard)
+    await agent.publish(foreign)
 
     assert agent.lost == 1
     assert agent.positions.files == completed.files
     assert (await connection.api("STREAM.INFO.LOGS"))["state"]["messages"] == 1  # the claim
 
 
-# another number of partitions
-
-
 async def change(connection: Connection, agent: PublishingAgent, partitions: int = MANY) -> None:
-    """Change the number, and have an agent hear of it now rather than seconds later."""
+    """Change the number of partitions, and have an agent read it now."""
     await add_subjects(connection, *subjects_in("LOGS", StreamLayout(partitions)))
     await change_partitions(connection, partitions)
     await agent.config.read()
 
 
-async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing(
+async def test_a_stream_with_fewer_partitions_than_before_takes_rounds(
     connection: Connection,
 ) -> None:
     agent = await start(connection)
@@ -157,7 +151,7 @@ async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing
     assert await stored(connection) == [r.payload]
 
 
-async def test_a_number_of_partitions_that_was_does_not_come_back(logs_url: str) -> None:
+async def test_an_older_number_of_partitions_from_a_replica_is_ignored(logs_url: str) -> None:
     replica = Lagging([logs_url], "test")
     config = (await start(replica)).config
     entry = await read(replica, CONFIG_BUCKET, PARTITIONS_KEY)
@@ -174,15 +168,12 @@ async def test_a_number_of_partitions_that_was_does_not_come_back(logs_url: str)
     assert config.subject == NEW
 
 
-# a broker that takes less, or nothing
-
-
 @pytest.fixture
 def ship(ship: Ship, log: Path) -> Ship:
     return lambda url, *options: ship(url, "--file", log, *options)
 
 
-def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
+def test_a_lower_payload_limit_divides_rounds_and_long_lines(
     own_broker: Any, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
     process = ship(own_broker.url, "--compression", "none", "--max-line", "2MiB")
@@ -193,7 +184,7 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
         b"".join(b"%07d %s\n" % (n, b"x" * 1000) for n in range(2000)) + b"y" * 1_500_000 + b"\n"
     )
     append(log, lines)
-    # one round was gathered by the old limit by now
+    # one round was gathered with the old limit
     wait_for_log(process, "broker away")
     own_broker.start()
 
@@ -202,24 +193,24 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
 
 
 def take_at_a_time(most: str, folder: Path) -> None:
-    """Have the test's own server take smaller messages from its next start on."""
+    """Have the test's own server accept only smaller messages after its next start."""
     configuration = folder / "own-server/nats-server.conf"
     configuration.write_text(configuration.read_text().replace("8MB", most))
 
 
-def test_a_snapshot_that_the_broker_does_not_take_is_named(
+def test_a_snapshot_that_is_too_large_for_the_broker_is_logged(
     own_broker: Any, ship: Ship, tmp_path: Path
 ) -> None:
     own_broker.stop()
     take_at_a_time("64KB", tmp_path)
     own_broker.start()
     for number in range(2000):
-        name = random.Random(number).randbytes(60).hex()  # no compression makes it shorter
+        name = random.Random(number).randbytes(60).hex()  # which cannot be compressed
         (tmp_path / f"{name}.log").write_bytes(b"%d\n" % number)
 
     process = ship(own_broker.url, "--file", str(tmp_path / "*.log"))
 
-    wait_for_log(process, "larger than the broker takes")
+    wait_for_log(process, "more than the broker accepts")
     assert process.stop(10) == 0
 
 
@@ -228,7 +219,7 @@ async def fill_up(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "mend", "words", "kept"),
+    ("spoil", "mend", "text", "kept"),
     [
         pytest.param(fill_up, "UPDATE", "the broker is full", 8, id="full"),
         pytest.param(
@@ -238,12 +229,12 @@ async def fill_up(connection: Connection) -> None:
         ),
     ],
 )
-async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
+async def test_rounds_follow_in_order_once_a_full_or_missing_stream_is_back(
     connection: Connection,
     caplog: pytest.LogCaptureFixture,
     spoil: Callable[[Connection], Awaitable[object]],
     mend: str,
-    words: str,
+    text: str,
     kept: int,
 ) -> None:
     agent = await start(connection)
@@ -259,7 +250,7 @@ async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     caplog.set_level("INFO")
     publishing = asyncio.create_task(publish_all())
     async with asyncio.timeout(20):
-        while words not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+        while text not in caplog.text:  # noqa: ASYNC110 - the log sets no event
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.5)
     assert not publishing.done()
@@ -267,5 +258,5 @@ async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     await publishing
 
     assert await stored(connection) == [r.payload for r in rounds[-kept:]]
-    assert len([m for m in caplog.messages if words in m]) == 1
+    assert len([m for m in caplog.messages if text in m]) == 1
     assert [m for m in caplog.messages if "resumed" in m]

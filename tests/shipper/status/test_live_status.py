@@ -1,4 +1,4 @@
-"""What a running agent says of itself on its socket, to clients of every kind, and what stands there without one."""
+"""The report of a running agent on its socket, for clients of every kind, and the table of it."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from nats_logship.app.table import show
 from nats_logship.wire.subjects import own_token
 from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import FileStatus, HostReport
-from shipper.status.show import shown
+from shipper.status.show import render
 from tests.shipper.conftest import NOBODY, as_user
 from tests.support.processes import Process, Processes, wait_until
 
@@ -29,7 +29,6 @@ def report(host: str = "web01", files: int = 1) -> HostReport:
                 state="following",
                 size_bytes=4096 + n,
                 position_bytes=4096,
-                behind_bytes=n,
             )
             for n in range(files)
         ),
@@ -46,7 +45,7 @@ def name_of(host: str) -> str:
     return name[1:]
 
 
-async def test_what_the_agent_says_arrives_as_it_was_said(own_host: str) -> None:
+async def test_a_report_arrives_unchanged(own_host: str) -> None:
     long = report(f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{own_host[-40:]}")
 
     async with (
@@ -61,20 +60,20 @@ async def test_what_the_agent_says_arrives_as_it_was_said(own_host: str) -> None
     assert await ask(own_host) == ([], [])
 
 
-async def test_clients_that_never_read_keep_nobody_from_asking(own_host: str) -> None:
-    large = report(own_host, files=4_000)  # more than a socket takes before somebody reads
+async def test_clients_that_never_read_do_not_block_others(own_host: str) -> None:
+    large = report(own_host, files=4_000)  # more than a socket buffers
 
     async with status_socket(own_host, lambda: large):
         name = f"\0{name_of(own_host)}"
-        rude = [await asyncio.open_unix_connection(name, limit=1) for _ in range(4)]
+        idle = [await asyncio.open_unix_connection(name, limit=1) for _ in range(4)]
         answers = await ask(own_host)
-        for _, writer in rude:
+        for _, writer in idle:
             writer.close()
 
     assert answers == ([large], [])
 
 
-async def test_agents_that_do_not_answer_as_such_are_named_and_the_others_shown(
+async def test_agents_without_a_valid_answer_are_named_and_the_others_shown(
     own_host: str, processes: Processes
 ) -> None:
     drips = "import itertools; all(c.send(b' ') and not time.sleep(0.1) for _ in itertools.count())"
@@ -84,12 +83,12 @@ async def test_agents_that_do_not_answer_as_such_are_named_and_the_others_shown(
     async with status_socket(own_host, lambda: report(own_host).model_copy(update={"pid": 1})):
         reports, silent = await ask(own_host, patience=2)
 
-    assert [one.pid for one in reports] == [os.getpid()]  # the kernel knows better
+    assert [one.pid for one in reports] == [os.getpid()]  # from the kernel, not from the report
     assert {one.pid for one in silent} == {one.pid for one in mute}
 
 
 def listening(processes: Processes, name: str, host: str, does: str) -> Process:
-    """Start a process that listens as an agent would and does something with `c`, who asks."""
+    """Start a process that listens as an agent, and runs code on its client `c`."""
     prefix = f"\0logship/agent/{own_token(host)[:64]}/"
     lines = (
         "import os, socket, time",
@@ -106,11 +105,11 @@ def listening(processes: Processes, name: str, host: str, does: str) -> Process:
     return process
 
 
-two_users = pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+two_users = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for two users")
 
 
 @two_users
-async def test_another_user_is_told_nothing(own_host: str) -> None:
+async def test_another_user_receives_no_report(own_host: str) -> None:
     async with status_socket(own_host, lambda: report(own_host)):
         client = socket.socket(socket.AF_UNIX)
         with as_user(STRANGER):
@@ -121,7 +120,7 @@ async def test_another_user_is_told_nothing(own_host: str) -> None:
 
 
 @two_users
-async def test_another_user_who_holds_the_name_stops_no_agent(own_host: str) -> None:
+async def test_a_socket_of_another_user_stops_no_agent(own_host: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         with as_user(STRANGER):
             listener.bind(f"\0logship/agent/{own_token(own_host)[:64]}/stranger")
@@ -131,10 +130,10 @@ async def test_another_user_who_holds_the_name_stops_no_agent(own_host: str) -> 
                 await require_alone(own_host, "broker")
 
 
-def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters(
+def test_the_table_has_files_behind_first_and_no_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(*shown(report(files=100)))
+    show(*render(report(files=100)))
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 103

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.server.requests import listen, rewrite_copy_request, rewrite_pull_request
+from broker.server.consumer_requests import rewrite_copy_request, rewrite_pull_request
+from broker.server.requests import listen
 from nats_logship.client.connection import Connection, Message
 
 

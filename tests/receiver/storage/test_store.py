@@ -1,5 +1,7 @@
-"""The store and text: whatever a path holds comes back as it was, and an operator can read it."""
+"""The store: any name is found again, an operator can read it, and no other module has SQL."""
 
+import ast
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,34 +10,40 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from receiver.storage import database, store
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from receiver.storage.rows import FileRow
 from receiver.storage.spans import StoredSpanEnds, put_gaps
 from receiver.storage.store import Store
 from tests.receiver.stored import begun
 
-bytes_of_names = st.binary(min_size=1, max_size=40).map(
-    lambda raw: raw.decode("utf-8", "surrogateescape")
-)
 any_text = st.one_of(
-    bytes_of_names,
+    st.binary(min_size=1, max_size=40).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
     st.text(st.characters(), max_size=20),
     st.text(st.sampled_from("\0a\udcff\ud800\udfff\ufffddc�"), max_size=12),
 )
+names_of_files = st.lists(any_text, min_size=1, max_size=8, unique=True)
+MODULES = {Path(module.__file__).resolve() for module in (database, store)}
+ROOT = Path(store.__file__).resolve().parents[2]
+PROGRAMS = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
+SQL = re.compile(
+    r"\b(SELECT\s.+|DELETE\s+FROM\s|UPDATE\s+\w+\s+SET\s|INSERT\s.*\bINTO\s|PRAGMA\s)"
+    r"|\w (=|<|>|>=|!=) \?|\bIN \(SELECT\b|\bNOT NULL\b",
+    re.DOTALL,
+)
 
 
-@given(st.lists(any_text, min_size=1, max_size=8, unique=True))
+@given(names_of_files)
 @example(["\udcff", "\ufffddcff", "\ud800", "\udced\udca0\udc80", "a\0b", "a"])
-def test_any_name_is_found_again_and_is_no_other(names: list[str]) -> None:
+def test_any_name_is_found_again_and_is_not_confused_with_another(names: list[str]) -> None:
     with Store.in_memory() as store:
-        spans = StoredSpanEnds(store)
+        ends = StoredSpanEnds(store)
         with store.transaction():
             store.put_files(FileRow(f"{n}.log", name, name, "") for n, name in enumerate(names))
             for number, name in enumerate(names):
-                spans[name, name] = number, 1
-            spans.store(1)
-            found = [gap(name, number) for number, name in enumerate(names)]
-            put_gaps(store, found, 1)
+                ends[name, name] = number, 1
+            ends.store(1)
+            put_gaps(store, [gap(name, number) for number, name in enumerate(names)], 1)
 
         for number, name in enumerate(names):
             rows = store.list_files_of_source(name, name, "")
@@ -47,26 +55,21 @@ def test_any_name_is_found_again_and_is_no_other(names: list[str]) -> None:
         assert {row.path for row in store.list_files()} == {f"{n}.log" for n in range(len(names))}
 
 
-@given(st.lists(any_text, min_size=1, max_size=8, unique=True))
-def test_a_folder_is_known_by_the_files_below_it_alone(names: list[str]) -> None:
-    paths = [f"{name}/{number}" for number, name in enumerate(names)]
-    with Store.in_memory() as store:
-        with store.transaction():
-            store.put_files(FileRow(path, "h", path, "") for path in paths)
-
-        for name in names:
-            others = [path for path in paths if not path.startswith(f"{name}/")]
-            assert store.has_files_below(name)
-            with store.transaction():
-                store.forget_files(path for path in paths if path not in others)
+@given(names_of_files)
+def test_a_path_is_a_folder_if_files_are_below_it(names: list[str]) -> None:
+    rows = [FileRow(f"{name}/{number}", "h", name, "") for number, name in enumerate(names)]
+    for name in names:
+        below = [row for row in rows if row.path.startswith(f"{name}/")]
+        with Store.in_memory() as store, store.transaction():
+            store.put_files(row for row in rows if row not in below)
             assert not store.has_files_below(name)
-            with store.transaction():
-                store.put_files(FileRow(path, "h", path, "") for path in paths)
+            store.put_files(below)
+            assert store.has_files_below(name)
 
 
 @settings(max_examples=20, deadline=None)
 @given(any_text)
-def test_an_operator_reads_every_row_and_ordinary_names_as_they_are(name: str) -> None:
+def test_an_operator_can_read_every_row(name: str) -> None:
     with TemporaryDirectory() as folder:
         with begun(Path(folder), Path(folder)) as store:
             with store.transaction():
@@ -82,3 +85,20 @@ def test_an_operator_reads_every_row_and_ordinary_names_as_they_are(name: str) -
 
 def gap(file: str, start: int) -> Anomaly:
     return Anomaly(AnomalyKind.GAP, "web01", file, "id", start, start + 1, 1, 0)
+
+
+def test_only_the_modules_of_the_store_have_sql() -> None:
+    found = {
+        path.resolve(): [
+            one.lineno
+            for one in ast.walk(ast.parse(path.read_text()))
+            if isinstance(one, ast.Constant)
+            and isinstance(one.value, str)
+            and SQL.search(one.value)
+        ]
+        for program in PROGRAMS
+        for path in (ROOT / program).rglob("*.py")
+    }
+
+    assert sum(len(found.pop(path)) for path in MODULES) > 40
+    assert {path: lines for path, lines in found.items() if lines} == {}

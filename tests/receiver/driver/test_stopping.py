@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from receiver.driver.presence import run_unless_stopped
+from receiver.driver.stopping import run_unless_stopped
 
 
 async def test_a_call_has_ended_when_it_was_given_up_for_a_stop() -> None:

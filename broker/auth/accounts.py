@@ -1,0 +1,214 @@
+"""The accounts of nats-server's configuration, made from the credentials and their rights.
+
+| account | who is in it | what it has |
+|---|---|---|
+| LOGS | admins, logbroker itself, and everybody while there are no credentials | streams, buckets |
+| SHIP | hosts | imports of LOGS |
+| RECEIVE | receivers, which also ask each other | imports of LOGS |
+| MONITOR | monitors | imports of LOGS, RECEIVE and SYS |
+| SITES | other sites that connect to this one | copies of streams, in both directions |
+| SYS | nobody | the server's events and questions |
+
+The imports follow from `permissions.py`: an account imports what any credential of its kind may do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from broker.auth.credentials import Credential, CredentialKind
+from broker.auth.permissions import (
+    API,
+    CONSUMER_REQUESTS,
+    FLOW_CONTROL,
+    RECEIVERS,
+    SERVER_EVENTS,
+    SERVER_QUESTIONS,
+    grant_any_name,
+    grant_rights,
+    list_copy_requests,
+    list_deliveries,
+)
+from broker.report import REPORT_SUBJECT
+from nats_logship.wire.streams import stream_names
+from nats_logship.wire.subjects import own_token
+
+Section = Mapping[str, Any]
+"""Settings of nats-server by name; those that are None are left out."""
+
+LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
+SITES = "SITES"
+_KINDS = {
+    SHIP: CredentialKind.HOST,
+    RECEIVE: CredentialKind.RECEIVER,
+    MONITOR: CredentialKind.MONITOR,
+}
+
+
+class OwnKeys(NamedTuple):
+    """Public keys of users without a credential.
+
+    `logbroker` is logbroker's own. A client without a key is the user of `anybody`, whose seed
+    nobody has, or is refused if `anybody` is empty.
+    """
+
+    logbroker: str
+    anybody: str = ""
+
+
+class _Crossing(NamedTuple):
+    """A subject that the account `into` imports from the account `of`, under the name `local`.
+
+    `kind` is nats-server's: a `service` is a request with one answer, or several; a `stream` is
+    messages.
+    """
+
+    of: str
+    into: str
+    subject: str
+    local: str
+    has_several_answers: bool = False
+    kind: str = "service"
+
+
+def build_accounts(
+    credentials: Sequence[Credential],
+    own: OwnKeys,
+    limits: Mapping[str, Section] = MappingProxyType({}),
+    *,
+    streams: int,
+    site: str = "",
+) -> Section:
+    """Return the accounts of a broker for these credentials and its own keys.
+
+    `limits` are by the name of the account; those of LOGS are JetStream's. `streams` and `site`
+    are as in `grant_rights`.
+    """
+    users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
+    for one in credentials:
+        users[one.kind].append(_build_user(one, streams, site))
+    everybody = [{"nkey": own.anybody}] if own.anybody else []
+    inside = [{"nkey": own.logbroker}, *users[CredentialKind.ADMIN], *everybody]
+    members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
+    sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
+    crossings = [*_list_crossings(streams)]
+    if sites:
+        members[SITES] = users[CredentialKind.SITE]
+        if site:
+            crossings += _list_site_crossings(sites, own_token(site), stream_names(streams))
+    return {
+        "system_account": SYS,
+        "no_auth_user": own.anybody or None,
+        "accounts": {
+            name: _build_account(name, found, limits.get(name), crossings)
+            for name, found in members.items()
+        },
+    }
+
+
+def _build_user(credential: Credential, streams: int, site: str) -> Section:
+    """Return the user of a credential; only a site may connect as a leaf node."""
+    rights = grant_rights(credential, streams, site)
+    is_site = credential.kind is CredentialKind.SITE
+    return {
+        "nkey": credential.nkey,
+        "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None,
+        "permissions": rights and rights.as_section(),
+    }
+
+
+def _build_account(
+    name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
+) -> Section:
+    imports = [
+        {
+            one.kind: {"account": one.of, "subject": one.subject},
+            "to": one.local if one.local != one.subject else None,
+        }
+        for one in crossings
+        if one.into == name
+    ]
+    has_streams = name == LOGS
+    return {
+        "jetstream": (limits or "enabled") if has_streams else None,
+        # a program with a credential uses this prefix also at a broker that has no credentials yet
+        "mappings": {f"{API}.>": "$JS.API.>"} if has_streams else None,
+        "limits": None if has_streams else limits,
+        "exports": _build_exports([one for one in crossings if one.of == name]) or None,
+        "imports": imports or None,
+        "users": users or None,
+    }
+
+
+def _build_exports(crossings: Sequence[_Crossing]) -> list[Section]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in crossings:
+        # the threshold is how long several answers may take: longer than any pull waits
+        several = {"response_type": "stream", "threshold": "60s"} if one.has_several_answers else {}
+        new = {one.kind: one.subject, **several, "accounts": []}
+        export = found.setdefault((one.kind, one.subject), new)
+        export["accounts"].append(one.into)
+    return list(found.values())
+
+
+def _list_crossings(streams: int) -> Iterator[_Crossing]:
+    """Yield what any credential has a right to, and what admins ask of servers and receivers."""
+    for account, kind in _KINDS.items():
+        rights = grant_any_name(kind, streams)
+        yield from filter(None, (_route_published(account, one) for one in rights.publish))
+        yield from filter(None, (_route_subscribed(account, one) for one in rights.subscribe))
+    yield from filter(None, (_route_published(LOGS, one) for one in (RECEIVERS, *SERVER_QUESTIONS)))
+    yield from filter(None, (_route_subscribed(LOGS, one) for one in SERVER_EVENTS))
+
+
+def _list_site_crossings(
+    others: Sequence[str], own: str, lines: Sequence[str]
+) -> Iterator[_Crossing]:
+    """Yield what crosses between the streams of the site `own` and other sites.
+
+    Flow control crosses into LOGS as messages and out of it as requests: nats-server takes the
+    same kind in both directions for a cycle.
+    """
+    for subject in list_copy_requests(own, lines):
+        yield _Crossing(LOGS, SITES, subject, subject)
+    for subject in list_deliveries(own):
+        yield _Crossing(LOGS, SITES, subject, subject, kind="stream")
+    for kind in ("service", "stream"):
+        yield _Crossing(SITES, LOGS, FLOW_CONTROL, FLOW_CONTROL, kind=kind)
+    for other in others:
+        if other == own:  # a credential under our own name is no other site
+            continue
+        for subject in list_copy_requests(other, lines):
+            yield _Crossing(SITES, LOGS, subject, subject)
+        for subject in list_deliveries(other):
+            yield _Crossing(SITES, LOGS, subject, subject, kind="stream")
+
+
+def _route_published(into: str, subject: str) -> _Crossing | None:
+    """Return how a published subject leaves the account `into`; None if it stays there."""
+    if subject.startswith(f"{API}."):
+        return _route_call(into, subject.removeprefix(f"{API}."))
+    if subject in SERVER_QUESTIONS:
+        return _Crossing(SYS, into, subject, subject, has_several_answers=True)
+    if subject == REPORT_SUBJECT:
+        return _Crossing(LOGS, into, subject, subject, has_several_answers=True)
+    if subject == RECEIVERS and into != RECEIVE:
+        return _Crossing(RECEIVE, into, subject, subject)
+    stays = subject.startswith(("logship.", "$SYS."))
+    return None if stays else _Crossing(LOGS, into, subject, subject)
+
+
+def _route_call(into: str, call: str) -> _Crossing:
+    if (made := call.removeprefix("CONSUMER.CREATE.")) != call:
+        return _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
+    is_batch = call.startswith("DIRECT.GET.") and call.count(".") == 2
+    has_several = is_batch or call.startswith("CONSUMER.MSG.NEXT.")
+    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", has_several)
+
+
+def _route_subscribed(into: str, subject: str) -> _Crossing | None:
+    """Return how a subscribed subject enters the account `into`; None if it is published there."""
+    if subject.startswith(("_INBOX", "logship.")):
+        return None
+    of = SYS if subject in SERVER_EVENTS else LOGS
+    return _Crossing(of, into, subject, subject, kind="stream")

@@ -1,0 +1,183 @@
+"""The text of nats-server's configuration file, from settings, TLS and accounts. Writes nothing.
+
+nats-server (2.15.1) reads JSON, except the escapes of control characters. It refuses a setting
+that it does not know, at a start and at a reload.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from broker.auth.accounts import LOGS, Section
+from broker.server.key_files import TlsConf, read_cluster_secret, read_site_seed
+from broker.settings import BrokerSettings
+from nats_logship.app.address import Address
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.wire.streams import MAX_PAYLOAD, SLOWEST_LINK
+
+KEY_VARIABLE = "LOGSHIP_STORE_KEY"
+"""The environment variable with the key of an encrypted store, so that no file of ours holds it."""
+
+_CLUSTER_USER = "logbroker"
+# messages that may wait for a stream. nats-server refuses further ones, and shippers send those
+# again. A stream stores 200 to 3,000 messages a second, so during a flood no message waits for
+# longer than two seconds
+_MOST_WAITING = 500
+_SITE_SUBJECTS = [
+    *("logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"),
+    *(f"$JS.{own}.>" for own in ("API", "*.API", "ACK", "EVENT", "SNAPSHOT")),
+]
+"""Subjects that never cross to the site that we connect to, in either direction.
+
+nats-server has no list of allowed subjects. If these crossed, lines would be stored twice, once
+from the publisher and once from the copy, and the other site could delete our streams.
+"""
+_PING_EVERY = 20  # seconds
+_COPYING = 32 * 1024**2
+"""Bytes of a copy that nats-server (2.15.1) sends ahead; pings of sites wait behind them."""
+_DEFAULTS: Section = {
+    # long enough for a message over the slowest line; under TLS nats-server does not try twice
+    "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINK}s",
+    "write_timeout": "retry",
+    "ping_interval": f"{_PING_EVERY}s",
+    "ping_max": 2,
+    "reconnect_error_reports": 60,  # attempts to reach other servers, one a second
+    "lame_duck_duration": "30s",
+}
+
+
+def build_sections(
+    settings: BrokerSettings, folder: Path, size: int, tls: TlsConf | None, *, secured: bool
+) -> Section:
+    """Return the sections that logbroker decides, except accounts.
+
+    `size` is that of the disk of `folder` in bytes; `secured` says that clients need credentials.
+    Raises `ConfigurationError` for a file that cannot be used.
+    """
+    return {
+        "server_name": settings.name,
+        "listen": _to_bind(settings.listen),
+        "http": _to_bind(settings.http),
+        "logtime": False,
+        "max_payload": MAX_PAYLOAD,
+        "feature_flags": {"js_ack_fc_v2": False},  # nats-py cannot read these acknowledgements yet
+        "jetstream": _build_jetstream(settings, folder, size),
+        "tls": tls.as_section(verify=False) if tls else None,
+        "cluster": _build_cluster(settings, tls) if settings.cluster else None,
+        "leafnodes": _build_leafnodes(settings, tls, secured=secured),
+    }
+
+
+def render_file(settings: BrokerSettings, decided: Section) -> str:
+    """Return the text of the configuration file.
+
+    Raises `ConfigurationError` if the operator's table [nats] sets something that is `decided`.
+    """
+    if taken := sorted({*map(str.lower, settings.nats)} & {*decided, "host", "net", "port"}):
+        raise ConfigurationError(
+            f"[nats] {', '.join(taken)}: logbroker sets this itself; see `logbroker run --help` "
+            "for its options"
+        )
+    # clients of a lame duck go to another server; without a cluster there is none to wait for
+    grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
+    pings = {"ping_max": _COPYING // SLOWEST_LINK // _PING_EVERY} if decided["leafnodes"] else {}
+    text = render({**_DEFAULTS, **grace, **pings, **settings.nats, **decided})
+    # nats-server expands a variable only outside of quotes
+    text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
+    return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
+
+
+def render(value: object) -> str:
+    """Return a value as nats-server reads it: JSON, without entries that are None."""
+    return json.dumps(_drop_none(value), indent=1, ensure_ascii=False, default=str)
+
+
+def _drop_none(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _drop_none(one) for name, one in value.items() if one is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_drop_none(one) for one in value]
+    return value
+
+
+def _build_jetstream(settings: BrokerSettings, folder: Path, size: int) -> Section:
+    is_encrypted = settings.encryption_key_file is not None
+    return {
+        "store_dir": str(folder),
+        # as large as the disk: the streams' own limit accounts for space. A server whose limit is
+        # below those of its streams refuses every change of them, also to a smaller limit
+        "max_file_store": size,
+        "max_memory_store": 64 * 1024**2,  # for consumers that are kept in memory
+        "domain": settings.site or None,
+        "sync_interval": "always",  # acknowledged means on disk
+        "max_buffered_msgs": _MOST_WAITING,
+        "cipher": "chachapoly" if is_encrypted else None,
+        "key": f"${KEY_VARIABLE}" if is_encrypted else None,
+        "limits": {
+            "max_request_batch": 10_000,
+            "default_max_consumers": -1,  # one per partition, and one per shipper that starts
+        },
+    }
+
+
+def _build_cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
+    """Return the section of a cluster.
+
+    Servers ping each other each second: messages to a server that vanished are lost until the
+    others notice, and clients learn of the remaining servers (`connect_urls`) only then.
+    """
+    path = settings.cluster_secret_file
+    secret = read_cluster_secret(path) if path is not None else ""
+    shown = {"user": _CLUSTER_USER, "password": secret, "timeout": 3}
+    credentials = f"{_CLUSTER_USER}:{quote(secret, safe='')}@" if secret else ""
+    return {
+        "name": settings.cluster,
+        "listen": _to_bind(settings.cluster_listen),
+        "authorization": shown if secret else None,
+        "routes": [f"nats-route://{credentials}{route}" for route in settings.route],
+        "compression": {"mode": "s2_auto"},  # between distant servers only
+        "ping_interval": "1s",
+        "ping_max": 3,
+        "write_deadline": "10s",
+        # without authorities nats-server would accept any certificate
+        "tls": tls.as_section(verify=True) if tls and tls.authorities else None,
+    }
+
+
+def _build_leafnodes(
+    settings: BrokerSettings, tls: TlsConf | None, *, secured: bool
+) -> Section | None:
+    """Return the section of leaf nodes, which carry copies of streams to other sites.
+
+    Uncompressed, because messages are compressed already, and because nats-server sends compressed
+    data in blocks of 1 MiB, for which a slow line takes too long.
+    """
+    seed = None if settings.site_nkey is None else read_site_seed(settings.site_nkey)
+    if settings.site_listen is None and not settings.site_remote:
+        return None
+    section = tls.as_section(verify=bool(tls.authorities)) if tls else None
+    listening = {
+        "listen": _to_bind(settings.site_listen),
+        "authorization": None if secured else {"account": LOGS},  # on loopback alone
+        "compression": "off",
+        "tls": section,
+    }
+    remotes = [
+        {
+            "url": f"{'tls' if tls else 'nats-leaf'}://{remote}",
+            "account": LOGS,
+            "nkey": seed,
+            "deny_imports": _SITE_SUBJECTS,
+            "deny_exports": _SITE_SUBJECTS,
+            "tls": section,
+            "compression": "off",
+        }
+        for remote in settings.site_remote
+    ]
+    return {**(listening if settings.site_listen else {}), "remotes": remotes or None}
+
+
+def _to_bind(address: Address | None) -> str | None:
+    # nats-server takes port 0 as its default port, and -1 as any free one
+    return None if address is None else str(Address(address.host, address.port or -1))

@@ -1,0 +1,94 @@
+"""What the receiver's settings mean for claims, tasks and retention, as plain values.
+
+A Spark worker can unpickle these values without pydantic.
+"""
+
+from datetime import timedelta
+
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import StreamLayout
+from receiver.consume.assignment import LARGEST_PULL, Destination, MarkedFolder, SessionLimits
+from receiver.consume.claim import Claim
+from receiver.driver.supervisor import TaskLimits
+from receiver.settings import ReceiverSettings
+from receiver.storage.layout import Layout
+from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.rotation import Calendar, load_zone
+from receiver.storage.segments import Limits, SegmentPolicy
+
+_IN_MEMORY = 64 * 1024 * 1024
+"""Bytes that all tasks of a machine hold at once: a pull that is written, and the next one."""
+_LEAST_PULL = 1024 * 1024  # bytes
+_LONGEST, _SILENCE, _REPORT_WITHIN = 60.0, 10.0, 4.0  # seconds that a session lasts
+_LINGER = 0.025  # seconds between small pulls
+_GATHER = 0.1  # seconds from the first small pull to the commit
+
+
+def make_claim(
+    settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
+) -> Claim:
+    """Return the claim of a partition, not yet made and without an owner."""
+    folders = PartitionFolders(
+        settings.output, settings.state, number, settings.path_template, layout.partitions
+    )
+    return Claim(connection, number, "", layout.stream_of(number), folders)
+
+
+def make_destination(
+    settings: ReceiverSettings, folders: tuple[MarkedFolder, ...], layout: StreamLayout
+) -> Destination:
+    """Return where and how tasks write."""
+    return Destination(
+        output=settings.output.absolute(),
+        state=settings.state.absolute(),
+        rotate_size=int(settings.rotate_size),
+        servers=settings.server,
+        rotate_every=settings.rotate_every,
+        access=settings.access,
+        time_zone=settings.time_zone,
+        path_template=settings.path_template,
+        permissions=settings.permissions,
+        folders=folders,
+        partitions=layout.partitions,
+        streams=layout.streams,
+    )
+
+
+def make_limits(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLimits:
+    """Return the limits of tasks at so many partitions, of which `slots` run at once."""
+    at_once = max(min(partitions, slots), 1)
+    longest = _LONGEST if at_once >= partitions else _REPORT_WITHIN  # others wait for the slot
+    session = SessionLimits(
+        longest=longest,
+        silence=min(_SILENCE, longest),
+        linger=_LINGER,
+        gather=_GATHER,
+        report_within=_REPORT_WITHIN,
+    )
+    return TaskLimits(
+        limit=int(settings.max_batch),
+        pull=max(min(LARGEST_PULL, _IN_MEMORY // (2 * at_once)), _LEAST_PULL),
+        session=SessionLimits(longest=_REPORT_WITHIN) if settings.once else session,
+        once=settings.once,
+        take_over=settings.take_over or not settings.once,
+        standby=settings.takeover_after.total_seconds() if settings.standby else None,
+    )
+
+
+def make_segment_policy(settings: ReceiverSettings) -> SegmentPolicy:
+    """Return what to do with closed segments."""
+    age = settings.keep_age // timedelta(microseconds=1) * 1000
+    limits = Limits(settings.keep, age, settings.keep_bytes)
+    layout = Layout(settings.path_template)
+    return SegmentPolicy(settings.output, settings.state, settings.compress, limits, layout)
+
+
+def make_calendar(settings: ReceiverSettings) -> Calendar:
+    """Return when the files of silent partitions are closed.
+
+    Files whose path has a date are closed at midnight at the latest.
+    """
+    every, day = settings.rotate_every, timedelta(days=1)
+    if Layout(settings.path_template).has_date:
+        every = min(every or day, day)
+    return Calendar(every, load_zone(settings.time_zone))

@@ -1,0 +1,67 @@
+"""What `logreceiver verify` has found, for people and for programs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from nats_logship.app.text import format_count, printable
+from nats_logship.app.units import format_size
+
+_MOST_NAMES = 5  # hosts that are named
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingFile:
+    """A received file that differs from the stream; `expected` and `received` count lines."""
+
+    partition: int
+    host: str
+    live: str  # the path of the live file below the output folder
+    expected: int
+    received: int
+    difference: str  # the file with the first difference, and the byte
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was compared, and which files differ."""
+
+    moved: list[str] = field(default_factory=list)  # hosts that were not compared
+    hosts: int = 0  # that were compared
+    size: int = 0  # bytes of their lines
+    unclaimed: list[int] = field(default_factory=list)  # partitions without a store here
+    files: list[DifferingFile] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether something was compared, and no file differs."""
+        return self.hosts > 0 and not self.files
+
+    def as_json(self) -> str:
+        """Return the report for programs."""
+        return json.dumps({"well": not self.files, **asdict(self)}, indent=2)
+
+    def as_text(self) -> str:
+        """Return the report for people: a line for each file that differs, then a summary."""
+        return "\n".join(map(printable, [*map(_describe_file, self.files), *self._summarize()]))
+
+    def _summarize(self) -> Sequence[str]:
+        verdict = "DIFFERENCES" if self.files else "all well"
+        hosts, size = format_count(self.hosts, "host"), format_size(self.size)
+        lines = [f"{verdict}: {hosts}, {size} compared" if self.hosts else "nothing was compared"]
+        if self.unclaimed:
+            numbers = ", ".join(map(str, self.unclaimed))
+            noun = "partition" if len(self.unclaimed) == 1 else "partitions"
+            lines.append(f"not compared: nothing of {noun} {numbers} was received here yet")
+        if self.moved:
+            names = ", ".join(self.moved[:_MOST_NAMES])
+            lines.append(
+                f"not compared: {format_count(len(self.moved), 'host')}, such as {names}, with "
+                "lines in several partitions, by a move or by clients that are no shippers"
+            )
+        return lines
+
+
+def _describe_file(one: DifferingFile) -> str:
+    lines = f"{one.received} of {format_count(one.expected, 'line')}"
+    return f"{one.live}: {lines}, first difference in {one.difference}"
