@@ -30,7 +30,7 @@ from shipper.sources.files.identity import Sample, identify
 from shipper.sources.files.losses import Unfound, sibling_losses, unfound_losses
 from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.reading import Reading
+from shipper.sources.files.progress import Reading
 from shipper.sources.files.scan import Scan
 from shipper.sources.files.succession import (
     arrange,

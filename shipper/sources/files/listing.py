@@ -17,7 +17,7 @@ from shipper.sources.files.paths import Selection
 from shipper.sources.files.refusals import Refusals
 from shipper.sources.notices import Notice, NoticeKind
 
-_MOST_PLACES = 200
+_MOST_FOLDERS = 200
 """Folders in which the files of one live path are looked for."""
 
 _WRITTEN_BY_US = (
@@ -40,7 +40,7 @@ class Listing:
         self.troubles: list[Notice] = []
         self._selection = selection
         self._listed: dict[str, list[os.DirEntry[str]]] = {}
-        self._found_places: dict[tuple[str, ...], Sequence[str]] = {}
+        self._near_folders: dict[tuple[str, ...], Sequence[str]] = {}
         self.refused: dict[str, None] = {}
         self._refusals = Refusals()
         self._allowed: dict[str, frozenset[str]] = {}  # marked folders that a pattern begins in
@@ -120,7 +120,7 @@ class Listing:
         The third value says that the file is a sibling by its name: a folder that has rotated files
         of a group and no live one is where they are moved to.
         """
-        for folder, groups in self._names_by_place(sought.values()).items():
+        for folder, groups in self._names_by_folder(sought.values()).items():
             listed = self._list_quietly(folder) if self._may_show(folder) else ()
             there = {entry.name for entry in listed}
             for entry in listed:
@@ -130,30 +130,30 @@ class Listing:
                 if group and path not in known and not self._selection.excludes_file(path):
                     yield path, group, bool(before) and before[0] not in there
 
-    def _names_by_place(self, groups: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+    def _names_by_folder(self, groups: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """Return the folders to search, with the names of the groups whose files may be in each."""
         names = defaultdict[str, dict[str, str]](dict)
         above: dict[str, None] = {}
         for group in dict.fromkeys(groups):
             folder, _, name = group.rpartition("/")
             real = os.path.realpath(group).rpartition("/")[0]
-            for place in self._places(folder, real):
-                names[place][name] = group
+            for near in self._folders_near(folder, real):
+                names[near][name] = group
             if real != folder:
                 above[real.rpartition("/")[0]] = None
         # a link to a file may have led to a folder beside, whose rotated files are another's
         beside = chain.from_iterable(self._subfolders(one) for one in above if one)
-        return {**{place: {} for place in islice(beside, _MOST_PLACES)}, **names}
+        return {**{near: {} for near in islice(beside, _MOST_FOLDERS)}, **names}
 
-    def _places(self, *homes: str) -> Sequence[str]:
+    def _folders_near(self, *homes: str) -> Sequence[str]:
         """Return the folders that a file of these folders may have been moved to.
 
-        Those are they and their subfolders, and where a folder above them is a link, the same place
-        beside the target of that.
+        Those are they and their subfolders and, if a folder above them is a link, the same folders
+        beside the link's target.
         """
-        if (found := self._found_places.get(homes)) is None:
-            every = (place for home in dict.fromkeys(homes) for place in self._near(home))
-            found = self._found_places[homes] = list(islice(every, _MOST_PLACES))
+        if (found := self._near_folders.get(homes)) is None:
+            every = (near for home in dict.fromkeys(homes) for near in self._near(home))
+            found = self._near_folders[homes] = list(islice(every, _MOST_FOLDERS))
         return found
 
     def _near(self, folder: str) -> Iterator[str]:

@@ -164,32 +164,21 @@ class Memory:
         """Return the files to sample before `settle`, each with the cursors that may fit it."""
         seen = self.seen()
         # a file that has just gone may have been truncated before; the next scan knows
-        held = [
-            file
-            for file in self.unseen()
-            if file.unseen_since is not None and file.entry.key in is_open
-        ]
+        held = [f for f in self.unseen() if f.unseen_since is not None and f.entry.key in is_open]
         are_read = {file.file for file in (*seen, *held) if not file.is_doubtful}
         asked = [
             entry
             for key, entry in self.entries.items()
             if key not in self.files and not self.is_left(entry, are_read)
         ]
-        asked += [
-            file.entry
-            for file in seen
-            if file.is_doubtful or (file.entry.size and not file.progress.is_known)
-        ]
+        unknown = (f for f in seen if f.is_doubtful or (f.entry.size and not f.progress.is_known))
+        asked += [file.entry for file in unknown]
         if not asked:
             return {}
         groups = {entry.group for entry in asked}
-        # a file that was found may be the copy of any file of its group that was truncated, which
-        # no compressed file is
-        asked += [
-            file.entry
-            for file in seen
-            if file.entry.group in groups and file.entry.compression is None
-        ]
+        # a found file may be a copy of any file of its group that is truncated, as no compressed is
+        plain = (f.entry for f in seen if f.entry.compression is None)
+        asked += [entry for entry in plain if entry.group in groups]
         self.index()
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:

@@ -23,7 +23,7 @@ from shipper.sources.files.identity import (
     is_inside_line,
 )
 from shipper.sources.files.paths import Compression
-from shipper.sources.files.reading import Reading
+from shipper.sources.files.progress import Reading
 from shipper.sources.files.sampling import close, open_file
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time

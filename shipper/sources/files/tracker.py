@@ -19,8 +19,8 @@ from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import Reader
-from shipper.sources.files.reading import Reading
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
@@ -133,9 +133,8 @@ class Tracker:
 
     def _resume(self) -> None:
         """Go on in the line that was read last, if the offset of a file is inside a line."""
-        inside = [
-            (file.progress.seen, key) for key, file in self.files.items() if file.progress.in_line
-        ]
+        files = ((key, file.progress) for key, file in self.files.items())
+        inside = [(progress.seen, key) for key, progress in files if progress.in_line]
         self._last = max(inside)[1] if inside else None
 
     # scanning
