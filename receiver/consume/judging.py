@@ -26,6 +26,7 @@ from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
 _DAY = 24 * 3600 * SECOND  # nanoseconds
 _LONGEST_PATH = 1024  # characters in an anomaly: any message may name a path of any length
+_MAX_SEQUENCE = 2**64 - 1
 _NEWLINE = b"\n"
 
 
@@ -194,5 +195,6 @@ def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
     if not headers or "Log-Agent" not in headers or "Nats-Stream-Source" in headers:
         return None
     expected = headers.get(EXPECTED_SEQUENCE, "")
-    is_number = expected.isascii() and expected.isdigit() and len(expected) <= 20
-    return int(expected) if is_number else None
+    if not (expected.isascii() and expected.isdigit() and len(expected) <= 20):
+        return None
+    return sequence if (sequence := int(expected)) <= _MAX_SEQUENCE else None

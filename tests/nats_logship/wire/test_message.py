@@ -308,6 +308,7 @@ def test_a_ratio_that_a_log_may_have_is_accepted() -> None:
         (OURS | {EXPECTED_SEQUENCE: "0"}, 0),
         (OURS | {EXPECTED_SEQUENCE: "5"}, 5),
         (OURS | {EXPECTED_SEQUENCE: "-5"}, None),
+        (OURS | {EXPECTED_SEQUENCE: str(2**64)}, None),
         (OURS | {EXPECTED_SEQUENCE: "9" * 99}, None),
         (OURS | {EXPECTED_SEQUENCE: "5", "Nats-Stream-Source": "x 5"}, None),  # of another stream
     ],
