@@ -31,7 +31,7 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.streams import MAX_PARTITIONS
-from receiver.consume.judging import expected_sequence
+from receiver.consume.judging import read_expected_sequence
 
 ZSTD = {"Content-Encoding": "zstd"}
 OURS = {"Log-Agent": "a"}
@@ -316,4 +316,4 @@ def test_a_ratio_that_a_log_may_have_is_accepted() -> None:
 def test_a_message_names_its_predecessor(
     headers: dict[str, str] | None, predecessor: int | None
 ) -> None:
-    assert expected_sequence(headers) == predecessor
+    assert read_expected_sequence(headers) == predecessor
