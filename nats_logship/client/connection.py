@@ -3,8 +3,8 @@
 Nothing is sent twice: a request ends in `ConnectionLost` when its client is lost, and the caller
 decides. nats-py's own reconnect is off, because its buffer reorders messages.
 
-Each connect tries the servers of a cluster in random order, with the present credential files. A server
-that lost contact with the others accepts clients and requests, and never answers: we leave it.
+Each connect tries the servers of a cluster in random order, with the present credential files. A
+server that lost contact with the others accepts requests and never answers: we leave it.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from nats.aio.subscription import Subscription
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
+from nats_logship.client.answer_times import AnswerTimes
 from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
-from nats_logship.client.patience import Patience
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -78,7 +78,7 @@ class Connection:
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
         self._denials = Denials()
-        self._patience = Patience()
+        self._times = AnswerTimes()
         self.away = ""
         """Why there is no broker; empty if there is one."""
         self.connected_at = 0.0
@@ -136,7 +136,7 @@ class Connection:
                     await self.close()
                     raise asyncio.CancelledError
             self._denials.is_deaf = False
-            self._patience.forget()
+            self._times.forget()
             self.connected_at = asyncio.get_running_loop().time()
             return self._client
 
@@ -174,7 +174,7 @@ class Connection:
         Leaves a server that seems to have lost its cluster, if there is another server.
         """
         client, now = self._client, asyncio.get_running_loop().time()
-        is_over = self._patience.is_over(now, seconds, error)
+        is_over = self._times.is_over(now, seconds, error)
         if is_over and client is not None and len(self._servers) > 1:
             logger.debug("leaving %s: it does not answer", client.address)
             client.leave()
@@ -231,17 +231,17 @@ class Connection:
         call = client.request(subject, payload, timeout=_NEVER, headers=given)
         patience += self.seconds_for(len(payload))
         began = asyncio.get_running_loop().time()
-        self._patience.start(len(payload))
+        self._times.start(len(payload))
         try:
             answer = await self.guard(call, patience, subject)
         finally:
-            self._patience.stop(len(payload))
-        self._patience.note_answer(len(payload), asyncio.get_running_loop().time() - began)
+            self._times.stop(len(payload))
+        self._times.note_answer(len(payload), asyncio.get_running_loop().time() - began)
         return answer
 
     def seconds_for(self, size: int) -> float:
         """Return how long `size` bytes may take on this network, after all that is under way."""
-        return self._patience.seconds_for(size)
+        return self._times.seconds_for(size)
 
     async def ask(
         self,

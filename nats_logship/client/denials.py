@@ -20,7 +20,7 @@ class Denials:
 
     @contextmanager
     def watch(self, subject: str) -> Iterator["asyncio.Future[Denied]"]:
-        """Yield a future that gets the error if a request to `subject`, or its answer, is denied."""
+        """Yield a future for the error if a request to `subject`, or its answer, is denied."""
         denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
         self._watched.append(watch := (subject, denied))
         try:
@@ -29,7 +29,7 @@ class Denials:
             self._watched.remove(watch)
 
     def note_error(self, error: Exception, inbox: str) -> None:
-        """Take an error of nats-py; it may be in lower case. `inbox` is the prefix of our inboxes."""
+        """Take an error of nats-py, perhaps in lower case; `inbox` is the prefix of inboxes."""
         found = _VIOLATION.search(str(error).lower())
         if found is None:
             return

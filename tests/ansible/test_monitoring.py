@@ -1,4 +1,4 @@
-"""Rules and dashboard select by what the programs really expose: real ones are started and scraped."""
+"""Rules and dashboard select metrics that the programs really expose, as a scrape shows."""
 
 import json
 import re

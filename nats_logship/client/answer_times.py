@@ -10,7 +10,7 @@ _SLOWER = 10  # an answer is late if the network is this much slower than before
 _MOMENT = 0.001  # seconds
 
 
-class Patience:
+class AnswerTimes:
     """The requests of one client that are under way, and the outcome of those before."""
 
     def __init__(self) -> None:
