@@ -49,7 +49,7 @@ def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None
     ask(scene.url, lambda broker: broker.api("STREAM.MSG.DELETE.LOGS", {"seq": taken}))
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
-    assert receiver.wait(180) == 0, receiver.last_words()
+    assert receiver.wait(180) == 0, receiver.last_output()
 
     assert scene.received() == scene.expected()
     assert scene.committed() == scene.last + 1
@@ -67,7 +67,7 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     scene.wait_for_all(first)
     second = scene.partition(1, "second")
     offset = second.take_over()
-    is_logged = lambda: "this one goes on with its others" in first.said()  # noqa: E731
+    is_logged = lambda: "this one goes on with its others" in first.read_log()  # noqa: E731
     wait_until("it has lost a partition", is_logged, 90, [first])
     lost = files_of(scene.output, 1)
 
@@ -122,15 +122,15 @@ def test_a_standby_takes_over_only_once_the_owner_is_killed(scene: Scene, manage
         environment={"NOTIFY_SOCKET": manager.address},
     )
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
-    told = lambda: manager.has_heard(f"STATUS={behind}0; {behind}1")  # noqa: E731
+    told = lambda: manager.has_received(f"STATUS={behind}0; {behind}1")  # noqa: E731
     wait_until("it says behind whom", told, 150, [owner, standby])
     shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.url]).output
     assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
-    assert manager.has_heard("READY=1")
+    assert manager.has_received("READY=1")
     assert page(standby, "/healthz") == (200, "ok\n")
-    assert "epoch 2" not in standby.said()
+    assert "epoch 2" not in standby.read_log()
 
     owner.kill()
     scene.publish(50)
@@ -161,7 +161,7 @@ def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_sta
 
     has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
     wait_until("the new partition is received", has_come, 90, [receiver])
-    assert "receiving partitions 0, 1, 2, 3 into" in receiver.said()
+    assert "receiving partitions 0, 1, 2, 3 into" in receiver.read_log()
     assert not scene.partition(3).offset().released
 
     ask(scene.url, lambda broker: change_partitions(broker, 2))
@@ -169,7 +169,7 @@ def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_sta
 
     wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
     scene.publish(2000, 2000)
-    assert receiver.stop(10) == 0, receiver.last_words()
+    assert receiver.stop(10) == 0, receiver.last_output()
     scene.partition(2).lines("web2", b"while it was down\n")
     receiver.start()
     has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
@@ -203,12 +203,12 @@ def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -
         (tmp_path / point).touch()
     receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     for _ in range(2):
-        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_words()
+        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_output()
         receiver.start()
     scene.wait_for_all(receiver)
 
     def is_logged() -> bool:
-        if "is blocked" in receiver.said():
+        if "is blocked" in receiver.read_log():
             return True
         if trigger.exists():  # no worker died: the batch was written before the trigger existed
             scene.publish(1)
@@ -257,7 +257,7 @@ def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     scene.publish(20)
     wait_until("it hangs", lambda: not trigger.exists(), 90, [receiver])
 
-    assert receiver.stop(12) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_output()
     assert "1 partition did not come to the end of a batch" in receiver.log.read_text()
     is_calm(receiver)
 
@@ -266,7 +266,7 @@ def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     wait_until("Spark has started again", claimed, 90, [receiver])
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
-    assert receiver.stop(12) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_output()
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
@@ -287,7 +287,7 @@ def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -
     os.kill(java_of(receiver), signal.SIGKILL)
 
     scene.publish(20)  # at the latest its lines need it
-    assert receiver.wait(90) == Exit.FAILED, receiver.last_words()
+    assert receiver.wait(90) == Exit.FAILED, receiver.last_output()
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
     receiver.start()
@@ -297,7 +297,7 @@ def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -
 def adopt_as_advised(scene: Scene, receiver: Process, *reasons: str) -> None:
     """Start a receiver that refuses, and run the command that it names."""
     receiver.start()
-    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_words()
+    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_output()
     is_calm(receiver)
     words = last_line(receiver)
     assert all(reason in words for reason in reasons), words

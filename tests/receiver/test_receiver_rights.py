@@ -55,7 +55,7 @@ async def test_least_rights_suffice_to_receive_and_to_leave(
     assert loop.reports[-1].outcome is Ending.ASKED
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (last + 2, True)
-    assert "Violation" not in server.said()
+    assert "Violation" not in server.read_log()
 
 
 @pytest.mark.parametrize("size", [10, 5_000, 20_000])
@@ -129,7 +129,7 @@ def test_the_status_of_all_partitions_needs_the_right_to_all(
 
     seen = forks.run("logreceiver", "status", *server.options("all"), seconds=180)
     assert seen.returncode == 0, seen.stderr
-    assert "Violation" not in server.said()
+    assert "Violation" not in server.read_log()
     denied = forks.run("logreceiver", "status", *server.options("r0"), seconds=180)
     assert denied.returncode == 1
     assert "permissions violation" in denied.stderr

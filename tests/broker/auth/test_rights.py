@@ -195,8 +195,10 @@ def payload_of(tried: Try) -> bytes:
     return b"" if tried.body is None else json.dumps(tried.body).encode()
 
 
-def is_done(heard: Answers) -> bool:
-    return bool(heard.messages) and not any(b'"error"' in payload for _, payload in heard.messages)
+def is_done(received: Answers) -> bool:
+    return bool(received.messages) and not any(
+        b'"error"' in payload for _, payload in received.messages
+    )
 
 
 def who_can(arena: Arena, tried: Try, *, without: str = "") -> set[str]:
@@ -222,7 +224,7 @@ def named(who: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("stream", "action", "who"), cells(rights.STREAMS))
-def test_streams(arena: Arena, stream: str, action: str, who: str) -> None:
+def test_rights_on_streams(arena: Arena, stream: str, action: str, who: str) -> None:
     arena.restore("")
     config = arena.own.ask(f"$JS.API.STREAM.INFO.{stream}").get("config", {})
 
@@ -230,17 +232,17 @@ def test_streams(arena: Arena, stream: str, action: str, who: str) -> None:
 
 
 @pytest.mark.parametrize(("subject", "action", "who"), cells(rights.MESSAGES))
-def test_messages(arena: Arena, subject: str, action: str, who: str) -> None:
+def test_rights_on_messages(arena: Arena, subject: str, action: str, who: str) -> None:
     assert who_can(arena, on_message(subject, action)) == named(who)
 
 
 @pytest.mark.parametrize(("name", "action", "who"), cells(rights.CONSUMERS))
-def test_consumers(arena: Arena, name: str, action: str, who: str) -> None:
+def test_rights_on_consumers(arena: Arena, name: str, action: str, who: str) -> None:
     without = name if action == "create" else ""
 
     assert who_can(arena, on_consumer(name, action), without=without) == named(who)
 
 
 @pytest.mark.parametrize("action", ON_ACCOUNT)
-def test_the_account(arena: Arena, action: str) -> None:
+def test_rights_on_the_account(arena: Arena, action: str) -> None:
     assert who_can(arena, ON_ACCOUNT[action]) == named(rights.ACCOUNT.rights[action])

@@ -68,5 +68,5 @@ def test_a_receiver_whose_spark_cannot_start_logs_why_in_one_line(
     receiver = scene.receiver("receiver", option)
 
     assert receiver.wait(60) == code
-    assert re.match(f"logreceiver: {reason}", receiver.said().splitlines()[-1])
-    assert "Traceback" not in receiver.said()
+    assert re.match(f"logreceiver: {reason}", receiver.read_log().splitlines()[-1])
+    assert "Traceback" not in receiver.read_log()

@@ -66,8 +66,8 @@ def test_ports_of_a_local_spark_need_a_secret_that_no_command_line_shows(
     processes: Processes,
 ) -> None:
     driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
-    wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
-    told = json.loads(driver.said().splitlines()[0])
+    wait_until("Spark runs", lambda: driver.read_log().endswith("}}"), _START, [driver])
+    told = json.loads(driver.read_log().splitlines()[0])
 
     ports = listening(told["jvm"])
     lines = [words for pid in driver.tree() if (words := proc(pid, "cmdline"))]

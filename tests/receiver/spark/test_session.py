@@ -56,7 +56,7 @@ def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(tmp_path: Path) ->
         assert driver.wait(2 * _START) == 0
         left = list(Path(folder).iterdir())
 
-    started, seconds = driver.said().splitlines()  # and not a word more
+    started, seconds = driver.read_log().splitlines()  # and not a word more
     assert started.startswith("local[2,4] 25.")
     assert float(seconds) < 8, "one on a quiet machine"
     assert left == []
@@ -71,7 +71,9 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
     ).replace("local[2]", "local[2,4]")  # a task is tried again
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
-        works = lambda: [line for line in driver.said().splitlines() if line.startswith("works")]  # noqa: E731
+        works = lambda: [  # noqa: E731
+            line for line in driver.read_log().splitlines() if line.startswith("works")
+        ]
         wait_until("both tasks run", lambda: len(works()) == 2, _START, [driver])
         daemon = int(works()[0].split()[2])
         workers = {int(line.split()[1]) for line in works()}
