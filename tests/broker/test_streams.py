@@ -68,7 +68,7 @@ def test_another_number_of_streams_is_refused_and_no_number_keeps_it(
     kept = ask(again.ready()["server"], require_layout)
 
     assert (other.returncode, none.returncode) == (78, 0), other.stderr + none.stderr
-    for text in (other.stderr, started.said()):
+    for text in (other.stderr, started.read_log()):
         assert "the number of streams is 3 and not 4" in text
         assert "stop all shippers" in text
     assert kept == StreamLayout(5, 3)

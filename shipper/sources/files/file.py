@@ -12,8 +12,7 @@ from shipper.sources.block import Block
 from shipper.sources.files.decide import Event, FileState, decide
 from shipper.sources.files.entry import FileEntry
 from shipper.sources.files.identity import TAIL_BYTES, Sample
-from shipper.sources.files.progress import Progress
-from shipper.sources.files.reading import Reading
+from shipper.sources.files.progress import Progress, Reading
 
 
 class Accepted(NamedTuple):
@@ -31,21 +30,19 @@ class FollowedFile(NamedTuple):
     entry: FileEntry  # where a scan saw the file last
     state: FileState
     progress: Progress  # how far it is read
-    held: int  # bytes of an unfinished last line, which are not read yet
-    since: int | None  # when there was first something to read; None if there is nothing
-    note: str  # why it cannot be read
     size: int  # as far as it is known; of a compressed file that of the content
-    padding: int  # NULs at its end that may be overwritten
-    # its name
-    unseen_since: int | None  # when a scan saw it at no path first
-    is_linked: bool  # it has a name somewhere
-    unnamed_at: int  # when it lost its live path
-    # its writer
-    grown_at: int  # when it grew last, or lost its live path
-    has_grown: bool  # it grew since it was found, at a path that a scan saw
     modified: int  # when it was written last
-    is_touched: bool  # it was written to and did not grow: it may have been rewritten in place
-    was_padded: bool  # it had padding when it was written last
+    grown_at: int  # when it grew last, or lost its live path
+    unnamed_at: int  # when it lost its live path
+    since: int | None  # when there was first something to read; None if there is nothing
+    held: int = 0  # bytes of an unfinished last line, which are not read yet
+    padding: int = 0  # NULs at its end that may be overwritten
+    note: str = ""  # why it cannot be read
+    unseen_since: int | None = None  # when a scan saw it at no path first
+    is_linked: bool = True  # it has a name somewhere
+    has_grown: bool = False  # it grew since it was found, at a path that a scan saw
+    is_touched: bool = False  # written to and not grown: it may have been rewritten in place
+    was_padded: bool = False  # it had padding when it was written last
 
     @classmethod
     def follow(cls, cursor: Cursor, sample: Sample, home: str, now: int) -> "FollowedFile":
@@ -56,19 +53,11 @@ class FollowedFile(NamedTuple):
             entry=sample.entry,
             state=FileState.FOLLOWED,
             progress=Progress.begin(cursor, inode, sample.beginning, in_line),
-            held=0,
-            since=now if sample.size > cursor.offset else None,
-            note="",
             size=sample.size,
-            padding=0,
-            unseen_since=None,
-            is_linked=True,
-            unnamed_at=now,
-            grown_at=now,
-            has_grown=False,
             modified=sample.entry.modified,
-            is_touched=False,
-            was_padded=False,
+            grown_at=now,
+            unnamed_at=now,
+            since=now if sample.size > cursor.offset else None,
         )
 
     @property
@@ -114,7 +103,7 @@ class FollowedFile(NamedTuple):
 
     @property
     def stage(self) -> str:
-        """Its state in a word, for the status."""
+        """Its state for the status."""
         if self.is_doubtful:
             return "doubtful"
         if self.unseen_since is not None:
@@ -180,7 +169,7 @@ class FollowedFile(NamedTuple):
         return self if self.since is not None else self._replace(since=now)
 
     def with_content_of(self, head: bytes) -> "FollowedFile":
-        """Return the file with the hash of its first bytes, which were not read by this follower."""
+        """Return the file with the hash of its first bytes, which another run read."""
         content = self.progress.content.with_bytes(0, head)
         return self._replace(progress=self.progress._replace(content=content))
 

@@ -4,7 +4,7 @@ from logging import ERROR
 from typing import Any
 
 from broker.server.process import parse_log_line
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
 
@@ -44,18 +44,18 @@ def wait_until_logged(server: Secured, who: str, text: str) -> None:
     """Wait until the server's log has an error about a user with a text."""
 
     def is_logged() -> bool:
-        lines = (parse_log_line(line) for line in server.said().splitlines() if text in line)
+        lines = (parse_log_line(line) for line in server.read_log().splitlines() if text in line)
         return any(f"user:{who}" in one.text and one.level == ERROR for one in lines)
 
     wait_until("the denial is logged", is_logged, 30, [server.process])
 
 
-def answers(client: Raw, *received: Heard) -> list[tuple[str, bytes]]:
+def answers(client: Raw, *received: Answers) -> list[tuple[str, bytes]]:
     """Return all messages, as subject and payload, once there is one."""
     found = [message for one in received for message in one.messages]
 
     def is_answered() -> bool:
-        found.extend(client.say(b"").messages)
+        found.extend(client.send(b"").messages)
         return bool(found)
 
     wait_until("it is answered", is_answered, 30, [])

@@ -46,7 +46,7 @@ def test_a_subscription_without_a_right_is_denied_and_logged(
     with Raw(server.port, who) as client, Raw(server.port, "web02") as other:
         heard = [client.subscribe(subject, queue) for queue in ("", "crowd")]
         other.publish("$SYS.REQ.USER.INFO", b"", "_INBOX_web02.x")
-        after = client.say(b"")
+        after = client.send(b"")
 
     assert [error.split('"')[1] for one in heard for error in one.errors] == [subject, subject]
     assert not any(one.messages for one in (*heard, after))
@@ -69,12 +69,12 @@ def test_a_client_without_a_credential_is_refused(
     before = everything(own)
 
     with Raw(server.port, user, password) as client:
-        heard = client.heard
+        heard = client.greeting
         client.publish("logs.p0.web01", b"a line")
 
     assert heard.errors == ("Authorization Violation",)
     assert heard.is_over
-    wait_until("it is reported", lambda: "authentication error" in server.said(), 30, [])
+    wait_until("it is reported", lambda: "authentication error" in server.read_log(), 30, [])
     assert everything(own) == before
 
 
@@ -88,13 +88,13 @@ def test_an_admin_asks_the_server_and_cannot_change_it(server: Secured) -> None:
         with Raw(server.port, "web02"):
             wait_until(
                 "it receives the event",
-                lambda: any("SHIP.CONNECT" in subject for subject, _ in client.say(b"").messages),
+                lambda: any("SHIP.CONNECT" in subject for subject, _ in client.send(b"").messages),
                 30,
                 [],
             )
 
     assert answer["data"]["jetstream"]["config"]["store_dir"]
-    assert "Reloaded" not in server.said()
+    assert "Reloaded" not in server.read_log()
 
 
 def test_a_host_receives_the_pauses_of_an_admin(server: Secured) -> None:
@@ -115,11 +115,11 @@ def test_a_revoked_client_is_disconnected_and_no_other(
         secured.write_conf(server.conf, server.port, *IDENTITIES[1:], leaf_port=server.leaf_port)
         os.kill(server.process.pid, signal.SIGHUP)
 
-        wait_until("it is disconnected", lambda: revoked.say(b"").is_over, 30, [server.process])
+        wait_until("it is disconnected", lambda: revoked.send(b"").is_over, 30, [server.process])
         assert not other.publish("logs.p0.web02", b"a line").is_over
     for subject in ("logs.p0.web01", f"{API}.DIRECT.GET.LOGS.logs.p0.web01", "$SYS.REQ.USER.INFO"):
         with Raw(server.port, "web01") as again:
-            assert again.heard.errors == ("Authorization Violation",)
+            assert again.greeting.errors == ("Authorization Violation",)
             assert again.publish(subject, b"", "_INBOX_web01.x").is_over
     with Raw(server.port, OWN) as own:
         assert own.ask("$JS.API.STREAM.INFO.LOGS")["state"]["last_seq"] == 1

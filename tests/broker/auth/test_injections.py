@@ -202,7 +202,7 @@ def test_a_host_named_like_the_hash_of_another_gets_no_answer_of_it(server: Secu
         answers(
             client, client.publish(f"{API}.DIRECT.GET.LOGS.logs.p1.{victim}", b"", f"{inbox}.x")
         )
-        heard.append(attacker.say(b""))
+        heard.append(attacker.send(b""))
 
     assert [len(one.errors) for one in heard] == [1, 0, 0]
     assert not any(one.messages for one in heard)
@@ -234,10 +234,10 @@ def test_a_flood_of_requests_for_one_consumer_delays_no_other(server: Secured) -
 
     with Raw(server.port, "web01") as client, Raw(server.port, LIKE_A_HASH) as other:
         client.subscribe("_INBOX_web01.>")
-        heard = [client.say((head + body + b"\r\n") * 5000)]
+        heard = [client.send((head + body + b"\r\n") * 5000)]
         call = f"{API}.CONSUMER.CREATE.LOGS.shipper-{LIKE_A_HASH}.logs.*.{LIKE_A_HASH}"
         answer = other.ask(call, request(LIKE_A_HASH), f"_INBOX_{LIKE_A_HASH}")
-        heard.append(client.say(b""))
+        heard.append(client.send(b""))
         for one in ("web01", LIKE_A_HASH):
             deletion = f"{API}.CONSUMER.DELETE.LOGS.shipper-{one}"
             (client if one == "web01" else other).ask(deletion, inbox=f"_INBOX_{one}")

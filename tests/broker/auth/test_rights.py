@@ -12,8 +12,7 @@ from broker.topology import Topology
 from tests import secured
 from tests.broker.auth import rights
 from tests.broker.auth.oracle import answers, everything
-from tests.leaf import Leaf
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Leaf, Raw
 from tests.secured import OWN, SITE, Secured
 from tests.support.processes import Processes
 
@@ -164,7 +163,7 @@ def attempt(server: Secured, who: str, tried: Try) -> bool:
         client.subscribe(inbox)
         heard = client.publish(subject, payload_of(tried), inbox)
         while not (heard.errors or heard.messages or subject.startswith("$JS.ACK")):
-            heard = client.say(b"")
+            heard = client.send(b"")
         return is_done(heard)
 
 
@@ -188,7 +187,7 @@ def attempt_from_site(server: Secured, tried: Try) -> bool:
         heard = leaf.publish(tried.subject, payload_of(tried), "$JSC.R.x")
         if tried.subject.startswith("SITE.") and not heard.is_over:
             while not heard.messages:
-                heard = leaf.say(b"")
+                heard = leaf.send(b"")
         return is_done(heard)
 
 
@@ -196,7 +195,7 @@ def payload_of(tried: Try) -> bytes:
     return b"" if tried.body is None else json.dumps(tried.body).encode()
 
 
-def is_done(received: Heard) -> bool:
+def is_done(received: Answers) -> bool:
     return bool(received.messages) and not any(
         b'"error"' in payload for _, payload in received.messages
     )

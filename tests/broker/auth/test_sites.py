@@ -7,8 +7,7 @@ import pytest
 from tests import secured
 from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_rights import COPY
-from tests.leaf import Leaf
-from tests.raw import Raw
+from tests.raw import Leaf, Raw
 from tests.secured import OWN, SITE, Secured
 from tests.support.processes import Processes, wait_until
 
@@ -66,7 +65,7 @@ def test_a_copy_arrives_and_leaves_no_consumer(server: Secured, own: Raw) -> Non
         come = list(heard.messages)
 
         def has_come() -> bool:
-            come.extend(leaf.say(b"").messages)
+            come.extend(leaf.send(b"").messages)
             return (COPY["deliver_subject"], b'"a line"') in come
 
         wait_until("the line comes", has_come, 30, [server.process])
@@ -99,11 +98,11 @@ def test_a_site_neither_receives_nor_answers_requests_to_another_site(
         heard = list[str]()
 
         def is_asked() -> bool:
-            heard.extend(subject for subject, _ in away.say(b"").messages)
+            heard.extend(subject for subject, _ in away.send(b"").messages)
             return bool(heard)
 
         wait_until("it is asked for a copy", is_asked, 30, [server.process])
-        overheard = other.say(b"").messages
+        overheard = other.send(b"").messages
         own.ask("$JS.API.STREAM.UPDATE.LOGS", config)
 
     assert heard == [asked]

@@ -95,7 +95,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     path = await down_while_spoilt(host, Compression.GZIP, spoil)
     await host.ship_out()
 
-    (notice,) = host.said(NoticeKind.DAMAGED)
+    (notice,) = host.reported(NoticeKind.DAMAGED)
     before = host.shipped.removesuffix(b"3\n")
     assert (b"1\n" + LONG).startswith(before)
     assert len(before) > len(LONG) // 4
@@ -110,7 +110,7 @@ async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(
     path = await down_while_spoilt(host, Compression.GZIP, lambda data: b"\xff" * len(data))
     await host.ship_out()
 
-    assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
+    assert [notice.path for notice in host.reported(NoticeKind.DAMAGED)] == [str(path)]
     assert host.shipped == b"1\n3\n"
 
 
@@ -121,13 +121,13 @@ async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
     await down_while_spoilt(host, compression, lambda data: data[:-3])
     await host.ship()
     assert not host.shipped.endswith(b"3\n")
-    assert not host.said(NoticeKind.DAMAGED)
+    assert not host.reported(NoticeKind.DAMAGED)
 
     host.later += 6 * SECOND
     await host.ship()
     await host.scan()
 
-    assert len(host.said(NoticeKind.DAMAGED)) == 1
+    assert len(host.reported(NoticeKind.DAMAGED)) == 1
     assert host.shipped.endswith(b"\n3\n")
 
 

@@ -203,6 +203,10 @@ WAITED_FOR_WHEN_REWOUND = (
 )
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
+SUCCESSOR_OF_A_LONG_LINE = (
+    "write:3 copy_truncate:4 write_part:3 scan leave_hole:3 gather_amid:50 copy_truncate:4 write:4"
+)
+
 
 def written(program: str) -> list[Step]:
     """Return a program from its steps, each with its amount where that is not 0."""
@@ -221,6 +225,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
 @example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
 @example(layout="extension, shown", steps=written(COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME))
+@example(layout="extension, shown", steps=written(SUCCESSOR_OF_A_LONG_LINE))
 @example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
 @as_many_as(150)
 @given(

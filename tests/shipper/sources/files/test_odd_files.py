@@ -56,7 +56,7 @@ async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
     assert host.shipped.splitlines() == [
         line for n in range(4) for line in (b"%d first" % n, b"%d last" % n)
     ]
-    assert host.said(NoticeKind.TRUNCATED) == []
+    assert host.reported(NoticeKind.TRUNCATED) == []
 
 
 async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host: Host) -> None:
@@ -94,7 +94,7 @@ async def test_permissions_may_be_taken_and_given_back() -> None:
             host.write("folder/a.log", b"a1\n")
             with closed(log, folder):
                 assert await host.ship() == await host.ship() == b""
-            told = sorted(notice.path for notice in host.said(NoticeKind.UNREADABLE))
+            told = sorted(notice.path for notice in host.reported(NoticeKind.UNREADABLE))
             assert told == [str(log), str(folder)]
             assert sorted((await host.ship()).split()) == [b"1", b"a1"]
 
@@ -206,7 +206,7 @@ async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
         await host.ship()
 
     assert not held(tmp_path / "app.log")
-    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+    assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
 
 
 async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss_is_told(
@@ -225,7 +225,7 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     host.later += 20 * SECOND
     await host.scan()
 
-    (notice,) = host.said(NoticeKind.GONE)
+    (notice,) = host.reported(NoticeKind.GONE)
     assert not held(tmp_path / "app.log")
     assert (notice.path, notice.lost) == (str(tmp_path / "app.log"), 3000)
     assert "bytes 2 to 3002 were not read" in notice.text

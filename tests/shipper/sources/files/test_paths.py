@@ -167,8 +167,8 @@ def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
     assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]
 
 
-def test_braces_that_stand_for_millions_of_globs_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+def test_braces_that_expand_to_millions_of_globs_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
         Selection.of(["/tmp/" + "{a,b}" * 22])
-    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
         Selection.of(["/tmp/x"], ["/tmp/{" + ",".join(map(str, range(1001))) + "}"])

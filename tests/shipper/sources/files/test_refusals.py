@@ -30,8 +30,8 @@ async def test_a_pattern_from_outside_never_enters_a_folder_that_is_received_to(
 
     assert await host.ship() == b"once\n"
     await host.scan()
-    assert [one.path for one in host.said(NoticeKind.REFUSED)] == [str(received)]
-    assert "name the folder in --file" in host.said(NoticeKind.REFUSED)[0].text
+    assert [one.path for one in host.reported(NoticeKind.REFUSED)] == [str(received)]
+    assert "name the folder in --file" in host.reported(NoticeKind.REFUSED)[0].text
 
 
 @pytest.mark.parametrize("target", ["received", "received/web01", "received/web01.log"])

@@ -30,7 +30,7 @@ def lines(word: str) -> bytes:
 
 
 def unread(host: Host) -> list[str]:
-    return [notice.path.rpartition("/")[2] for notice in host.said(NoticeKind.UNREAD)]
+    return [notice.path.rpartition("/")[2] for notice in host.reported(NoticeKind.UNREAD)]
 
 
 # the name that the old file gets, and what becomes of the path
@@ -250,7 +250,7 @@ async def test_a_file_that_was_moved_out_of_sight_is_read_for_as_long_as_deleted
 
     host.later += 700 * SECOND
     await host.ship()
-    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+    assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
     assert host.follower.files() == []
 
 
@@ -308,7 +308,7 @@ async def test_a_start_reports_once_what_may_have_been_lost_while_it_was_down(
     await host.ship()
 
     assert unread(host) == told
-    assert f"behind byte {len(lines('a'))} " in host.said(NoticeKind.UNREAD)[0].text
+    assert f"behind byte {len(lines('a'))} " in host.reported(NoticeKind.UNREAD)[0].text
     await host.restart_with_saved_positions()
     await host.ship()
     assert unread(host) == told
@@ -329,7 +329,7 @@ async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host
 
     await host.ship()
 
-    (notice,) = host.said(NoticeKind.UNREAD)
+    (notice,) = host.reported(NoticeKind.UNREAD)
     assert (notice.path, notice.lost) == (str(host.folder / "app.log.old"), len(lines("x")))
 
 
@@ -363,7 +363,7 @@ async def test_nothing_is_reported_where_rotation_goes_its_ordinary_way(
     await host.restart_with_saved_positions()
     await host.ship_out()
     assert host.shipped.count(b"of ") == 6 * 3 * 20
-    assert host.said(NoticeKind.UNREAD) == []
+    assert host.reported(NoticeKind.UNREAD) == []
 
 
 # an unfinished last line
