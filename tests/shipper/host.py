@@ -163,5 +163,5 @@ class Host:
     def shipped(self) -> bytes:
         return b"".join(block.lines for block in self.blocks)
 
-    def said(self, kind: NoticeKind) -> list[Notice]:
+    def reported(self, kind: NoticeKind) -> list[Notice]:
         return [notice for notice in self.notices if notice.kind is kind]

@@ -1,4 +1,4 @@
-"""The table of `decide`, row by row; the random programs of `test_follower_model` play it as a whole."""
+"""The table of `decide`, row by row; random programs play all of it in `test_follower_model`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Following files: whose turn it is, lines that are unfinished or over-long, rotations, truncations, and what is said."""
+"""Following files: budgets, unfinished and over-long lines, rotations, truncations, reports."""
 
 import asyncio
 import gzip
@@ -32,17 +32,19 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) 
     assert b"quiet\n" in [block.lines for block in blocks]
 
 
-async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
+async def test_a_missing_file_is_reported_once_and_again_when_it_goes_missing_again(
+    host: Host,
+) -> None:
     await host.scan()
     await host.scan()
-    assert len(host.said(NoticeKind.MISSING)) == 1
+    assert len(host.reported(NoticeKind.MISSING)) == 1
 
     host.write("app.log", b"1\n")
     await host.ship()
     (host.folder / "app.log").unlink()
     await host.scan()
 
-    assert len(host.said(NoticeKind.MISSING)) == 2
+    assert len(host.reported(NoticeKind.MISSING)) == 2
 
 
 @pytest.mark.parametrize("budget", [500, 3000, 100_000])
@@ -93,10 +95,10 @@ async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: H
     os.truncate(host.folder / "app.log", 0)
     await host.ship()
 
-    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [7]
+    assert [notice.lost for notice in host.reported(NoticeKind.TRUNCATED)] == [7]
 
 
-async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(host: Host) -> None:
+async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_again(host: Host) -> None:
     banner = (b"x" * 99 + b"\n") * 20
     host.write("app.log", banner + b"1\n" * 40)
     await host.ship()
@@ -136,7 +138,7 @@ async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
     assert shipped == b"other\n" * len(expected)
 
 
-async def test_a_copy_of_a_short_file_stays_one_when_the_file_is_rotated(host: Host) -> None:
+async def test_a_copy_of_a_short_file_remains_one_when_the_file_is_rotated(host: Host) -> None:
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log.bak", b"1\n")
@@ -176,7 +178,7 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     host.write("app.log.3.lz4", b"\x04\x22")
 
     assert await host.ship() == b"0\n1\n2\n"
-    assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
+    assert [notice.path for notice in host.reported(NoticeKind.REFUSED)] == [
         str(tmp_path / "app.log.3.lz4")
     ]
 
@@ -200,7 +202,7 @@ async def test_a_copy_is_none_of_what_another_agent_found_and_did_not_read(host:
     assert host.shipped == b"1\n"
 
 
-async def test_a_copy_stays_that_of_its_original_when_the_next_file_begins_alike(
+async def test_a_copy_remains_that_of_its_original_when_the_next_file_begins_alike(
     host: Host,
 ) -> None:
     host.write("app.log", b"banner\n")
@@ -272,7 +274,7 @@ async def test_a_clock_that_is_set_back_keeps_no_file_waiting_or_held(make_host:
 
     shipped = sorted(contents(host.blocks, []).values())
     assert shipped == [b"2\n", b"unfinished", b"unfinished"]
-    assert [notice.path for notice in host.said(NoticeKind.GONE)] == [
+    assert [notice.path for notice in host.reported(NoticeKind.GONE)] == [
         str(host.folder / "deleted.log")
     ]
 

@@ -1,4 +1,4 @@
-"""Sparse and preallocated files: NULs that nobody wrote are no lines, and what was written stays byte for byte."""
+"""Sparse and preallocated files: NULs that nobody wrote are no lines, written ones are shipped."""
 
 import os
 from itertools import pairwise
@@ -32,7 +32,7 @@ def write_at(path: Path, position: int, data: bytes) -> None:
 
 
 def allocate(path: Path, size: int, how: str) -> None:
-    """Make a file of a size, of which nothing is written: with space on the disk, without, or by zeros."""
+    """Make a file of a size without content: with space on the disk, without, or by zeros."""
     with path.open("wb") as file:
         if how == "fallocate":
             os.posix_fallocate(file.fileno(), 0, size)
@@ -66,8 +66,8 @@ async def test_lines_written_into_a_preallocated_file_are_shipped_as_they_come(
     await host.ship_out()
     assert host.shipped == written
     assert is_without_gap(host)
-    assert host.said(NoticeKind.TRUNCATED) == []
-    assert not [one for one in host.said(NoticeKind.CONTENT) if "at its end" not in one.text]
+    assert host.reported(NoticeKind.TRUNCATED) == []
+    assert not [one for one in host.reported(NoticeKind.CONTENT) if "at its end" not in one.text]
 
 
 async def test_a_preallocated_file_is_read_to_its_last_line_whatever_becomes_of_it(
@@ -87,7 +87,7 @@ async def test_a_preallocated_file_is_read_to_its_last_line_whatever_becomes_of_
         await host.ship()
 
     assert host.shipped == b"1\n2\n"
-    assert [one.lost for one in host.said(NoticeKind.GONE)] == [0]
+    assert [one.lost for one in host.reported(NoticeKind.GONE)] == [0]
 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
@@ -121,7 +121,7 @@ async def test_a_hole_is_passed_at_once_and_named(make_host: MakeHost, begin: by
     await host.scan()
 
     assert shipped.replace(b"other\n", b"") == begin + b"after\nand more\n"
-    (notice,) = host.said(NoticeKind.CONTENT)
+    (notice,) = host.reported(NoticeKind.CONTENT)
     assert f"{size - len(begin)} bytes" in notice.text
     host.blocks = [one for one in host.blocks if one.section.path.endswith("app.log")]
     assert covered(host)[-1][1] == size + 15
@@ -149,7 +149,7 @@ async def test_a_sparse_file_is_the_same_one_after_a_rotation_and_a_restart(
     assert host.shipped == b"1\n2\n3\n"
 
 
-async def test_nuls_that_were_written_stay_byte_for_byte(make_host: MakeHost) -> None:
+async def test_nuls_that_were_written_are_shipped_byte_for_byte(make_host: MakeHost) -> None:
     host = make_host(block_size=64 * 1024, max_line=100_000)
     content = b"a\0b\n" + b"\0" * 5000 + b"\n" + b"x\0\0\0\0" * 30_000 + b"\n" + b"\0" * 300_000
     content += b"end\n\0\0"
@@ -160,7 +160,7 @@ async def test_nuls_that_were_written_stay_byte_for_byte(make_host: MakeHost) ->
     await host.ship_out()
 
     assert host.shipped == content
-    assert host.said(NoticeKind.CONTENT) == []
+    assert host.reported(NoticeKind.CONTENT) == []
 
 
 async def test_reading_from_the_end_begins_behind_the_last_line_of_a_preallocated_file(

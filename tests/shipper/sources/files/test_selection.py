@@ -1,4 +1,4 @@
-"""Which files are followed, and from where on: folders of any depth, what is left out, and folders that come, go and are replaced."""
+"""Which files are followed, and from where on: folders of any depth, that come and go."""
 
 import os
 import socket
@@ -65,7 +65,7 @@ async def test_special_files_are_refused_by_name_without_waiting_for_anyone(
 
         assert await host.ship() == b"1\n"
 
-    refused = {n.path.rpartition("/")[2]: n.text for n in host.said(NoticeKind.REFUSED)}
+    refused = {n.path.rpartition("/")[2]: n.text for n in host.reported(NoticeKind.REFUSED)}
     text = "is a pipe, a socket or a device, not a file"
     assert refused == dict.fromkeys(["pipe", "null", "socket"], text)
 
@@ -90,7 +90,7 @@ async def test_another_selection_keeps_what_it_shows_and_begins_new_files_at_the
     host.write("c.log", b"new\n")
     host.write("d.log", b"later\n")
     assert sorted((await host.ship()).split()) == [b"later", b"new"] * everything
-    assert host.said(NoticeKind.GONE) == []
+    assert host.reported(NoticeKind.GONE) == []
 
 
 @pytest.mark.parametrize("name", ["app[1].log", "app{1,2}.log", "a*.log", "app?.log"])
@@ -99,7 +99,7 @@ async def test_a_path_that_exists_is_that_path_through_rotations_and_restarts(
 ) -> None:
     host = make_host(name)
     await host.ship()
-    assert [notice.text for notice in host.said(NoticeKind.MISSING)][:1] in (
+    assert [notice.text for notice in host.reported(NoticeKind.MISSING)][:1] in (
         ["matches no file yet"],
         ["is not there yet"],
     )
@@ -123,10 +123,10 @@ async def test_braces_stand_for_alternatives_each_of_which_is_missed(make_host: 
     make(host, "a.log", "c.log", "x/1.log", "y/2.log")
 
     assert sorted((await host.ship()).split()) == [b"a.log", b"x/1.log", b"y/2.log"]
-    assert [n.path.rpartition("/")[2] for n in host.said(NoticeKind.MISSING)] == ["b.log"]
+    assert [n.path.rpartition("/")[2] for n in host.reported(NoticeKind.MISSING)] == ["b.log"]
 
 
-# where reading begins in files never seen: `--from end`, `--ignore-older`, and what restarts make of either
+# where reading of unknown files begins: `--from end`, `--ignore-older`, and restarts
 
 
 DAY = 86_400 * SECOND
@@ -160,12 +160,12 @@ async def test_a_file_is_begun_behind_its_last_newline(
     assert [block.section.span.start for block in host.blocks] == [offset]
 
 
-@pytest.mark.parametrize("stood", [b"old\n", b"old\nhalf", b""])
-async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
-    make_host: MakeHost, stood: bytes
+@pytest.mark.parametrize("before", [b"old\n", b"old\nhalf", b""])
+async def test_a_restart_keeps_the_position_of_a_file_of_which_nothing_was_shipped(
+    make_host: MakeHost, before: bytes
 ) -> None:
     host = make_host(from_end=True)
-    host.write("app.log", stood)
+    host.write("app.log", before)
     await host.ship()
 
     for _ in range(2):
@@ -176,7 +176,7 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
     host.write("app.log", b"next\n")
     await host.restart_with_saved_positions()
 
-    half = stood.rpartition(b"\n")[2]
+    half = before.rpartition(b"\n")[2]
     assert await host.ship() == half + b"while it was down\n" * 2 + b"next\n"
 
 
@@ -190,7 +190,7 @@ async def test_an_old_file_is_passed_over_until_it_is_written_to(
 
     assert await host.ship() == b"2\n"
     await host.scan()
-    assert len(host.said(NoticeKind.AGED)) == 1
+    assert len(host.reported(NoticeKind.AGED)) == 1
 
     host.write("old.log", b"3\n")
     assert await host.ship() == b"1\n3\n"

@@ -24,13 +24,13 @@ def switch(folder: Path, link: str, target: str) -> None:
     (folder / "new").replace(folder / link)
 
 
-def lines(word: str) -> bytes:
+def lines(text: str) -> bytes:
     """Return enough lines to recognise a file by."""
-    return b"".join(b"%s %d\n" % (word.encode(), number) for number in range(20))
+    return b"".join(b"%s %d\n" % (text.encode(), number) for number in range(20))
 
 
 def unread(host: Host) -> list[str]:
-    return [notice.path.rpartition("/")[2] for notice in host.said(NoticeKind.UNREAD)]
+    return [notice.path.rpartition("/")[2] for notice in host.reported(NoticeKind.UNREAD)]
 
 
 # the name that the old file gets, and what becomes of the path
@@ -81,7 +81,7 @@ async def test_the_rest_of_a_rotated_file_comes_before_its_successor_whatever_it
         ("old/app.log-20260101", "old/app.log-20260102"),
     ],
 )
-async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read_in_its_place(
+async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read_in_order(
     host: Host, first: str, second: str, older: int
 ) -> None:
     (host.folder / "old").mkdir()
@@ -106,18 +106,18 @@ async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read
 @pytest.mark.parametrize("rotations", [1, 2, 4])
 @pytest.mark.parametrize("is_known", [False, True], ids=["first rotation", "later rotation"])
 @pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
-async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_their_place(
+async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_order(
     make_host: MakeHost, rotations: int, older: int, *, is_known: bool, is_down: bool
 ) -> None:
     host = make_host("app.log", "old/*")
     old = host.folder / "old"
     old.mkdir()
 
-    def rotate(word: str) -> None:
+    def rotate(text: str) -> None:
         for number in range(len(list(old.iterdir())), 0, -1):
             host.move(f"old/app.log.{number}", f"old/app.log.{number + 1}")
         host.move("app.log", "old/app.log.1")
-        host.write("app.log", lines(word))
+        host.write("app.log", lines(text))
 
     host.write("app.log", lines("a"))
     await host.ship()
@@ -231,7 +231,7 @@ async def test_what_the_old_target_of_a_link_gets_late_is_read(
     assert host.shipped == expected
 
 
-async def test_a_file_that_was_moved_out_of_sight_is_read_for_as_long_as_deleted_ones_are_held(
+async def test_a_file_that_was_moved_elsewhere_is_held_as_long_as_a_deleted_one(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
     (tmp_path / "logs").mkdir()
@@ -250,7 +250,7 @@ async def test_a_file_that_was_moved_out_of_sight_is_read_for_as_long_as_deleted
 
     host.later += 700 * SECOND
     await host.ship()
-    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+    assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
     assert host.follower.files() == []
 
 
@@ -287,7 +287,7 @@ def compress_otherwise(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happen", "told"),
+    ("happen", "reported"),
     [
         (delete, ["app.log"]),
         (delete_and_write_anew, ["app.log"]),
@@ -297,7 +297,7 @@ def compress_otherwise(host: Host) -> None:
     ],
 )
 async def test_a_start_reports_once_what_may_have_been_lost_while_it_was_down(
-    host: Host, happen: Callable[[Host], None], told: list[str]
+    host: Host, happen: Callable[[Host], None], reported: list[str]
 ) -> None:
     host.write("app.log", lines("a"))
     await host.ship()
@@ -307,11 +307,11 @@ async def test_a_start_reports_once_what_may_have_been_lost_while_it_was_down(
     await host.ship()
     await host.ship()
 
-    assert unread(host) == told
-    assert f"behind byte {len(lines('a'))} " in host.said(NoticeKind.UNREAD)[0].text
+    assert unread(host) == reported
+    assert f"behind byte {len(lines('a'))} " in host.reported(NoticeKind.UNREAD)[0].text
     await host.restart_with_saved_positions()
     await host.ship()
-    assert unread(host) == told
+    assert unread(host) == reported
 
 
 async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host) -> None:
@@ -329,7 +329,7 @@ async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host
 
     await host.ship()
 
-    (notice,) = host.said(NoticeKind.UNREAD)
+    (notice,) = host.reported(NoticeKind.UNREAD)
     assert (notice.path, notice.lost) == (str(host.folder / "app.log.old"), len(lines("x")))
 
 
@@ -363,7 +363,7 @@ async def test_nothing_is_reported_where_rotation_goes_its_ordinary_way(
     await host.restart_with_saved_positions()
     await host.ship_out()
     assert host.shipped.count(b"of ") == 6 * 3 * 20
-    assert host.said(NoticeKind.UNREAD) == []
+    assert host.reported(NoticeKind.UNREAD) == []
 
 
 # an unfinished last line

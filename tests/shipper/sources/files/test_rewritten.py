@@ -1,4 +1,4 @@
-"""Files that are written again in place, as by a job whose output goes to the same file each time."""
+"""Files that are rewritten in place, as by a job that writes to the same file each time."""
 
 import pytest
 
@@ -11,7 +11,7 @@ HEAD, TAIL = b"the same head\n" * 100, b"the same tail\n" * 20
 
 
 async def write_again(host: Host, content: bytes) -> None:
-    """Write a file anew, and have it looked at until it is at rest."""
+    """Rewrite a file, and scan until it is at rest."""
     (host.folder / "app.log").write_bytes(content)
     for _ in range(3):
         await host.ship()
@@ -30,7 +30,7 @@ async def test_every_run_with_another_middle_is_shipped(
             await host.ship()
 
     assert list(contents(host.blocks, []).values()) == runs
-    assert host.said(NoticeKind.CONTENT) == []
+    assert host.reported(NoticeKind.CONTENT) == []
 
 
 @pytest.mark.parametrize("content", [b"x" * 79 + b"\n", HEAD + TAIL, HEAD * 100])
@@ -41,7 +41,9 @@ async def test_a_run_that_writes_the_same_again_is_named_and_not_shipped(
         await write_again(host, content)
 
     assert host.shipped == content
-    assert [one.path for one in host.said(NoticeKind.CONTENT)] == [str(host.folder / "app.log")] * 3
+    assert [one.path for one in host.reported(NoticeKind.CONTENT)] == [
+        str(host.folder / "app.log")
+    ] * 3
 
 
 async def test_lines_that_are_appended_are_not_taken_for_a_file_written_anew(host: Host) -> None:
@@ -54,7 +56,7 @@ async def test_lines_that_are_appended_are_not_taken_for_a_file_written_anew(hos
         if number % 3:
             await host.ship()
 
-    assert host.said(NoticeKind.CONTENT) == host.said(NoticeKind.TRUNCATED) == []
+    assert host.reported(NoticeKind.CONTENT) == host.reported(NoticeKind.TRUNCATED) == []
     assert len(contents(host.blocks, [])) == 1
 
 
