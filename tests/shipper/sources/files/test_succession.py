@@ -137,25 +137,6 @@ async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_order(
     assert unread(host) == []
 
 
-@pytest.mark.parametrize("rotations", [1, 2, 3])
-async def test_what_svlogd_rotated_while_the_agent_was_down_is_read(
-    make_host: MakeHost, rotations: int
-) -> None:
-    host = make_host("current")
-    host.write("current", lines("a"))
-    await host.ship()
-    await host.restart_with_saved_positions()
-    host.write("current", lines("b"))
-    for number in range(rotations):
-        host.move("current", f"@4000000065a1b2c3d4e5f{number:03}.s")
-        host.write("current", lines(str(number)))
-
-    await host.ship()
-
-    expected = lines("a") + lines("b") + b"".join(lines(str(n)) for n in range(rotations))
-    assert host.shipped == expected
-
-
 def make_pod(host: Host) -> None:
     (host.folder / "pods").mkdir()
     host.write("pods/0.log", lines("a"))
@@ -186,21 +167,6 @@ async def test_the_target_of_a_link_is_followed_through_its_rotation_in_its_own_
     expected = lines("a") + lines("b") + b"".join(lines(str(n)) for n in range(rotations))
     assert host.shipped == expected
     assert unread(host) == []
-
-
-async def test_a_link_whose_target_was_renamed_and_not_made_anew_loses_nothing(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log")
-    make_pod(host)
-    await host.ship()
-    await host.restart_with_saved_positions()
-    host.write("pods/0.log", lines("b"))
-    host.move("pods/0.log", "pods/0.log.20260109-071108")
-
-    await host.ship()
-
-    assert host.shipped == lines("a") + lines("b")
 
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
