@@ -29,7 +29,7 @@ def parse_route(value: object) -> Address:
     scheme, _, address = str(value).strip().rpartition("://")
     if "@" in address:
         shown = address.rpartition("@")[2]
-        raise ValueError(f"{shown!r} has a password; give it by --cluster-secret-file")
+        raise ValueError(f"the URL of {shown} holds a password; use --cluster-secret-file")
     found = parse_address(address.rstrip("/"))
     if scheme not in _SCHEMES or ":" not in address or not found.port:
         raise ValueError(f"{address!r} has no port; write nats-route://host:6222")

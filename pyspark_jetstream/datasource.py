@@ -8,6 +8,7 @@ has read. It does not touch the consumers and offsets of receivers.
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -93,8 +94,11 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in a task, on the connection of this worker."""
         if isinstance(partition.value, SequenceRange):  # Spark also calls this without a range
-            for messages in read_range(self._connection(), partition.value, fail=self._fail):
+            for messages in read_range(self._connection(), partition.value):
                 yield from record_batches(messages, self._options)
+
+    def _partitions(self, ranges: Iterable[SequenceRange]) -> list[InputPartition]:
+        return [InputPartition(replace(one, fail_on_data_loss=self._fail)) for one in ranges]
 
     def _connection(self) -> Connection:
         return background.connection(self._options.servers, self._options.access, _PROGRAM)
@@ -123,7 +127,7 @@ class BatchReader(_Reader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the batch."""
-        return [InputPartition(item) for item in self._ask(self._plan)]
+        return self._partitions(self._ask(self._plan))
 
     async def _plan(self, connection: Connection) -> list[SequenceRange]:
         options, found = self._options, list[SequenceRange]()
@@ -218,7 +222,7 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
             if _is_same_stream(end[name], state):
                 first = max(first, state.first)
                 planned += plan_ranges(self._options, first, until, state, len(start))
-        return [InputPartition(item) for item in planned]
+        return self._partitions(planned)
 
     def _poll(self, start: Offsets) -> dict[str, StreamState]:
         """Return the streams' states, after a short wait if there is no new message.

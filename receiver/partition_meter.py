@@ -36,7 +36,7 @@ class PartitionMeter:
     began_at: int = 0  # of the last session
     next: int = 0  # the first sequence that no file has yet
     epoch: int = 0
-    owner: str = ""  # of the partition, while this receiver stands by
+    owner: str = ""  # of the partition, while this receiver is a standby
     successor: str = ""  # the receiver that has taken it over, and what an operator has to do
     messages: int = 0
     lines: int = 0

@@ -113,12 +113,8 @@ class _Pipeline:
             return
         layout, existing = found
         wanted = settings.select_partitions(existing)
-        await run_unless_stopped(
-            self._stop, require_unused(settings, self._connection, layout, wanted)
-        )
-        await run_unless_stopped(
-            self._stop, require_sound(settings, self._connection, layout, wanted)
-        )
+        for check in (require_unused, require_sound):
+            await run_unless_stopped(self._stop, check(settings, self._connection, layout, wanted))
         slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(
             settings.master,

@@ -60,12 +60,10 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     gc.disable()
     import asyncio
 
-    from nats_logship.app.memory import keep_large_buffers
     from shipper.agent import Agent
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
-    keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(Notifier(os.environ), lambda: _reread(options)))
 

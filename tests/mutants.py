@@ -51,6 +51,13 @@ MUTANTS = (
         "tests/broker tests/shipper/publish/test_sessions.py",
     ),
     Mutant(
+        "a lost delivery is noticed",
+        "nats_logship/client/stream_reader.py",
+        "delivery.number != number or",
+        "delivery.number < number or",
+        "tests/nats_logship/client/test_stream_reader.py",
+    ),
+    Mutant(
         "sections make up a message's lines exactly",
         "nats_logship/wire/message.py",
         "if origin.size != len(lines):",

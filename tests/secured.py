@@ -58,7 +58,7 @@ class Secured(NamedTuple):
         arguments = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
         return [*arguments, *("--api-prefix", API)]
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """Return all that it has logged."""
         return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
@@ -90,7 +90,7 @@ def start_secured(
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
     arguments = [sys.executable, "-m", __name__, server.url(), *stream_names(streams)]
     beside = processes.start(f"beside-{port}", arguments, folder=Path(__file__).parents[1])
-    wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
+    wait_until("it listens", lambda: "listens" in beside.read_log(), 60, [beside])
     return server
 
 

@@ -133,18 +133,18 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
         )
-        return self._with((*self.credentials, *made))
+        return self._replace((*self.credentials, *made))
 
     def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
         """Return the store without the holders' credentials; raises `InvalidStore`."""
         gone = self.find(holders)
-        return self._with(one for one in self.credentials if one not in gone)
+        return self._replace(one for one in self.credentials if one not in gone)
 
     def as_json(self) -> str:
         """Return the text of the file."""
         return self.model_dump_json(indent=2) + "\n"
 
-    def _with(self, credentials: Iterable[Credential | dict[str, Any]]) -> "CredentialStore":
+    def _replace(self, credentials: Iterable[Credential | dict[str, Any]]) -> "CredentialStore":
         values = {"version": 1, "revision": self.revision + 1}
         try:
             return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})

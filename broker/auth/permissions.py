@@ -18,9 +18,9 @@ bucket, as the reply subject of a request, and the answer would be stored there.
 request that crosses accounts reaches only the account that asked.
 
 API calls have the prefix `API`, under which these accounts import the JetStream API of LOGS. Under
-`$JS.API` each account would reach itself, and it has no JetStream. CONSUMER.CREATE is
-the exception: logbroker answers it (`broker/server/consumer_requests.py`), because a right names
-the consumer but not its configuration.
+`$JS.API` each account would reach itself, and it has no JetStream. CONSUMER.CREATE is an exception:
+logbroker answers it (`broker/server/consumer_requests.py`), because a right names the consumer but
+not its configuration.
 """
 
 from collections.abc import Mapping, Sequence

@@ -132,8 +132,10 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
         _change(settings, lambda store: store.revoke(holders), err=as_json)
         reports = [report_credentials(find_store(settings), str(settings.store_dir))]
     for one in reports:
-        left = len(one.credentials) or "none, so nobody is accepted now,"
-        done = f"{format_names(holders)} revoked; {left} left"
+        left = f"{len(one.credentials) or 'none'} left"
+        done = f"revoked {format_names(holders)}; {left}"
+        if not one.credentials:
+            done += ", so the broker accepts nobody"
         click.echo(printable(f"{one.name}: {one.error or done}"), err=as_json)
     if as_json:
         print_json([one.model_dump(mode="json") for one in reports])
@@ -205,7 +207,7 @@ def _find_share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int
         return partitions or ()
     if not (holder.name.isascii() and holder.name.isdigit()):
         raise click.UsageError(
-            f"which partitions does {holder} get? Give --partition 3, 0,3,5 or all"
+            f"give the partitions of {holder}: --partition 3, --partition 0,3,5 or --partition all"
         )
     return (int(holder.name),)
 

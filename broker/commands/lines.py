@@ -11,8 +11,8 @@ from functools import partial
 import click
 
 from broker.commands import shared
-from broker.inspect.events import NOISE, Event, listen
-from broker.inspect.message import StoredMessage, escape, message_document, message_text
+from broker.inspect.events import NOISE, BrokerEvent, listen
+from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, TailPiece, prefix_lines, tail
@@ -133,9 +133,9 @@ def get(
 
     found = shared.read_from_broker(settings, "get", read)
     if as_json:
-        shared.print_json(message_document(found))
+        shared.print_json(serialize_message(found))
     else:
-        sys.stdout.buffer.write(message_text(found))
+        sys.stdout.buffer.write(format_message(found))
 
 
 @click.command(cls=SectionedCommand)
@@ -154,10 +154,10 @@ def events(
     the credential of an admin or a monitor.
     """
 
-    def select(connection: Connection) -> AsyncGenerator[Event, None]:
+    def select(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
         return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))
 
-    async def show(event: Event) -> None:
+    async def show(event: BrokerEvent) -> None:
         line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
         text = json.dumps(asdict(event)) if as_json else line
         await shared.write_to_stdout(f"{text}\n".encode("utf-8", "backslashreplace"))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from broker.commands import shared
-from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.message import StoredMessage, format_message, serialize_message
 from broker.inspect.reader import get_message
 from broker.inspect.streams import choose_stream
 from broker.retention.decide import Purge
@@ -66,8 +66,10 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
         names = ", ".join(needed_by)
         click.echo(f"NOT RECEIVED by {names}; receivers report the missing lines as gaps")
     for one in purges:
-        what = f"{one.messages} of {one.stream} below sequence {one.until}"
-        click.echo(printable(f"{what}: {format_names(one.filters) or 'all'}"))
+        messages = format_count(one.messages, "message")
+        subjects = format_names(one.filters) or "all subjects"
+        text = f"{one.stream}: {messages} below sequence {one.until}, on {subjects}"
+        click.echo(printable(text))
 
 
 @click.command(cls=SectionedCommand)
@@ -86,7 +88,7 @@ def rm(settings: BrokerSettings, mode: shared.Mode, seq: int, stream: str | None
 
     name, message = shared.read_from_broker(settings, "rm", read)
     if not mode.as_json:
-        sys.stdout.buffer.write(message_text(message) + b"\n")
+        sys.stdout.buffer.write(format_message(message) + b"\n")
         sys.stdout.flush()
     if is_agreed := mode.confirm(f"Remove message {seq} for good?"):
         call, body = f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": False}
@@ -96,4 +98,4 @@ def rm(settings: BrokerSettings, mode: shared.Mode, seq: int, stream: str | None
         mode.echo(printable(f"removed message {seq} of {message.host}"))
         logger.info("removed message %d of %s on request", seq, message.name)
     if mode.as_json:
-        shared.print_json({"message": message_document(message), "removed": is_agreed})
+        shared.print_json({"message": serialize_message(message), "removed": is_agreed})

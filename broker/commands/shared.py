@@ -119,11 +119,11 @@ def with_mode(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --dry-run, --json and --yes, as its argument `mode`."""
 
     @wraps(command)
-    def called(dry_run: bool, as_json: bool, yes: bool, **values: Any) -> Any:
+    def run(dry_run: bool, as_json: bool, yes: bool, **values: Any) -> Any:
         mode = Mode(dry_run=dry_run, as_json=as_json, yes=yes)
         return command(mode=mode, **values)
 
-    return _DRY_RUN(JSON(YES_OPTION(called)))
+    return _DRY_RUN(JSON(YES_OPTION(run)))
 
 
 def with_settings(
@@ -136,13 +136,13 @@ def with_settings(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def called(**values: Any) -> Any:
+        def run(**values: Any) -> Any:
             own = {name: values.pop(name) for name in {*fields, "config"} & values.keys()}
             settings = settings_from_options(BrokerSettings, own)
             program.log_to_stderr(settings)
             return command(settings, **values)
 
-        return settings_options(BrokerSettings, fields)(called)
+        return settings_options(BrokerSettings, fields)(run)
 
     return decorate
 

@@ -77,10 +77,7 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
 @click.command(cls=SectionedCommand)
 @shared.HOSTS
 @shared.option(
-    "--silent",
-    "DURATION",
-    "Only hosts that have sent nothing for this long.",
-    type=shared.DURATION,
+    "--silent", "DURATION", "Only hosts that have sent nothing for this long.", type=shared.DURATION
 )
 @shared.JSON
 @shared.with_settings()

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BrokerEvent:
     """An event; `time` is the server's (RFC 3339), `text` one line, `event` the whole message."""
 
     kind: str
@@ -44,7 +44,7 @@ class Event:
 
 def read_event(
     subject: str, payload: bytes, now: str, names: Mapping[str, str] = MappingProxyType({})
-) -> Event:
+) -> BrokerEvent:
     """Return the event of a message; `now` is the time of its arrival, used if it has none.
 
     `names` has the holders of credentials by public key.
@@ -60,9 +60,9 @@ def read_event(
     if name := names.get(str(client.get("user"))):  # a refused client did not prove its key
         shown["user"] = f"by its key {name}" if is_refusal else name
     who = " ".join(str(shown[key]) for key in _CLIENT if shown.get(key))
-    rest = [f"{k}={_flat(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
+    rest = [f"{k}={_flatten(v)}" for k, v in data.items() if k not in _ENVELOPE and v]
     text = ", ".join(filter(None, [who, *rest])) or str(server.get("name", ""))
-    return Event(
+    return BrokerEvent(
         kind="auth_error" if is_refusal else kind,
         time=str(data.get("timestamp") or server.get("time") or now),
         server=str(server.get("name") or ""),
@@ -72,12 +72,12 @@ def read_event(
     )
 
 
-def _flat(value: object) -> str:
+def _flatten(value: object) -> str:
     inner = value.items() if isinstance(value, Mapping) else ()
     return " ".join(f"{key}:{one}" for key, one in inner) or str(value)
 
 
-async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
+async def listen(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
     """Yield events for ever, again after a lost connection.
 
     They have the names of the credentials that existed when the connection was made.

@@ -21,10 +21,10 @@ LineFilter = Callable[[bytes], Awaitable[bytes]]
 
 
 async def check_pattern(pattern: str) -> str:
-    """Return a pattern, which may be empty; raises ValueError if `line_filter` refuses it."""
+    """Return a pattern, which may be empty; raises ValueError if `open_line_filter` refuses it."""
     try:
         if pattern:
-            async with line_filter(pattern):
+            async with open_line_filter(pattern):
                 pass
     except OperatorError as error:
         raise ValueError(str(error)) from None
@@ -32,7 +32,7 @@ async def check_pattern(pattern: str) -> str:
 
 
 @asynccontextmanager
-async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
+async def open_line_filter(pattern: str) -> AsyncIterator[LineFilter]:
     """Yield a function that returns the lines that match, until the context ends.
 
     Raises `OperatorError` if the pattern is not a regular expression of Python, is too long, or

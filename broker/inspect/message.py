@@ -92,7 +92,7 @@ class StoredMessage:
         """The sections in its headers; a claim and the message of another client have none."""
         return self.origin.sections if self.origin else ()
 
-    def parts(
+    def split_lines(
         self, decompressor: zstandard.ZstdDecompressor | None = None
     ) -> list[tuple[Section | None, bytes]]:
         """Return each section with its decompressed lines; raises `MalformedMessage`.
@@ -105,7 +105,7 @@ class StoredMessage:
         return [(None, found if not found or found.endswith(b"\n") else found + b"\n")]
 
 
-def message_document(message: StoredMessage) -> dict[str, Any]:
+def serialize_message(message: StoredMessage) -> dict[str, Any]:
     """Return a message as plain values.
 
     The lines are `text`, or `base64` if they are not UTF-8. The payload takes their place if it
@@ -114,7 +114,7 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
     subject, origin, trouble = message.subject, message.origin, message.trouble
     lines = message.payload
     try:
-        lines = b"".join(part for _, part in message.parts())
+        lines = b"".join(part for _, part in message.split_lines())
     except MalformedMessage as error:
         trouble = trouble or str(error)
     document = {
@@ -136,9 +136,9 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
         return document | {"base64": base64.b64encode(lines).decode("ascii")}
 
 
-def message_text(message: StoredMessage) -> bytes:
+def format_message(message: StoredMessage) -> bytes:
     """Return a message for people: origin, headers and lines, escaped for a terminal."""
-    facts = message_document(message)
+    facts = serialize_message(message)
     lines = facts.pop("text", "").encode() or base64.b64decode(facts.pop("base64", ""))
     headers, trouble = facts.pop("headers"), facts.pop("trouble")
     del facts["spans"]

@@ -74,19 +74,19 @@ class _Metrics:
         """Yield the families of `/metrics`."""
         text = "Result of `logbroker check`: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
         found = [([one], find_worst(judge([one], self._status, self._trouble))) for one in CHECKS]
-        yield _gauge("check_status", text, ["check"], found)
+        yield _make_gauge("check_status", text, ["check"], found)
         if self._status is not None:
             yield from _collect_status(self._status)
         if self._hosts_at > 0:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
             text = "Hosts without a message for an hour."
-            yield _gauge("silent_hosts", text, [], [([], silent)])
+            yield _make_gauge("silent_hosts", text, [], [([], silent)])
             text = "Longest time since a host's last message, over all hosts that have messages."
-            yield _gauge("longest_silence_seconds", text, [], [([], longest)])
+            yield _make_gauge("longest_silence_seconds", text, [], [([], longest)])
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
+def _make_gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
     """Return a family of numbers; unknown ones are left out."""
     family = GaugeMetricFamily(f"logbroker_{name}", text, labels=labels)
     for values, number in rows:
@@ -96,14 +96,16 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) ->
 
 
 def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
-    yield from _fields("", [], [([], status)], "answer_seconds", "hosts", "store_used")
-    yield from _fields("stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM)
+    yield from _make_gauges("", [], [([], status)], "answer_seconds", "hosts", "store_used")
+    yield from _make_gauges(
+        "stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM
+    )
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
     names = ("behind", "behind_seconds")
-    yield from _fields("partition_", ["partition", "stream"], partitions, *names)
+    yield from _make_gauges("partition_", ["partition", "stream"], partitions, *names)
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
-    yield _gauge(
+    yield _make_gauge(
         "replica_lag",
         "Operations that the replica is behind the leader.",
         ["stream", "server"],
@@ -111,12 +113,14 @@ def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
     )
     yield from _collect_sites(status)
     spaces = [([node.name, name], s) for node in status.nodes for name, s in node.retention.items()]
-    yield from _fields("retention_", ["server", "stream"], spaces, "purged_messages")
+    yield from _make_gauges("retention_", ["server", "stream"], spaces, "purged_messages")
     ends = [
         ([of.name, c.path], c.not_after.timestamp()) for of in status.nodes for c in of.certificates
     ]
     labels = ["server", "certificate"]
-    yield _gauge("certificate_end_timestamp_seconds", "When the certificate ends.", labels, ends)
+    yield _make_gauge(
+        "certificate_end_timestamp_seconds", "When the certificate ends.", labels, ends
+    )
 
 
 def _collect_sites(status: BrokerStatus) -> Iterator[Metric]:
@@ -127,22 +131,24 @@ def _collect_sites(status: BrokerStatus) -> Iterator[Metric]:
         for names, one in copies
     ]
     text = "Time since the last contact with the site; infinite before the first one."
-    yield _gauge("site_contact_seconds", text, labels, ages)
+    yield _make_gauge("site_contact_seconds", text, labels, ages)
     text = "Messages that are not copied yet; missing while there is no contact with the site."
-    yield _gauge("site_behind", text, labels, [(names, one.behind) for names, one in copies])
+    yield _make_gauge("site_behind", text, labels, [(names, one.behind) for names, one in copies])
     missing = [
         ([node.name], None if node.site_links is None else node.site_remotes - node.site_links)
         for node in status.nodes
         if node.site_remotes
     ]
     text = "Sites of --site-remote that the server is not connected to."
-    yield _gauge("site_links_missing", text, ["server"], missing)
+    yield _make_gauge("site_links_missing", text, ["server"], missing)
 
 
-def _fields(
+def _make_gauges(
     prefix: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Any]], *names: str
 ) -> Iterator[Metric]:
     """Yield a family for each of these fields of the status document."""
     for name in names:
         values = [(key, getattr(row, name)) for key, row in rows]
-        yield _gauge(f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values)
+        yield _make_gauge(
+            f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values
+        )

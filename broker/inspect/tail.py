@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.inspect.matching import LineFilter, line_filter
+from broker.inspect.matching import LineFilter, open_line_filter
 from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, find_sequence_at, follow
 from broker.inspect.streams import list_streams
@@ -121,7 +121,7 @@ def _split(message: StoredMessage) -> list[tuple[Section | None, bytes]]:
     reason = message.trouble
     try:
         if not reason:
-            return message.parts(_DECOMPRESSOR)
+            return message.split_lines(_DECOMPRESSOR)
     except MalformedMessage as error:
         reason = str(error)
     logger.warning("message %d holds no lines: %s", message.sequence, printable(reason))
@@ -141,7 +141,7 @@ async def tail(
     newest: list[TailPiece] = []
     async with AsyncExitStack() as stack:
         pattern = wanted.match
-        matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
+        matching = await stack.enter_async_context(open_line_filter(pattern)) if pattern else None
         for name in await retry_until_answered(connection, list_streams, ELECTION):
             ends = await _find_ends(connection, name, wanted.since)
             if wanted.lines and ends.until > ends.first:

@@ -6,7 +6,7 @@ stream, since another server may have less space.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,7 +102,7 @@ async def read_partitions(connection: Connection) -> Actual:
 
 
 async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
-    """Return CONSUMER.INFO of every consumer of a stream; raises as `pages`."""
+    """Return CONSUMER.INFO of every consumer of a stream; raises as `list_all`."""
     return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
 
 
@@ -144,32 +144,43 @@ async def carry_out(
             ) from None
 
 
-async def provision(
-    connection: Connection,
-    desired: Topology,
-    stored: frozenset[str],
-    report: Callable[[str], None],
-    *,
-    in_cluster: bool,
+async def provision_alone(
+    connection: Connection, desired: Topology, stored: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Bring the server to the declared state at a start or reload; return STREAM.INFO of each.
+    """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
-    In a cluster, wait until it is set up, and call `report` with the reason for waiting. A server
-    alone that could not recover a `stored` stream would create it empty: then nothing is done.
+    A server that could not recover a `stored` stream would create it empty: then nothing is done.
     Raises `OperatorError`.
     """
+
+    async def set_up() -> tuple[Step, ...]:
+        known = await connection.list_all("STREAM.NAMES", "streams")
+        if lost := sorted(stored.difference(known)):
+            raise OperatorError(
+                f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was "
+                "changed: repair the store, or start with an empty one and `logbroker restore` a "
+                "backup"
+            )
+        return await apply(connection, desired)
+
+    return await _provision(connection, desired, set_up())
+
+
+async def provision_cluster(
+    connection: Connection, desired: Topology, report: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Bring a cluster to the declared state, however long that takes; return STREAM.INFO of each.
+
+    `report` gets the reason for waiting, and an empty text at the end. Raises `OperatorError`.
+    """
+    return await _provision(connection, desired, _join(connection, desired, report))
+
+
+async def _provision(
+    connection: Connection, desired: Topology, set_up: Awaitable[tuple[Step, ...]]
+) -> list[dict[str, Any]]:
     try:
-        if in_cluster:
-            done = await _join(connection, desired, report)
-        else:
-            known = await connection.list_all("STREAM.NAMES", "streams")
-            if lost := sorted(stored.difference(known)):
-                raise OperatorError(
-                    f"nats-server could not recover {', '.join(lost)}, see its log above; nothing "
-                    "was changed: repair the store, or start with an empty one and `logbroker "
-                    "restore` a backup"
-                )
-            done = await apply(connection, desired)
+        done = await set_up
         names = stream_names(await read_streams(connection))
         infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
     except (ConnectionLost, Rejected) as error:
@@ -187,10 +198,7 @@ async def provision(
 async def _join(
     connection: Connection, desired: Topology, report: Callable[[str], None]
 ) -> tuple[Step, ...]:
-    """Apply until the cluster is as declared, however long that takes, and return the last steps.
-
-    `report` gets the reason for waiting, and an empty text at the end.
-    """
+    """Apply until the cluster is as declared, and return the last steps."""
     while True:
         try:
             # without a leader there is no answer, so ask often and wait briefly

@@ -45,7 +45,7 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SpaceDecision:
     """The state of a stream's space, and the sequence below which to purge; 0 purges nothing."""
 
     state: SpaceState
@@ -53,7 +53,7 @@ class Decision:
     needed_by: tuple[str, ...] = ()
 
 
-def decide(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> Decision:
+def decide(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> SpaceDecision:
     """Return what to do so that a stream loses about a share of its messages.
 
     `needs` holds the first sequence that is still needed, by who needs it.
@@ -61,9 +61,9 @@ def decide(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> D
     first, end = int(info["state"]["first_seq"]), int(info["state"]["last_seq"]) + 1
     until = min([first + math.ceil(share * (end - first)), *needs.values()])
     if until > first:
-        return Decision(SpaceState.PURGING, until)
+        return SpaceDecision(SpaceState.PURGING, until)
     oldest = sorted(name for name, sequence in needs.items() if sequence <= first)
-    return Decision(_FULL[info["config"].get("discard", "old")], needed_by=tuple(oldest))
+    return SpaceDecision(_FULL[info["config"].get("discard", "old")], needed_by=tuple(oldest))
 
 
 def compute_share(info: Mapping[str, Any], missing: int = 0) -> float:
@@ -83,7 +83,7 @@ def compute_missing(free: int, reserve: int) -> int:
     return reserve - free if free < reserve // 2 else 0
 
 
-def needs_of_consumers(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def find_consumer_needs(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the first sequence that each durable consumer of others has not acknowledged.
 
     `consumers` are answers to CONSUMER.INFO. A consumer with a name of ours keeps nothing: a host

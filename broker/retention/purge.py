@@ -13,7 +13,7 @@ from broker.inspect.message import parse_subject
 from broker.inspect.reader import MessageReader, find_message, find_sequence_at
 from broker.inspect.streams import count_by_subject
 from broker.provision.apply import list_consumers
-from broker.retention.decide import Purge, belongs_to_stream, ends_at, needs_of_consumers
+from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
 from broker.retention.snapshots import complete_snapshots
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
@@ -47,7 +47,7 @@ async def find_needs(
                 found[f"partition {partition}"] = message.sequence
 
     await asyncio.gather(*map(ask, partitions))
-    return found | needs_of_consumers(await list_consumers(connection, stream))
+    return found | find_consumer_needs(await list_consumers(connection, stream))
 
 
 async def _read_committed(connection: Connection, info: Mapping[str, Any], partition: int) -> int:

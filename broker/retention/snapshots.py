@@ -65,17 +65,17 @@ async def _complete(
     read = {
         host: one
         for host, one in zip(hosts, found, strict=True)
-        if _covered_sequence(one[0], stream) < hosts[host]
+        if _find_covered(one[0], stream) < hosts[host]
     }
     if not read:
         return []
     known = {host: positions for host, (positions, _) in read.items()}
-    start = at_sequence(min(_covered_sequence(one, stream) for one in known.values()) + 1)
+    start = at_sequence(min(_find_covered(one, stream) for one in known.values()) + 1)
     filters = [host_filter(host) for host in known]
     reader = MessageReader(connection, stream, start, filters, headers_only=True)
     async with aclosing(reader.read_all(until - 1)) as messages:
         async for one in messages:
-            if one.origin and one.sequence > _covered_sequence(known[one.host], stream):
+            if one.origin and one.sequence > _find_covered(known[one.host], stream):
                 known[one.host] = known[one.host].advance([one.origin], one.sequence, stream)
     changed = {host: one for host, one in known.items() if one is not read[host][0]}
     writes = (
@@ -85,7 +85,7 @@ async def _complete(
     return [host for host, is_done in zip(changed, written, strict=True) if not is_done]
 
 
-def _covered_sequence(positions: Positions, stream: str) -> int:
+def _find_covered(positions: Positions, stream: str) -> int:
     covered = positions.covered.get(stream)
     return covered.sequence if covered else 0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.inspect.streams import read_known_layout
 from broker.report import SpaceReport, SpaceState
-from broker.retention.decide import Decision, Purge, compute_missing, compute_share, decide
+from broker.retention.decide import Purge, SpaceDecision, compute_missing, compute_share, decide
 from broker.retention.purge import find_needs, run_purges
 from broker.server.context import ServerContext
 from broker.server.resolve import compute_reserve
@@ -73,7 +73,7 @@ class StreamRetention:
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
         share = compute_share(info, self._missing_bytes())
         if not share or not self._is_leader(info) or is_being_restored(info["config"]):
-            self._report(Decision(SpaceState.OK))
+            self._report(SpaceDecision(SpaceState.OK))
             return _POLL_IDLE
         await self._purge(info, share)
         return max(_POLL_BUSY, _PAUSE_FACTOR * (clock() - began))
@@ -101,22 +101,28 @@ class StreamRetention:
             self.space.purged_messages += await run_purges(self._connection, [purge], _PATIENCE)
         self._report(decision)
 
-    def _report(self, decision: Decision) -> None:
+    def _report(self, decision: SpaceDecision) -> None:
         """Report the state of the stream's space, and since when; log a change."""
         space, state, needed_by = self.space, decision.state, decision.needed_by
         if (space.state, space.needed_by) == (state, needed_by):
             return
-        if state.is_full:
-            logger.warning(
-                "stream %s is full, and %s: %s still needs its oldest message; start that "
-                "receiver, or give the stream more space (--max-bytes)",
-                self._stream,
-                state,
-                " and ".join(needed_by) or "nobody",
-            )
-        else:
-            logger.info("space of stream %s: %s", self._stream, state)
+        self._log(decision)
         if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state is SpaceState.OK else now.isoformat("T", "seconds")
         space.state, space.needed_by = state, needed_by
+
+    def _log(self, decision: SpaceDecision) -> None:
+        match decision.state:
+            case SpaceState.OK:
+                logger.info("stream %s has space again", self._stream)
+            case SpaceState.PURGING:
+                logger.info("stream %s is short of space: purged received messages", self._stream)
+            case SpaceState.HOSTS_WAIT | SpaceState.LINES_DROPPED:
+                logger.warning(
+                    "stream %s is full, and %s: %s still needs its oldest message; start that "
+                    "receiver, or give the stream more space (--max-bytes)",
+                    self._stream,
+                    decision.state,
+                    " and ".join(decision.needed_by) or "nobody",
+                )

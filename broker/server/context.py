@@ -20,7 +20,7 @@ from typing import Any
 
 from broker.auth.certificates import read_expiries
 from broker.auth.files import CREDENTIALS
-from broker.provision.apply import provision
+from broker.provision.apply import provision_alone, provision_cluster
 from broker.report import (
     CREDENTIALS_SUBJECT,
     NAMES_REQUEST,
@@ -164,7 +164,7 @@ class ServerContext:
                 self._server = server
                 server.names |= self.conf.names
                 tasks = [group.create_task(server.attend())]
-                self._ports = await server.ports()
+                self._ports = await server.wait_for_ports()
                 # requests for consumers have their own connection: the server may close it in a
                 # flood of requests
                 connections += [
@@ -210,10 +210,10 @@ class ServerContext:
                 logger.info("waiting for its cluster: %s", reason)
             self._cluster_lacks = reason
 
-        in_cluster = bool(conf.settings.cluster)
-        infos = await provision(
-            self.connection, conf.topology, stored, report, in_cluster=in_cluster
-        )
+        if conf.settings.cluster:
+            infos = await provision_cluster(self.connection, conf.topology, report)
+        else:
+            infos = await provision_alone(self.connection, conf.topology, stored)
         self._mirror = find_mirrored_site(infos[0]["config"])
         return infos
 

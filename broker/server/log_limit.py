@@ -34,7 +34,7 @@ class LogLimit:
         self._left_out = Counter[str]()
         self._end: asyncio.TimerHandle | None = None
 
-    def takes(self, level: int, line: str) -> bool:
+    def admit(self, level: int, line: str) -> bool:
         """Count a line, and return whether it may be passed on.
 
         The server's own lines are counted by level: a flood at one level hides no other level.
@@ -44,14 +44,14 @@ class LogLimit:
         found = OF_CONNECTION.match(line)
         if found is None:
             name = f"nats-server, {logging.getLevelName(level)}"
-            return self._is_within(name, _MOST_OF_SERVER)
+            return self._count(name, _MOST_OF_SERVER)
         connection, address = found["connection"], found["address"]
         if connection not in self._lines and len(self._lines) >= _MOST_KEYS:
             connection = address  # too many to count separately
-        is_within = self._is_within(connection, _MOST_OF_CONNECTION)
-        return is_within and self._is_within(address, _MOST_OF_ADDRESS)
+        is_within = self._count(connection, _MOST_OF_CONNECTION)
+        return is_within and self._count(address, _MOST_OF_ADDRESS)
 
-    def _is_within(self, key: str, most: int) -> bool:
+    def _count(self, key: str, most: int) -> bool:
         self._lines[key] += 1
         if self._lines[key] <= most:
             return True

@@ -155,7 +155,7 @@ class NatsServer:
         self._rest = b""
         self._limit = LogLimit(partial(logger.warning, "%s"))
 
-    async def ports(self) -> Ports:
+    async def wait_for_ports(self) -> Ports:
         """Return the ports once the server listens, however long it takes to recover its store.
 
         Raises `ConfigurationError` if the store is encrypted with another key.
@@ -202,7 +202,7 @@ class NatsServer:
     def _take_line(self, line: LogLine) -> None:
         # a fatal line is not logged here, it becomes the reason of the end; debug lines exist only
         # if an operator asked for them, so they are not limited
-        if line.level < INFO or (line.level < FATAL and self._limit.takes(line.level, line.text)):
+        if line.level < INFO or (line.level < FATAL and self._limit.admit(line.level, line.text)):
             logger.log(line.level, "%s", add_names(line.text, self.names))
         if OF_CONNECTION.match(line.text):
             return  # a client or another server may have chosen the text

@@ -123,7 +123,7 @@ def check_membership(folder: Path, cluster: str, name: str) -> None:
 def check_encryption(folder: Path, *, has_key: bool) -> None:
     """Raise `ConfigurationError` for an encrypted store without a key, or the other way round.
 
-    nats-server would take it for empty, or convert it. `NatsServer.ports` finds a wrong key.
+    nats-server would take it for empty, or convert it. Its log reports a wrong key.
     """
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
         if meta.with_name("meta.key").exists() != has_key:

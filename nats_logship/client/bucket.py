@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.connection import Connection, Message
+from nats_logship.app.timestamps import format_time
+from nats_logship.client.answer import Rejected
+from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_last
 from nats_logship.wire.message import EXPECTED_SEQUENCE
 
 _TRIES, _NEXT_TRY = 100, 0.01  # seconds
-_NO_MESSAGE = "404"
 
 
 class Conflict(Exception):
@@ -80,10 +81,12 @@ async def read_newest(connection: Connection, bucket: str, key: str) -> Entry:
 
     Raises as `read`.
     """
-    answer: Message = await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
-    headers = answer.headers or {}
-    if headers.get("Status", _NO_MESSAGE) != _NO_MESSAGE:
-        raise ConnectionLost(f"the answer is no entry: {headers}")
-    is_gone = "Status" in headers or headers.get("KV-Operation") in {"DEL", "PURGE"}
-    revision, time = int(headers.get("Nats-Sequence", 0)), headers.get("Nats-Time-Stamp", "")
-    return Entry(answer.data, revision, time, is_gone)
+    found = await find_last(connection, f"KV_{bucket}", f"$KV.{bucket}.{key}")
+    if found is None:
+        return Entry(b"", 0, is_deletion=True)
+    return Entry(
+        value=found.payload,
+        revision=found.sequence,
+        time=format_time(found.stored_at, "nanoseconds"),
+        is_deletion=found.headers.get("KV-Operation") in {"DEL", "PURGE"},
+    )

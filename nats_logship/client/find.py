@@ -1,7 +1,4 @@
-"""Finds single messages of a stream: by sequence, by subject, or by the time of storage.
-
-The stream's leader is asked: a replica may lag behind.
-"""
+"""Finds single messages of a stream: by sequence, by subject, or by the time of storage."""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
-from nats_logship.client.answer import Rejected
+from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState
@@ -18,6 +15,13 @@ from nats_logship.wire.delivery import RawMessage
 
 EARLIEST, LATEST = 0, 2**63 - 1
 """Sequences that mean the beginning and the end of a stream."""
+
+_NO_MESSAGE = "404"
+_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
+_OF_THE_SERVER = {
+    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
+    *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,40 @@ class StreamMessage:
     headers: dict[str, str]
     payload: bytes
 
+    @classmethod
+    def from_direct_get(cls, headers: Mapping[str, str], payload: bytes) -> "StreamMessage | None":
+        """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
+        if _SEQUENCE not in headers:
+            return None
+        return cls(
+            subject=headers[_SUBJECT],
+            sequence=int(headers[_SEQUENCE]),
+            stored_at=parse_time(headers[_TIME]),
+            headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
+            payload=payload,
+        )
+
+
+async def find_last(connection: Connection, stream: str, subject: str) -> StreamMessage | None:
+    """Return the last message of a subject or filter, None when there is none.
+
+    Any replica answers, also one that lags. This takes the least rights. Raises `Rejected`,
+    `ConnectionLost`.
+    """
+    answer = await connection.request(f"$JS.API.DIRECT.GET.{stream}.{subject}")
+    headers = answer.headers or {}
+    found = StreamMessage.from_direct_get(headers, answer.data)
+    if found is None and headers.get("Status") != _NO_MESSAGE:
+        raise ConnectionLost(f"the answer is no message: {headers}")
+    return found
+
 
 async def find_message(
     connection: Connection, stream: str, request: Mapping[str, Any]
 ) -> StreamMessage | None:
     """Return the message that a request of `STREAM.MSG.GET` names, None when there is none.
 
+    The stream's leader is asked, since a replica may lag.
     `request` has `seq`, `last_by_subj`, or `next_by_subj` with `seq` or `start_time`. Raises
     `Rejected`, `ConnectionLost`.
     """

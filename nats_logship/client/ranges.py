@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import parse_time
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, retry_until_answered
@@ -27,11 +26,6 @@ _RUN_MESSAGES = 2000
 _LAG = 0.1  # seconds until a replica that lags behind its leader is asked again
 _PATIENCE = 30.0  # seconds for the answer to a request
 _ENDS = {"204", "404"}  # the status behind the last message of an answer: all sent, none found
-_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
-_OF_THE_SERVER = {
-    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
-    *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
-}
 
 
 class LostSequences(OperatorError):
@@ -40,12 +34,16 @@ class LostSequences(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class SequenceRange:
-    """The sequences `[first, until)` of a stream whose subjects match the filter `subject`."""
+    """The sequences `[first, until)` of a stream whose subjects match the filter `subject`.
+
+    With `fail_on_data_loss` it is an error if messages are removed before they are read.
+    """
 
     subject: str
     first: int
     until: int
     stream: str = STREAM
+    fail_on_data_loss: bool = False
 
 
 def require_unread(first: int, until: int, state: StreamState) -> None:
@@ -57,50 +55,47 @@ def require_unread(first: int, until: int, state: StreamState) -> None:
         )
 
 
-def read_range(
-    connection: Connection, item: SequenceRange, *, fail: bool = False
-) -> Iterator[list[StreamMessage]]:
+def read_range(connection: Connection, item: SequenceRange) -> Iterator[list[StreamMessage]]:
     """Yield the messages of a range in order, in runs of about 8 MiB, and prefetch the next run.
 
-    `fail` raises `LostSequences` when retention removes messages of the range before they are
-    read. Raises `BrokerAway` after half a minute without a broker, `Rejected`, `OperatorError`.
+    Raises `BrokerAway` after half a minute without a broker, `LostSequences`, `Rejected`,
+    `OperatorError`.
     """
     if item.first >= item.until:
         return
-    pending = background.submit(_fetch(connection, item, fail=fail))
+    pending = background.submit(_fetch(connection, item))
     try:
         while run := pending.result():
             rest = replace(item, first=run[-1].sequence + 1)
             if rest.first >= item.until:
                 yield [message for message in run if message.sequence < item.until]
                 return
-            pending = background.submit(_fetch(connection, rest, fail=fail))
+            pending = background.submit(_fetch(connection, rest))
             yield run
     finally:
         pending.cancel()
 
 
-async def _fetch(connection: Connection, item: SequenceRange, *, fail: bool) -> list[StreamMessage]:
+async def _fetch(connection: Connection, item: SequenceRange) -> list[StreamMessage]:
     """Return the next messages of a range, maybe with some behind it; empty if it has no more."""
     begin = {"seq": item.first, "next_by_subj": item.subject}
     most = min(_RUN_MESSAGES, item.until - item.first)
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
-    while True:
-        run = await retry_until_answered(
-            connection, lambda c: _get_batch(c, item.stream, request), AWAY
-        )
-        if fail:
-            state = await retry_until_answered(
-                connection, lambda c: require_stream(c, item.stream), AWAY
-            )
+
+    async def fetch(connection: Connection) -> list[StreamMessage] | None:
+        run = await _get_batch(connection, item.stream, request)
+        if item.fail_on_data_loss:
+            state = await require_stream(connection, item.stream)
             require_unread(item.first, item.until, state)
         if run:
             return run
-        found = await retry_until_answered(
-            connection, lambda c: find_message(c, item.stream, begin), AWAY
-        )
-        if found is None or found.sequence >= item.until:
-            return []
+        found = await find_message(connection, item.stream, begin)
+        return [] if found is None or found.sequence >= item.until else None
+
+    while True:
+        run = await retry_until_answered(connection, fetch, AWAY)
+        if run is not None:
+            return run
         await asyncio.sleep(_LAG)
 
 
@@ -116,18 +111,10 @@ async def _get_batch(
 
     def take(message: RawMessage) -> None:
         headers = message.headers or {}
-        if _SEQUENCE not in headers:
+        if one := StreamMessage.from_direct_get(headers, message.data):
+            found.append(one)
+        else:
             ends.put_nowait(headers.get("Status", ""))
-            return
-        found.append(
-            StreamMessage(
-                subject=headers[_SUBJECT],
-                sequence=int(headers[_SEQUENCE]),
-                stored_at=parse_time(headers[_TIME]),
-                headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
-                payload=message.data,
-            )
-        )
 
     await connection.connect()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")

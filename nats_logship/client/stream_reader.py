@@ -90,9 +90,12 @@ class StreamReader:
 
         Raises `NameInUse`.
         """
+        one_or_more: Start = {"filter_subjects": list(self.filters)}
+        if len(self.filters) == 1:
+            one_or_more = {"filter_subject": self.filters[0]}
         self._config = {
             "name": self.name,
-            **_filter_config(self.filters),
+            **one_or_more,
             **start,
             "headers_only": self.headers_only,
             "ack_policy": "none",
@@ -202,9 +205,3 @@ class StreamReader:
     def _create_call(self) -> str:
         one_filter = f".{self.filters[0]}" if len(self.filters) == 1 else ""
         return f"CONSUMER.CREATE.{self._consumer}{one_filter}"
-
-
-def _filter_config(filters: Sequence[str]) -> dict[str, Any]:
-    if len(filters) == 1:
-        return {"filter_subject": filters[0]}
-    return {"filter_subjects": list(filters)}

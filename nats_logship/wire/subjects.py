@@ -16,8 +16,7 @@ _LOOPBACK = re.compile(
     r"(ip6-)?(localhost|loopback)[46]?(\.localdomain[46]?)?|127(\.[0-9]+){3}", re.IGNORECASE
 )
 SHARED_NAME = (
-    "{} is the name of every machine without a name: shippers of two such hosts would "
-    "fence each other; give --host"
+    "host name {} is not unique: shippers of two hosts with this name fence each other; give --host"
 )
 """The error for a name that does not identify one machine."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")

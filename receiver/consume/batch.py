@@ -78,7 +78,7 @@ class Batch:
         """Whether the batch takes no more messages."""
 
     def write(self, messages: Messages) -> int:
-        """Announce and append the lines of messages; return how many the batch has taken before it was full.
+        """Announce and append the lines of messages; return how many messages the batch takes.
 
         Lines for many files are held until there are more for each: opening a file costs more than
         its lines. Raises OSError, `BatchFailed`.

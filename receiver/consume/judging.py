@@ -113,10 +113,8 @@ class Judge:
         Raises `MalformedMessage`, `InvalidHost`, `InvalidSubject`; nothing has changed then.
         """
         host, origin = host_of(subject), decode_origin(headers)
-        if origin is None:  # another client's: whole lines, source file unknown
-            wanted = self.wants("")
-            lines = decode_payload(headers, data, self._decompressor) if wanted else b""
-            lines += b"" if not lines or lines.endswith(_NEWLINE) else _NEWLINE
+        if origin is None:
+            lines = self._decode_plain(headers, data) if self.wants("") else b""
             count = lines.count(_NEWLINE)
             return [Piece(host, "", sequence, stored_at, lines, lines=count)] if lines else []
         if origin.sections and not any(self.wants(one.path) for one in origin.sections):
@@ -133,19 +131,25 @@ class Judge:
                 follows = anomaly is None or anomaly.kind is AnomalyKind.REPEAT
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
-                    piece = Piece(
-                        host=host,
-                        file=section.path,
-                        sequence=sequence,
-                        stored_at=stored_at,
-                        payload=lines,
-                        file_id=section.span.file,
-                        follows=follows,
-                        lines=count,
-                        end=section.span.end,
+                    pieces.append(
+                        Piece(
+                            host=host,
+                            file=section.path,
+                            sequence=sequence,
+                            stored_at=stored_at,
+                            payload=lines,
+                            file_id=section.span.file,
+                            follows=follows,
+                            lines=count,
+                            end=section.span.end,
+                        )
                     )
-                    pieces.append(piece)
         return pieces
+
+    def _decode_plain(self, headers: Mapping[str, str] | None, data: bytes) -> bytes:
+        """Return the lines of another client's message, whose source file is unknown."""
+        lines = decode_payload(headers, data, self._decompressor)
+        return lines if not lines or lines.endswith(_NEWLINE) else lines + _NEWLINE
 
     def _judge(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
         key = (host, section.span.file)

@@ -104,8 +104,8 @@ async def confirm_entry(
 ) -> None:
     """Return if `entry` is the newest of its key (None: the key has none); else raise `StaleRead`.
 
-    Sends a write that is always refused: the leader refuses it and names the last revision.
-    Whoever may write the key may ask. Raises `Rejected`, `ConnectionLost`.
+    Sends a write that the leader always refuses, naming the last revision. It needs the right to
+    write the key. Raises `Rejected`, `ConnectionLost`.
     """
     named = None
     try:

@@ -66,7 +66,9 @@ async def find_ranges(
         first, end = [await resolve_moment(connection, one, state) for one in (since, until)]
         if isinstance(since, datetime) and first == state.first:
             first = 1  # messages before may have been stored after `since`, too
-        ranges.append(SequenceRange(subject, first, min(end, state.until), name))
+        end = min(end, state.until)
+        one = SequenceRange(subject=subject, first=first, until=end, stream=name)
+        ranges.append(one)
     return partitions, ranges
 
 

@@ -61,7 +61,7 @@ def _make_row(
     """Return the row of a live file as it is; `number` is the highest of its segments."""
     found, parsed = output.find(path), Layout(folders.template).parse(path)
     assert found is not None, "it was just listed"
-    row = known.get(path) or FileRow(path, parsed.host, "", parsed.day)
+    row = known.get(path) or FileRow(path=path, host=parsed.host, source="", day=parsed.day)
     return row._replace(
         length=found.st_size,
         length_before=found.st_size,

@@ -47,8 +47,8 @@ class Anomaly:
     start: int
     end: int
     sequence: int  # of the message at which it was noticed
-    read_at: int  # when the shipper read the lines of that message
-    since: int = 0  # when it read the lines before
+    read_at: int  # when the shipper read its lines; of a loss when the broker stored it
+    since: int = 0  # the same of the message before
     after: int = 0  # of a loss: the sequence of the host's last message before
 
     def as_row(self) -> dict[str, object]:

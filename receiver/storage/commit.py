@@ -1,26 +1,16 @@
-"""How a batch is committed, and how a start undoes a batch that was not.
+"""Stores a batch in one transaction; a start undoes a batch that was stored and not committed.
 
-A batch is written in this order; each step is on disk before the next one begins:
+`receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV
+with the stored batch (`find_first_undone`), and makes the files what the entry says (`recover`):
 
-1. Announce (`Output.flush`). A transaction inserts the rows of files that the batch creates and of
-   segments that it closes, with the batch's number. Then live files are renamed to segments. Only
-   the batches before have lines in them, so a rename is never undone, only finished.
-2. Append and sync (`Output.flush`, `Output.sync`). Lines go behind the committed lengths.
-3. Store (`store_batch`). One transaction writes the new lengths and spans beside the previous ones,
-   the gaps, and the row of the batch: its `commit_id`, and that of the batch before.
-4. Commit (`OffsetEntry.move` in `receiver/consume/offset_entry.py`). The partition's entry in KV gets the
-   new offset and the `commit_id`, by compare-and-set. The batch is committed from here on.
-5. Acknowledge the messages to the stream.
-
-If the receiver dies, the next start reads the entry in KV and calls `find_first_undone`:
-
-| the entry names | the batch is | the start |
+| the entry names | the stored batch is | the start |
 |---|---|---|
-| `commit_id` | committed | cuts each file to `length`: bytes behind it are of a batch not stored |
-| `previous_id` | stored, not committed | cuts each file to `length_before`, undoes spans and gaps |
-| anything else | unknown | raises `Damaged` and changes nothing |
+| `commit_id` | committed | cuts each file to `length`: bytes behind it were never stored |
+| `previous_id` | not committed | cuts each file to `length_before`, undoes spans and gaps |
+| anything else | unknown | raises `Damaged`, and changes nothing |
 
-`recover` does that. It may die at any point, too: each of its steps finds out whether it is done.
+A rename to a segment is finished and never undone: a batch renames a file before it appends, when
+all lines in the file are committed. If a start is killed, the next one finds out what is done.
 """
 
 import os

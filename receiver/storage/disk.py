@@ -36,10 +36,10 @@ def can_sync_file_system(folder: int) -> bool:
     other one may be mounted below the folder.
     """
     reports_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
-    if syncfs is None or not reports_errors or _kind(os.fstat(folder).st_dev) not in _SYNCED:
+    if syncfs is None or not reports_errors or _find_kind(os.fstat(folder).st_dev) not in _SYNCED:
         return False
     path = Path(f"/proc/self/fd/{folder}").readlink()
-    return not any(point.startswith(f"{path}/") for _, point, _ in _mounts())
+    return not any(point.startswith(f"{path}/") for _, point, _ in _list_mounts())
 
 
 def sync_file_system(descriptor: int) -> None:
@@ -66,7 +66,7 @@ def raise_if_failed(file: int | Path) -> None:
 
 def is_local(folder: Path) -> bool:
     """Whether a folder is known to be on a file system of this machine alone; raises OSError."""
-    return _kind(folder.stat().st_dev) in _LOCAL
+    return _find_kind(folder.stat().st_dev) in _LOCAL
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -76,13 +76,13 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _kind(device: int) -> str:
+def _find_kind(device: int) -> str:
     """Return the kind of the file system on a device; empty if not known."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    return next((kind for found, _, kind in _mounts() if found == number), "")
+    return next((kind for found, _, kind in _list_mounts() if found == number), "")
 
 
-def _mounts() -> Iterator[tuple[str, str, str]]:
+def _list_mounts() -> Iterator[tuple[str, str, str]]:
     """Yield device, folder and kind of each mounted file system, by proc(5)."""
     for mount in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         fields, _, kind = mount.partition(" - ")

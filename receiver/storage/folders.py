@@ -68,9 +68,13 @@ class Folders:
     def _make(self, parent: Folder, name: str) -> int:
         with suppress(OSError):
             return os.open(name, _FOLDER, dir_fd=parent.descriptor)
-        # that's fine: another partition's task may create it at the same time
-        with suppress(FileExistsError), _name_in_errors(parent.path / name):
+        try:
             os.mkdir(name, self.permissions.folder, dir_fd=parent.descriptor)
+        except FileExistsError:
+            pass  # that's fine: another partition's task may create it at the same time
+        except OSError as error:
+            error.filename = str(parent.path / name)
+            raise
         made = parent.enter(name).descriptor
         set_owner_and_mode(made, self.permissions.folder, self.permissions)
         return made
@@ -78,8 +82,11 @@ class Folders:
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:
         """Let an OSError of the block name the whole path of a file."""
-        with _name_in_errors(self.root.path / path):
+        try:
             yield
+        except OSError as error:
+            error.filename = str(self.root.path / path)  # made only now: many appends pass here
+            raise
 
     def find(self, path: str) -> os.stat_result | None:
         """Return the status of a file, None if there is none.
@@ -153,15 +160,6 @@ class Folders:
     def close(self) -> None:
         """Close the output folder."""
         self.root.close()
-
-
-@contextmanager
-def _name_in_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.filename = str(path)
-        raise
 
 
 def set_owner_and_mode(descriptor: int, mode: int, permissions: Permissions) -> None:

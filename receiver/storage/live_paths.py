@@ -81,7 +81,9 @@ class LivePaths:
 
     def new_row(self, live: str, batch: int) -> FileRow:
         """Return the row of a live file that does not exist yet, as a batch announces it."""
-        return (self._new.get(live) or FileRow(live, "", "", ""))._replace(batch=batch)
+        return (self._new.get(live) or FileRow(path=live, host="", source="", day=""))._replace(
+            batch=batch
+        )
 
     def mark_stored(self) -> None:
         """Note that the store has the rows of all paths that were chosen."""
@@ -110,7 +112,9 @@ class LivePaths:
             if self._is_file(live):
                 return live
             if not self.has_file(live):
-                self._new[live] = FileRow(live, source.host, source.file, source.day)
+                self._new[live] = FileRow(
+                    path=live, host=source.host, source=source.file, day=source.day
+                )
                 self._new_folders.update(_list_parents(live))
                 return live
         raise FileExistsError(errno.EEXIST, "is not in the store; move it away", live)

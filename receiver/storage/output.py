@@ -1,7 +1,7 @@
 """The live files of a partition, as one batch writes to them: announce, close, append, sync.
 
-`commit.py` says why in this order. Each name is opened relative to the output folder and never
-through a symbolic link.
+`receiver/consume/batch.py` has the order of all steps. Each name is opened relative to the output
+folder and never through a symbolic link.
 """
 
 import errno
@@ -160,7 +160,7 @@ class Output:
             if known is None or not row.inode or (row.inode, size) != (known.inode, known.length):
                 row = _make_empty_row(row, self.batch)
                 rows.append(row)
-            self._live[path] = _LiveFile(row, size, row.last_line, row.inode)
+            self._live[path] = _LiveFile(row=row, size=size, moment=row.last_line, inode=row.inode)
         self._announce(closing, rows)
         for segment in closing:
             self._close(segment)
@@ -184,7 +184,7 @@ class Output:
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
                 self.notices.append(_describe_change(row, found))
-            # no size is -1, so a file of another program is closed, and a new one begun
+            # -1 differs from every size: a file of another program is closed as a segment
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
 
@@ -288,7 +288,7 @@ class Output:
             os.ftruncate(descriptor, ours)
 
     def _limit_open_files(self) -> None:
-        # all at once: on the disk this takes as long as one
+        # to sync and close all of them takes the disk no longer than one
         if len(self._open) >= _MOST_OPEN:
             self._finish_all()
 

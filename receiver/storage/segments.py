@@ -140,7 +140,7 @@ class SegmentCleaner:
                 present = self._list_present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._join_days, present)
-        # after a boot the clock may be years ahead: no segment is older than the newest line says
+        # after a boot the clock may be years ahead: age counts from the newest line at the latest
         gone = choose_surplus(segments, limits, min(now, newest) if newest else now)
         for path in sorted({owners[segment.path] for segment in gone}):
             with self._note_errors(), Store(path) as store:

@@ -1,6 +1,6 @@
 """The store of a partition: what is committed of its files, by the queries that the receiver needs.
 
-`commit.py` says in which order files, store and offset are written, and how a batch is undone.
+`receiver/consume/batch.py` has the order of the steps of a batch, `commit.py` the undo.
 Methods that end with "within a transaction" take effect when `transaction()` ends; the others that
 write are on disk when they return. Methods that read raise OSError and `Damaged`.
 """

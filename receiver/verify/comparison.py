@@ -114,7 +114,7 @@ class PartitionComparison:
             if difference or file.until != until:
                 until = file.until
                 expected = self.sum_lines(expected.host, until).get(live, Lines(expected.host))
-            for part, older in file.newest(expected.length):
+            for part, older in file.list_newest(expected.length):
                 for chunk in self.files.read(part, older):
                     found.add(chunk)
             if found.digest == expected.digest:
@@ -172,7 +172,7 @@ class PartitionComparison:
 
         Returns the first place, or an empty text if they are equal.
         """
-        for part, at in file.newest(size):
+        for part, at in file.list_newest(size):
             for theirs in self.files.read(part, at):
                 ours = take(min(len(theirs), part.length - at))
                 if ours != theirs:

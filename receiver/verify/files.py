@@ -41,7 +41,7 @@ class ReceivedFile:
     parts: tuple[Part, ...]
     is_pruned: bool
 
-    def newest(self, size: int) -> Iterator[tuple[Part, int]]:
+    def list_newest(self, size: int) -> Iterator[tuple[Part, int]]:
         """Yield the parts with the newest `size` bytes, and how many bytes of each are older."""
         skipped = max(0, sum(part.length for part in self.parts) - size)
         for part in self.parts:

@@ -68,7 +68,9 @@ def _open(
             f"stream {item.stream} was created at {stream.created}: there is nothing to compare"
         )
     files = Files(store, settings.output.absolute(), Layout(settings.path_template))
-    return PartitionComparison(settings, number, files, item, batch.until)
+    return PartitionComparison(
+        settings=settings, partition=number, files=files, item=item, until=batch.until
+    )
 
 
 def _compare(

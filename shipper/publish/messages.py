@@ -19,6 +19,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_last
 from nats_logship.client.stream_reader import (
     LAST_PER_SUBJECT,
     Start,
@@ -38,7 +39,6 @@ from nats_logship.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
 _LIVES = 30  # seconds for which the broker keeps the consumer without a pull
-_NO_MESSAGE = "404"
 _FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
 logger = logging.getLogger(__name__)
 
@@ -127,16 +127,12 @@ class HostMessages:
 
     async def find_last(self, stream: str, subjects: str) -> HostMessage | None:
         """Return the last message of a subject or a filter; None if the stream has none."""
-        answer = await self._connection.request(f"$JS.API.DIRECT.GET.{stream}.{subjects}")
-        headers = answer.headers or {}
-        if "Nats-Sequence" not in headers:
-            if headers.get("Status") == _NO_MESSAGE:
-                return None
-            raise ConnectionLost(f"the answer is no message: {headers}")
+        if (found := await find_last(self._connection, stream, subjects)) is None:
+            return None
         return HostMessage(
-            sequence=int(headers["Nats-Sequence"]),
-            origin=_origin_of(headers),
-            subject=headers.get("Nats-Subject", subjects),
+            sequence=found.sequence,
+            origin=_origin_of(found.headers),
+            subject=found.subject,
             stream=stream,
         )
 

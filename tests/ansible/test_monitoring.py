@@ -1,4 +1,4 @@
-"""Rules and dashboard select by what the programs really expose: real ones are started and scraped."""
+"""Rules and dashboard select metrics that the programs really expose, as a scrape shows."""
 
 import json
 import re
@@ -112,7 +112,7 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
         return sum(one.value for one in scrape() if one.name in COME) == 2000
 
     def listen_all() -> bool:
-        return all("listening on" in one.said() for one in programs.values())
+        return all("listening on" in one.read_log() for one in programs.values())
 
     watch = [*programs.values()]
     wait_until("all listen", listen_all, 150, watch)

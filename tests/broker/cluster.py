@@ -41,7 +41,7 @@ class Node:
 
 
 class Cluster:
-    """The brokers and what they say of themselves; `settings` are lines of the settings file of each."""
+    """The brokers; `settings` are the lines of each broker's settings file."""
 
     def __init__(
         self, folder: Path, processes: Processes, settings: Sequence[str] = ("", "", "")
@@ -76,7 +76,7 @@ class Cluster:
         return [node.url for node in self.nodes.values()]
 
     def insist(self, ask: Callable[[Connection], Awaitable[Answer]], seconds: float = 40) -> Answer:
-        """Ask until there is an answer, whoever leads meanwhile."""
+        """Ask until there is an answer, also during elections."""
         return asyncio.run(insist(self.urls, ask, seconds))
 
     def info(self) -> dict[str, Any]:
@@ -100,11 +100,11 @@ class Cluster:
         deadline = time.monotonic() + seconds
         calls = [f"STREAM.INFO.{config['name']}" for config in Topology().streams()]
 
-        def told(call: str) -> dict[str, Any]:
+        def ask(call: str) -> dict[str, Any]:
             return self.insist(lambda connection: connection.api(call))
 
-        while not all(_is_whole(told(call)) for call in calls):
-            assert time.monotonic() < deadline, [told(call) for call in calls]
+        while not all(_is_whole(ask(call)) for call in calls):
+            assert time.monotonic() < deadline, [ask(call) for call in calls]
             time.sleep(0.1)
 
 
@@ -121,7 +121,7 @@ async def insist(
     seconds: float = 40,
     access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> Answer:
-    """Ask until there is an answer, whoever leads meanwhile; raises TimeoutError."""
+    """Ask until there is an answer, also during elections; raises TimeoutError."""
     connection = Connection(list(urls), "tests", access=access)
     try:
         async with asyncio.timeout(seconds):

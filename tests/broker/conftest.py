@@ -1,4 +1,4 @@
-"""What the broker's tests share: a connection to `fresh_url`, and `logbroker run` as a real program."""
+"""Shared by tests of the broker: a connection to `fresh_url`, and `logbroker run` as a program."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.processes import Process, wait_until
 
 
 def ask(url: str, *work: Any) -> Any:
-    """Return what a function makes of a connection; a text is a call of the API, a pair a message that is published."""
+    """Return the last result of: a call of the API (text), a publish (pair), or a function."""
 
     async def asked(connection: Connection) -> Any:
         for one in work:
@@ -80,7 +80,7 @@ async def fresh(fresh_url: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 def mounted() -> Mounted:
-    """Return the command that runs a program with mounts of its own, made by a line of shell; skips where there are none."""
+    """Return a function from a shell line of mounts to a command that runs a program with these."""
 
     def run_with(mounts: str) -> tuple[str, ...]:
         within = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)))
@@ -105,7 +105,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
     yield start
     for broker in started:
-        broker.kill()  # its nats-server goes with it; a test proves that
+        broker.kill()  # its nats-server ends with it; a test proves that
 
 
 logbroker = partial(forks.run, "logbroker")
@@ -114,4 +114,4 @@ logbroker = partial(forks.run, "logbroker")
 @pytest.fixture
 def call(logs_url: str) -> Call:
     """Run logbroker against the broker of `logs_url`."""
-    return lambda *words: logbroker(*words, "--server", logs_url)
+    return lambda *arguments: logbroker(*arguments, "--server", logs_url)

@@ -1,4 +1,4 @@
-"""`logbroker backup` and `logbroker restore` as programs: what they say, what they ask, and how they end."""
+"""`logbroker backup` and `logbroker restore` as programs: output, questions, exit codes."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def publish(url: str, count: int = 3) -> None:
     ask(url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(count)))
 
 
-def test_what_is_there_is_deleted_only_by_those_who_say_so_twice_and_programs_are_told_what(
+def test_restore_deletes_streams_only_with_replace_and_a_yes(
     call: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
@@ -32,9 +32,9 @@ def test_what_is_there_is_deleted_only_by_those_who_say_so_twice_and_programs_ar
     assert "--replace" in refused.stderr
     assert "--yes" in unasked.stderr
     assert [one.stderr.count("\n") for one in (refused, unasked)] == [1, 1]
-    for told, is_restored in ((json.loads(plan.stdout), False), (json.loads(done.stdout), True)):
-        assert told["deletes"]["LOGS"].startswith("5 messages")
-        assert (told["backup"], told["restored"]) == (taken["backup"], is_restored)
+    for shown, is_restored in ((json.loads(plan.stdout), False), (json.loads(done.stdout), True)):
+        assert shown["deletes"]["LOGS"].startswith("5 messages")
+        assert (shown["backup"], shown["restored"]) == (taken["backup"], is_restored)
     assert {one["stream"]: one["state"]["messages"] for one in taken["archives"]}["LOGS"] == 3
     assert "3 messages" in call("status").stdout
     verified = json.loads(call("backup", tmp_path, "--verify", "--json").stdout)

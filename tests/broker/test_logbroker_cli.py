@@ -25,7 +25,7 @@ def test_a_command_is_called_by_its_own_name(name: str) -> None:
     assert "pip install" not in (command.help or "")
 
 
-def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too() -> None:
+def test_the_help_has_sections_and_the_version_is_also_nats_servers() -> None:
     shown = logbroker("-h").stdout
     ours, server = logbroker("--version").stdout.splitlines()
 
@@ -36,7 +36,7 @@ def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too() -
     assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
 
 
-def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> None:
+def test_a_missing_library_is_named_with_the_extra_that_installs_it() -> None:
     code = WITHOUT.format(names=["cryptography", "nacl"])
     listed, runs = (
         subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
@@ -51,7 +51,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
 
 
 @pytest.mark.parametrize("command", ["status", "apply"])
-def test_a_broker_that_is_away_is_one_line_and_exit_code_1(command: str) -> None:
+def test_an_unreachable_broker_is_one_line_and_exit_code_1(command: str) -> None:
     ended = logbroker(command, "--server", "nats://127.0.0.1:1")
 
     assert ended.returncode == 1
@@ -59,9 +59,7 @@ def test_a_broker_that_is_away_is_one_line_and_exit_code_1(command: str) -> None
     assert "no broker at nats://127.0.0.1:1" in ended.stderr
 
 
-def test_the_help_of_run_fits_on_two_screens_and_has_all_settings_but_those_of_the_file_alone() -> (
-    None
-):
+def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:
     shown = logbroker("run", "--help").stdout.splitlines()
     words = set(" ".join(shown).split())
     of_the_file = {
@@ -79,7 +77,7 @@ def test_the_help_of_run_fits_on_two_screens_and_has_all_settings_but_those_of_t
 
 
 @pytest.mark.nats
-def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
+def test_apply_asks_before_it_deletes_and_refuses_without_a_terminal(
     call: Call, logs_url: str
 ) -> None:
     ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)

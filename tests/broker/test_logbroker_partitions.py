@@ -1,4 +1,4 @@
-"""`logbroker partitions`: hosts go over to other partitions while shippers write, whatever dies in between."""
+"""`logbroker partitions` changes the number of partitions, also if it is interrupted."""
 
 import pytest
 
@@ -30,7 +30,7 @@ async def numbers(connection: Connection) -> tuple[int, int]:
     return (await read_known_layout(connection)).partitions, len(config["subjects"])
 
 
-def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(start_broker: Call) -> None:
+def test_a_broker_keeps_unused_partitions_and_refuses_another_number(start_broker: Call) -> None:
     broker = start_broker("--partitions", "5")
     url = broker.ready()["server"]
     ask(url, (str(Subject.for_host("web01", 5)), b"line\n"))
@@ -41,7 +41,7 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(start_br
     assert "hosts are spread over 5 partitions now" in done.stdout
     refused = start_broker("--partitions", "5")
     assert refused.wait(30) == 78
-    assert "`logbroker partitions 5`" in refused.said()
+    assert "`logbroker partitions 5`" in refused.read_log()
     for options in ((), ("--partitions", "3")):
         again = start_broker(*options)
         url = again.ready()["server"]
@@ -50,17 +50,15 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(start_br
 
 
 @pytest.mark.parametrize("after", [2, 4])
-def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
-    fresh_url: str, after: int
-) -> None:
-    async def broken_off(connection: Connection) -> None:
+def test_an_interrupted_change_is_finished_by_the_same_command(fresh_url: str, after: int) -> None:
+    async def interrupt(connection: Connection) -> None:
         await filled(connection, 3)
         made = plan_partitions(after, await read_partitions(connection))
         for steps in range(len(made)):
             await carry_out(connection, made[:steps])
             assert (await read_known_layout(connection)).partitions == 3
 
-    ask(fresh_url, broken_off)
+    ask(fresh_url, interrupt)
 
     call = ("partitions", str(after), "--yes", "--server", fresh_url)
     first, second = logbroker(*call), logbroker(*call)
@@ -70,7 +68,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
     assert ask(fresh_url, numbers) == (after, max(3, after))
 
 
-async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh: Connection) -> None:
+async def test_of_two_changes_at_once_the_second_is_refused(fresh: Connection) -> None:
     await filled(fresh)
     one, other = [plan_partitions(n, await read_partitions(fresh)) for n in (4, 5)]
 

@@ -1,4 +1,4 @@
-"""`logbroker pause` and `resume`: what they write, what they say, and what they refuse."""
+"""`logbroker pause` and `resume`: what they write, print and refuse."""
 
 import json
 import time
@@ -12,14 +12,14 @@ from tests.broker.conftest import Call, ask
 pytestmark = pytest.mark.nats
 
 
-def listed(call: Call, *words: str) -> list[dict[str, Any]]:
-    done = call(*words, "--json")
+def listed(call: Call, *command: str) -> list[dict[str, Any]]:
+    done = call(*command, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Call) -> None:
+def test_a_pause_replaces_that_of_the_same_hosts_and_ends_by_name(call: Call) -> None:
     (everything,) = listed(call, "pause", "--reason", "disk")
     assert (everything["hosts"], everything["until"], everything["reason"]) == ("*", None, "disk")
     assert "@" in everything["by"]
@@ -38,7 +38,7 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "text"),
     [
         (("web 01",), "hosts 'web 01': "),
         (("--for", "soon"), "is not a duration"),
@@ -48,17 +48,17 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
     ],
     ids=str,
 )
-def test_what_cannot_be_understood_is_a_usage_error(
-    call: Call, words: tuple[str, ...], said: str
+def test_an_invalid_pause_is_a_usage_error(
+    call: Call, arguments: tuple[str, ...], text: str
 ) -> None:
-    done = call("pause", *words)
+    done = call("pause", *arguments)
 
     assert done.returncode == 2
-    assert said in done.stderr
+    assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_entry_that_cannot_be_read_pauses_nobody_and_a_resume_mends_it(
+def test_an_unreadable_entry_pauses_nobody_until_a_resume_replaces_it(
     call: Call, logs_url: str
 ) -> None:
     ask(logs_url, ("$KV.LOGS_CONFIG.pause", b"not a list"))

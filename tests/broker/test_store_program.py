@@ -1,4 +1,4 @@
-"""The store of `logbroker run`: encrypted, damaged, or on a disk that takes no write. What it holds is never begun anew."""
+"""The store of `logbroker run`, encrypted, damaged or read-only: it is never created again."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def holds(store: Path, text: bytes) -> bool:
     return any(text in path.read_bytes() for path in files)
 
 
-def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_alone(
+def test_an_encrypted_store_shows_no_line_and_opens_with_its_key_alone(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     own, another = (("--encryption-key-file", str(tmp_path / name)) for name in ("own", "another"))
@@ -47,11 +47,11 @@ def test_no_line_can_be_read_in_an_encrypted_store_which_is_opened_with_its_key_
     for options, reason in (((), "is encrypted: give its"), (another, "with another key")):
         refused = start_broker(*options)
         assert refused.wait(120) == 78
-        assert reason in refused.said()
+        assert reason in refused.read_log()
     assert messages(start_broker(*own)) == 20
 
 
-def test_a_write_that_fails_ends_the_start_with_1_and_the_next_start_does_it(
+def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
     start_broker: StartBroker, mounted: Mounted, tmp_path: Path
 ) -> None:
     first = start_broker("--max-bytes=5MB")
@@ -64,13 +64,13 @@ def test_a_write_that_fails_ends_the_start_with_1_and_the_next_start_does_it(
     failed = start_broker("--max-bytes=6MB", within=mounted(READ_ONLY.format(path)))
     code = failed.wait(60)
 
-    assert code == 1, failed.said()
-    assert "failed to update stream LOGS" in failed.said().splitlines()[-1]
-    assert "read-only" in failed.said()
+    assert code == 1, failed.read_log()
+    assert "failed to update stream LOGS" in failed.read_log().splitlines()[-1]
+    assert "read-only" in failed.read_log()
     start_broker("--max-bytes=6MB").ready()
 
 
-def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
+def test_a_stream_that_a_kill_left_incomplete_is_created_again(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
@@ -87,7 +87,7 @@ def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
         assert again.stop(10) == 0
 
 
-def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended(
+def test_a_damaged_stream_is_kept_and_refused_until_it_is_repaired(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
@@ -99,7 +99,7 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
 
     refused = start_broker()
     assert refused.wait(60) == 1
-    assert f"could not recover {STREAM}" in refused.said()
+    assert f"could not recover {STREAM}" in refused.read_log()
 
     meta.write_bytes(whole)
     assert messages(start_broker(), publish=3) == 6

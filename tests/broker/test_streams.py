@@ -1,4 +1,4 @@
-"""A broker with several streams: how it is set up, what its commands make of it, and what can never change."""
+"""A broker with several streams: setup, commands, and the number that is fixed."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def url(fresh_url: str) -> str:
     return fresh_url
 
 
-def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(url: str) -> None:
+def test_partitions_and_the_limit_are_spread_over_the_streams(url: str) -> None:
     found = ask(url, streams)
 
     assert {name: info["config"]["subjects"] for name, info in found.items()} == {
@@ -52,7 +52,7 @@ def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(ur
     assert ask(url, require_layout) == StreamLayout(5, 3)
 
 
-def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_another(
+def test_another_number_of_streams_is_refused_and_no_number_keeps_it(
     start_broker: StartBroker,
 ) -> None:
     first = start_broker("--streams", "3", "--partitions", "5")
@@ -68,14 +68,14 @@ def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_a
     kept = ask(again.ready()["server"], require_layout)
 
     assert (other.returncode, none.returncode) == (78, 0), other.stderr + none.stderr
-    for words in (other.stderr, started.said()):
-        assert "the number of streams is 3 and not 4" in words
-        assert "stop all shippers" in words
+    for text in (other.stderr, started.read_log()):
+        assert "the number of streams is 3 and not 4" in text
+        assert "stop all shippers" in text
     assert kept == StreamLayout(5, 3)
 
 
 @pytest.mark.parametrize("made", range(4))
-def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_number(
+def test_an_interrupted_first_start_is_completed_with_the_same_number(
     made: int, fresh_url: str
 ) -> None:
     configs = {config["name"]: config for config in Topology(stream_count=3).streams()}
@@ -98,11 +98,11 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 
 
 @pytest.mark.long
-def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
+def test_lines_are_restored_only_to_a_broker_with_as_many_streams(
     url: str, start_broker: StartBroker, second_url: str, tmp_path: Path
 ) -> None:
-    def call(to: str, *words: str | Path) -> "CompletedProcess[str]":
-        return logbroker(*words, "--server", to)
+    def call(to: str, *arguments: str | Path) -> "CompletedProcess[str]":
+        return logbroker(*arguments, "--server", to)
 
     fill(url)
     saved = call(url, "backup", tmp_path / "b")
@@ -122,7 +122,7 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     assert held == {"LOGS_0": 6, "LOGS_1": 6, "LOGS_2": 3}
 
 
-def test_views_show_all_streams_and_what_removes_takes_from_all(url: str) -> None:
+def test_commands_show_all_streams_and_remove_from_all(url: str) -> None:
     fill(url)
 
     status = logbroker("status", "--json", "--server", url)

@@ -172,7 +172,7 @@ class Leaks:
                 continue
             if one not in running or code not in codes:
                 how = "by SIGTERM" if one in running else "by itself"
-                text = one.process.last_words()[-300:]
+                text = one.process.last_output()[-300:]
                 self.findings.append(f"{one.name} has ended {how} with {code}: {text}")
 
     def _judge_consumers(self, world: World) -> None:

@@ -24,11 +24,11 @@ _REFUSED = 78
 class Program:
     """A program under supervision.
 
-    `last_words` are those of its last end, `refused` the last line, by which it refused to go on.
+    `last_output` are those of its last end, `refused` the last line, by which it refused to go on.
     """
 
     process: Process
-    last_words: str = ""
+    last_output: str = ""
     refused: str = ""
     _held: int = 0
     _ended_at: float | None = None
@@ -76,9 +76,9 @@ class Program:
         if popen is None or (code := popen.poll()) is None:
             return
         if self._ended_at is None:
-            self._ended_at, self.last_words = now, self.process.last_words()
+            self._ended_at, self.last_output = now, self.process.last_output()
             if code == _REFUSED:
-                self.refused = (self.last_words or "said nothing").splitlines()[-1]
+                self.refused = (self.last_output or "said nothing").splitlines()[-1]
         if not self._held and not self.refused and now - self._ended_at >= _AGAIN_AFTER:
             self._ended_at = None
             self.process.start()

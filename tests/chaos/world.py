@@ -268,7 +268,7 @@ class World:
         return self.supervisor.take(process)
 
     def control(self, program: Program) -> Control:
-        """Return the environment of the shim for a program; only where there is the feature "shim"."""
+        """Return the environment of the shim for a program; needs the feature "shim"."""
         if self.shim is None:
             raise LookupError("there is no shim in this world")
         return self.shim.controls[_SPARK if program in self.spark_programs else program.name]

@@ -38,6 +38,14 @@ def test_the_pages_are_short() -> None:
 
 
 @ALL
+def test_the_prose_of_a_page_is_100_columns_wide_at_most(page: str) -> None:
+    made = r"<!-- (?:made|options).*?<!-- end of|^```.*?^```|^\|.*?$"
+    prose = re.sub(made, "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
+
+    assert [line for line in prose.splitlines() if len(line) > 100] == []
+
+
+@ALL
 def test_a_page_links_to_pages_and_headings_that_exist(page: str) -> None:
     missing = []
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", TEXTS[page]):

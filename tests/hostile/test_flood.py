@@ -68,7 +68,7 @@ def flooding(broker: Broker, arguments: bytes) -> Iterator[None]:
     """Have the bad host say it in one write, and go on when the first of it has come."""
     with broker.connect(BAD) as client, broker.connect("ops") as admin:
         last = last_sequence(admin)
-        thread = threading.Thread(target=client.shout, args=(arguments,))
+        thread = threading.Thread(target=client.send_only, args=(arguments,))
         thread.start()
         wait_until("it comes", lambda: last_sequence(admin) > last, 30, [broker.process])
         yield
@@ -100,7 +100,7 @@ def test_thousands_of_denials_are_some_lines_of_the_log_and_how_many_more_there_
     broker = Broker(tmp_path, processes)
     with broker.connect(BAD) as client:
         for _ in range(4):
-            denied = client.say(b"PUB logs.p0.web02 1\r\nx\r\n" * 5000)
+            denied = client.send(b"PUB logs.p0.web02 1\r\nx\r\n" * 5000)
             assert len(denied.errors) == 5000
         for number in range(200):  # connections that are not let in
             with Raw(client.port, f"nobody{number}"):
@@ -108,7 +108,7 @@ def test_thousands_of_denials_are_some_lines_of_the_log_and_how_many_more_there_
 
     assert broker.process.stop() == 0
 
-    lines = broker.process.said().splitlines()
+    lines = broker.process.read_log().splitlines()
     denied = [line for line in lines if "Publish Violation" in line]
     assert 0 < len(denied) <= 10
     assert all(f" - host {BAD} - Publish Violation - " in line for line in denied)

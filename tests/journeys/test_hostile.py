@@ -23,7 +23,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.nkey import seed_of
 from nats_logship.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
 from nats_logship.wire.subjects import Subject, inbox_of
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Raw
 from tests.support.commands import run_command
 from tests.support.hostile import acts_on_a_terminal
 from tests.support.oracle import judge
@@ -111,13 +111,13 @@ Connect = Callable[[], Raw]
 
 As many as the server gives it live until its operation is over.
 """
-Operation = Callable[[Connect], Sequence[Heard]]
+Operation = Callable[[Connect], Sequence[Answers]]
 """One thing that the bad host does; it returns what the server said to it."""
 
 
 def publish(
     connect: Connect, *messages: Sequence[dict[str, object]], payload: bytes
-) -> list[Heard]:
+) -> list[Answers]:
     """Publish messages of these sections in one go."""
     common = {"file": "", "start": 0, "end": 2, "size": 2, "lines": 1}
     head = "Log-Agent: evil-agent\r\nLog-Read-At: 1\r\nLog-Spans: "
@@ -127,7 +127,7 @@ def publish(
     return [connect().publish(OWN, payload, header=head + text) for text in texts]
 
 
-def gaps(connect: Connect) -> list[Heard]:
+def gaps(connect: Connect) -> list[Answers]:
     """Leave a gap in each of 1,500 files."""
     messages = [
         [
@@ -140,7 +140,7 @@ def gaps(connect: Connect) -> list[Heard]:
     return publish(connect, *messages, payload=b"x\n" * 750)
 
 
-def paths(connect: Connect) -> list[Heard]:
+def paths(connect: Connect) -> list[Answers]:
     """Name files by paths that lead elsewhere."""
     names = (
         *("../../../../escaped", "/../escaped", "%2e%2e/escaped", "/x/%00/escaped"),
@@ -150,31 +150,33 @@ def paths(connect: Connect) -> list[Heard]:
     return publish(connect, *messages, payload=b"x\n")
 
 
-def large_positions(connect: Connect) -> list[Heard]:
+def large_positions(connect: Connect) -> list[Answers]:
     """Write its own positions 20 times, as large as they can be."""
     subject, payload = f"$KV.LOGS_POSITIONS.{BAD}", bytes(8_000_000)
     return [connect().publish(subject, payload) for _ in range(20)]
 
 
-def too_large(connect: Connect) -> list[Heard]:
+def too_large(connect: Connect) -> list[Answers]:
     """Begin a message over the limit, for which the server hangs up."""
-    heard = connect().say(f"PUB {OWN} 999999999\r\n".encode())
+    heard = connect().send(f"PUB {OWN} 999999999\r\n".encode())
     assert heard.is_over
     return [heard]
 
 
-def subscriptions(connect: Connect) -> list[Heard]:
+def subscriptions(connect: Connect) -> list[Answers]:
     """Subscribe 20,000 times."""
     inbox = inbox_of(BAD).encode()
-    return [connect().say(b"".join(b"SUB %s.a%d %d\r\n" % (inbox, n, n) for n in range(20_000)))]
+    return [connect().send(b"".join(b"SUB %s.a%d %d\r\n" % (inbox, n, n) for n in range(20_000)))]
 
 
-def slow_reader(connect: Connect) -> list[Heard]:
+def slow_reader(connect: Connect) -> list[Answers]:
     """Ask 2,000 times for its own last line of 64 KiB, and read no answer."""
     client = connect()
     client.publish(OWN, b"x" * 65_535 + b"\n")
     client.subscribe(f"{inbox_of(BAD)}.slow")
-    client.shout(f"PUB {API}.DIRECT.GET.LOGS.{OWN} {inbox_of(BAD)}.slow 0\r\n\r\n".encode() * 2_000)
+    client.send_only(
+        f"PUB {API}.DIRECT.GET.LOGS.{OWN} {inbox_of(BAD)}.slow 0\r\n\r\n".encode() * 2_000
+    )
     time.sleep(0.5)
     return []
 

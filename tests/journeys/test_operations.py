@@ -30,7 +30,7 @@ def test_a_pause_and_a_backup_that_is_restored_cost_no_line_and_repeat_none(
         flow = lambda: all(received_bytes(suite.output, host) for host in HOSTS)  # noqa: E731
         wait_until("lines flow", flow, 150, shippers)
         suite.administer("pause", "pause0*", "--reason", "broker is moved")
-        have_heard = lambda: all("paused until" in one.said() for one in shippers)  # noqa: E731
+        have_heard = lambda: all("paused until" in one.read_log() for one in shippers)  # noqa: E731
         wait_until("all are paused", have_heard, 60, shippers)
         time.sleep(2)  # within which a round under way has come
         before = suite.last_sequence()

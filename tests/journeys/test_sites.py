@@ -77,7 +77,7 @@ def has_all(suite: Suite, other: Suite, host: str, seconds: float, *watched: Pro
 
 def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
     shipper = suite.start_shipper(host, [log], "--once", *options)
-    assert shipper.wait(120) == 0, shipper.last_words()
+    assert shipper.wait(120) == 0, shipper.last_output()
 
 
 def credential(suite: Suite, kind: str, name: str) -> Path:
@@ -308,4 +308,4 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
         ],
     )
     assert again.wait(60) == 78
-    assert "--mirror" in again.said()
+    assert "--mirror" in again.read_log()

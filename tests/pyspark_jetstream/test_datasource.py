@@ -1,5 +1,6 @@
 """Rows, ranges, errors and rights of the data source on a real stream, without Spark."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
     api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
     connection = Connection([own_server.url], "tests")
-    runs = read_range(connection, SequenceRange("logs.p0.>", 1, 6))
+    item = SequenceRange("logs.p0.>", 1, 6)
+    runs = read_range(connection, item)
 
     read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
     own_server.kill_and_restart()
@@ -111,7 +113,7 @@ def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
 
     assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
-        list(read_range(connection, SequenceRange("logs.p0.>", 1, 6), fail=True))
+        list(read_range(connection, replace(item, fail_on_data_loss=True)))
     background.wait(connection.close(), 5)
 
 

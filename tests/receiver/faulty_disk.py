@@ -11,10 +11,11 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -64,21 +65,15 @@ class FaultyDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        opened, io_opened, syncfs = os.open, io.open, disk.syncfs
-        connect = sqlite3.connect
-        try:
+        with ExitStack() as stack:
             for name in _CALLS:
-                setattr(os, name, self._faulty(name))
-            os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
-            sqlite3.connect = self._connect(connect)
-            io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
-            disk.syncfs = syncfs and self._sync_whole(syncfs)
+                stack.enter_context(patch.object(os, name, self._faulty(name)))
+            stack.enter_context(patch.object(os, "open", self._open(os.open)))
+            stack.enter_context(patch.object(io, "open", self._io_open))
+            stack.enter_context(patch.object(sqlite3, "connect", self._connect(sqlite3.connect)))
+            if disk.syncfs:
+                stack.enter_context(patch.object(disk, "syncfs", self._sync_whole(disk.syncfs)))
             yield
-        finally:
-            os.open, io.open, disk.syncfs = opened, io_opened, syncfs
-            sqlite3.connect = connect
-            for name in _CALLS:
-                setattr(os, name, self._real[name])
 
     def _faulty(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -97,17 +92,13 @@ class FaultyDisk:
 
     def _inode(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
         """Return the inode that a call frees, 0 for none: another file may get its number."""
-        folder = named.get("dir_fd", named.get("dst_dir_fd"))
-        try:
-            match name:
-                case "unlink":
-                    return os.stat(arguments[0], dir_fd=folder, follow_symlinks=False).st_ino
-                case "replace" | "rename":
-                    return os.stat(arguments[1], dir_fd=folder, follow_symlinks=False).st_ino
-                case _:
-                    return 0
-        except FileNotFoundError:
+        freed = {"unlink": 0, "replace": 1, "rename": 1}  # which argument names it
+        if name not in freed:
             return 0
+        folder = named.get("dir_fd", named.get("dst_dir_fd"))
+        with suppress(FileNotFoundError):
+            return os.stat(arguments[freed[name]], dir_fd=folder, follow_symlinks=False).st_ino
+        return 0
 
     def _strikes(self, name: str) -> bool:
         self.calls += 1
@@ -120,8 +111,7 @@ class FaultyDisk:
                 return name not in (*_FREEING, "committed")
             case Trouble.READ_ONLY:
                 return name != "committed"
-            case Trouble.DEATH:
-                raise Died
+        raise Died
 
     def _error(self) -> OSError:
         number, _ = self._trouble.value

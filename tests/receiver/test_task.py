@@ -1,4 +1,4 @@
-"""What a task answers, on real files and a real broker: done, blocked with a text, or superseded."""
+"""A task's report on real files and a real broker."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -19,34 +19,30 @@ from tests.support.processes import wait_until
 pytestmark = pytest.mark.nats
 
 
-def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
-    partition: Partition,
-) -> None:
+def test_an_offset_of_an_earlier_epoch_blocks_the_partition(partition: Partition) -> None:
     partition.lines("web01", b"one")
 
     blocked(partition.run(1, 2), Cause.STATE, "epoch 1", "replica")
     assert not partition.output.joinpath("web01.log").exists()
 
 
-@pytest.mark.parametrize(("telling", "batches"), [(0.0, 2), (60.0, 3)])
-def test_a_stay_lasts_only_until_it_has_told_what_a_person_has_to_know(
-    partition: Partition, telling: float, batches: int
+@pytest.mark.parametrize(("report_within", "batches"), [(0.0, 2), (60.0, 3)])
+def test_a_session_with_news_ends_early(
+    partition: Partition, report_within: float, batches: int
 ) -> None:
     partition.lines("web01", b"one")
     partition.publish(("logs.p0.web01", b"no zstd", {"Content-Encoding": "zstd"}))
     partition.lines("web01", b"three")
 
     report = replace(partition, limit=1, pull=1).session(
-        SessionLimits(60, 0.1, report_within=telling)
+        SessionLimits(60, 0.1, report_within=report_within)
     )
 
     assert report.batches == batches
-    assert report.outcome is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
+    assert report.outcome is (Ending.TIME if report_within == 0.0 else Ending.SILENCE)
 
 
-def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
-    partition: Partition,
-) -> None:
+def test_lines_are_readable_before_they_are_committed_together(partition: Partition) -> None:
     limits = SessionLimits(60, 60, gather=60)
     assignment = replace(partition.assignment(session=limits), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:
@@ -64,7 +60,7 @@ def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
     assert (ended.outcome, ended.batches, ended.done.lines) == (Ending.ASKED, 1, 2)
 
 
-def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
+def test_others_may_use_the_store_during_a_session(partition: Partition) -> None:
     small = replace(partition, rotate_size=4)
     assignment = replace(small.assignment(session=SessionLimits(60, 60)), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:

@@ -1,4 +1,4 @@
-"""A task and what other hands do to its files: moved, removed, cut, replaced, between batches and in the middle of one."""
+"""Files that others move, remove, truncate or replace, between batches and within one."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def replaced(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hand", "left", "words"),
+    ("hand", "left", "reason"),
     [
         pytest.param(Path.unlink, {"web01.log": b"two\n"}, "it is gone", id="removed"),
         pytest.param(
@@ -65,8 +65,8 @@ def replaced(path: Path) -> None:
         ),
     ],
 )
-def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
-    partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes], words: str
+def test_a_changed_file_is_reported_once_and_a_new_file_is_begun(
+    partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes], reason: str
 ) -> None:
     partition.lines("web01", b"two")
     hand(live(partition))
@@ -77,7 +77,7 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     assert partition.files() == left
     (notice,) = done.notices
     assert notice.startswith("web01.log had 4 bytes of lines, and was changed, moved or removed")
-    assert words in notice
+    assert reason in notice
     partition.lines("web01", b"three")
     again = partition.run(done.until)
     assert isinstance(again, Done)
@@ -95,7 +95,7 @@ def append(path: Path) -> None:
 
 @pytest.mark.parametrize("rotate_size", [0, 8], ids=["live", "before it is closed"])
 @pytest.mark.parametrize("when", ["at a start", "in a stay"])
-def test_what_others_append_is_cut_off_with_a_warning_and_is_in_no_segment(
+def test_foreign_bytes_are_cut_off_with_a_warning(
     partition: Partition, rotate_size: int, when: str
 ) -> None:
     partition = replace(partition, rotate_size=rotate_size)
@@ -130,7 +130,7 @@ def test_what_others_append_is_cut_off_with_a_warning_and_is_in_no_segment(
 
 
 @pytest.mark.parametrize("point", ["appended", "written", "files_synced", "synced", "stored"])
-def test_what_others_append_in_mid_batch_tears_no_line(partition: Partition, point: str) -> None:
+def test_foreign_bytes_in_mid_batch_tear_no_line(partition: Partition, point: str) -> None:
     small = replace(partition, pull=1)  # a message at a time
     partition.lines("web01", *(b"%d" % number for number in range(9)))
     with small.stopped_at(point, 2, 1) as go_on:
@@ -143,9 +143,7 @@ def test_what_others_append_in_mid_batch_tears_no_line(partition: Partition, poi
 
 
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "written", "synced", "stored"])
-def test_what_others_append_where_a_task_has_died_is_in_no_file(
-    partition: Partition, point: str
-) -> None:
+def test_foreign_bytes_after_a_kill_are_in_no_file(partition: Partition, point: str) -> None:
     partition = replace(partition, rotate_size=4)
     partition.lines("web01", b"two", b"six")
     partition.run_apart(2, fault=point)
@@ -157,7 +155,7 @@ def test_what_others_append_where_a_task_has_died_is_in_no_file(
     assert not any(b"others" in data for data in partition.files().values())
 
 
-def test_a_file_that_is_cut_in_mid_batch_has_no_hole_and_is_written_again(
+def test_a_file_truncated_in_mid_batch_is_written_again_without_a_hole(
     partition: Partition,
 ) -> None:
     partition.lines("web01", b"two", b"six")
@@ -177,7 +175,7 @@ def test_a_file_that_is_cut_in_mid_batch_has_no_hole_and_is_written_again(
         *(("state/p0.db", "link"), ("state/p0.lock", "link")),
     ],
 )
-def test_what_is_no_regular_file_blocks_by_name_and_is_left_alone(
+def test_a_path_that_is_no_regular_file_blocks_and_is_not_touched(
     partition: Partition, tmp_path: Path, name: str, kind: str
 ) -> None:
     ours, elsewhere, aside = tmp_path / name, tmp_path / "elsewhere", tmp_path / "aside"
@@ -207,9 +205,7 @@ def test_what_is_no_regular_file_blocks_by_name_and_is_left_alone(
     assert partition.files() == {"web01.log": b"one\n", "web02.log": b"two\n"}
 
 
-def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
-    partition: Partition,
-) -> None:
+def test_a_segments_number_is_not_used_again_if_segments_are_gone(partition: Partition) -> None:
     partition.run(2, rotation=ForcedRotation.ALL)
     partition.lines("web01", b"two")
     done = partition.receive(2)
@@ -220,7 +216,7 @@ def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
 
-def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
+def test_a_closed_file_that_the_store_does_not_know_is_not_overwritten(
     partition: Partition,
 ) -> None:
     (partition.output / "web01.log.000001.zst").write_bytes(b"of others")

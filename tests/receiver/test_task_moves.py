@@ -1,4 +1,4 @@
-"""A host goes to another partition: its lines stay in one file, in order, whatever is killed on the way."""
+"""A host moves to another partition: its lines stay in one file, in order, also after kills."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,7 @@ def received(partition: Partition) -> bytes:
     return partition.read(HOST)
 
 
-def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_left(
+def test_a_former_partition_neither_cuts_nor_closes_a_hosts_files(
     moved: tuple[Partition, Partition],
 ) -> None:
     old, new = moved
@@ -91,7 +91,7 @@ def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_lef
     assert old.sql("SELECT path FROM files") == [("other.log",)]
 
 
-def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
+def test_a_host_that_comes_back_loses_nothing_to_a_kill(
     moved: tuple[Partition, Partition], third: Partition
 ) -> None:
     old, new = moved
@@ -112,7 +112,7 @@ def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_at_any_point_of_going_over_is_mended_by_the_next(
+def test_a_task_killed_while_a_host_moves_is_completed_by_the_next(
     moved: tuple[Partition, Partition], point: str
 ) -> None:
     for partition in moved:
@@ -126,7 +126,7 @@ def test_a_task_killed_at_any_point_of_going_over_is_mended_by_the_next(
 
 
 @pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])
-def test_lines_of_another_client_go_to_a_marked_file_where_the_host_is_not(
+def test_another_clients_lines_in_the_wrong_partition_go_to_a_marked_file(
     moved: tuple[Partition, Partition], pull: int
 ) -> None:
     old, new = moved
@@ -141,7 +141,7 @@ def test_lines_of_another_client_go_to_a_marked_file_where_the_host_is_not(
 @pytest.mark.parametrize(
     "end", [Followed(1, 10**9), Followed(7, 1), Followed(1, 2), Followed(0, 2)]
 )
-def test_nobody_can_hold_a_partition_up_by_what_cannot_be(
+def test_a_claim_of_an_impossible_end_does_not_block(
     old: Partition, new: Partition, end: Followed
 ) -> None:
     old.move(2)
@@ -156,9 +156,7 @@ def test_nobody_can_hold_a_partition_up_by_what_cannot_be(
     assert received(new) == b"".join(lines(0, 3))
 
 
-def test_what_is_in_the_stream_no_more_is_not_waited_for(
-    moved: tuple[Partition, Partition],
-) -> None:
+def test_a_claim_does_not_wait_for_purged_messages(moved: tuple[Partition, Partition]) -> None:
     _, new = moved
 
     async def purge(connection: Connection) -> None:

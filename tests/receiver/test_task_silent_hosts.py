@@ -36,7 +36,7 @@ def hourly(partition: Partition) -> Partition:
     return hourly
 
 
-def test_the_first_line_of_another_host_in_a_new_period_closes_it(hourly: Partition) -> None:
+def test_another_hosts_first_line_in_a_new_period_closes_a_silent_file(hourly: Partition) -> None:
     done = hourly.run(3)
 
     assert isinstance(done, Done)
@@ -55,7 +55,9 @@ def test_without_a_period_nothing_is_closed(hourly: Partition) -> None:
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_it_closes_is_mended_by_the_next(hourly: Partition, point: str) -> None:
+def test_a_task_killed_while_it_closes_a_silent_file_is_completed(
+    hourly: Partition, point: str
+) -> None:
     assert hourly.run_apart(3, fault=point) == -9
     reached = hourly.offset().next
     hourly.move(reached, epoch=2)
@@ -76,7 +78,7 @@ def test_a_task_killed_while_it_closes_is_mended_by_the_next(hourly: Partition, 
         pytest.param(ours("web01", "b", 0, b"two\n"), b"begun\ntwo\n", id="another file"),
     ],
 )
-def test_an_unfinished_line_is_remembered_over_the_end_of_its_segment(
+def test_an_unfinished_line_is_continued_in_the_next_segment(
     partition: Partition, point: str, rest: Message, whole: bytes
 ) -> None:
     hourly = replace(partition, rotate_every=HOUR)
@@ -97,7 +99,7 @@ def test_an_unfinished_line_is_remembered_over_the_end_of_its_segment(
     assert hourly.read("web01") == whole
 
 
-def test_a_session_that_goes_on_closes_it_at_each_change_of_period(partition: Partition) -> None:
+def test_a_long_session_closes_silent_files_at_each_period(partition: Partition) -> None:
     every_second = replace(partition, rotate_every=timedelta(seconds=1))
     every_second.lines("web01", b"1\n")
     session = SessionLimits(20.0, 2.0, 0.01)

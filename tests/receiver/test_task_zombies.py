@@ -1,4 +1,4 @@
-"""A task that stood still in mid-batch and goes on when others have its partition: it damages nothing."""
+"""A task that was stopped within a batch and resumes after a takeover damages nothing."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ POINTS = ["fetched", "announced", "appended", "synced", "stored"]
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -> None:
+def test_a_stopped_task_is_superseded_on_its_own_machine(partition: Partition, point: str) -> None:
     first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")
 
@@ -38,7 +38,7 @@ def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_of_another_machine_which_has_other_files_and_is_refused_later(
+def test_a_stopped_task_is_superseded_from_another_machine(
     partition: Partition, tmp_path: Path, point: str
 ) -> None:
     there = partition.with_folder(tmp_path / "there")
@@ -58,9 +58,7 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
     assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
 
 
-def test_a_commit_that_arrives_when_its_lines_are_being_undone_counts_no_more(
-    partition: Partition,
-) -> None:
+def test_a_late_commit_of_a_batch_that_is_undone_is_refused(partition: Partition) -> None:
     partition.lines("web01", b"1", b"2")
     assert partition.run_apart(fault="stored") == -9
     entry = partition.ask(lambda connection: bucket.read(connection, OFFSETS_BUCKET, "p0"))

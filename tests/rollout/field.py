@@ -74,7 +74,7 @@ class Field:
         """Begin with none; the power of all is cut when the stack ends."""
         self.folder = folder
         self.machines: dict[str, Machine] = {}
-        self.said = folder / "plays.log"
+        self.log = folder / "plays.log"
         self._network = network
         self._stack = stack
         self.packages = _packages(folder / "packages")
@@ -126,11 +126,11 @@ class Field:
 
         Return how many tasks changed something on each machine.
 
-        What it says is in `said`, from its first word on.
+        What it says is in `log`, from its first word on.
         """
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
-        with self.said.open("a+", encoding="utf-8") as log:
+        with self.log.open("a+", encoding="utf-8") as log:
             log.write(f"=== {playbook} {' '.join(arguments)}\n")
             log.flush()
             begin = log.tell()

@@ -150,7 +150,7 @@ def _keeps_secrets(field: Field) -> None:
     assert "Invoked with" in logged[0].read_text("utf-8")
     made = (field.folder / "inventory/logship-secrets").glob("cluster-secret")
     secrets = [SEED, *(re.escape(file.read_text("utf-8").strip()) for file in made)]
-    for text in (file.read_text("utf-8") for file in (field.said, *logged)):
+    for text in (file.read_text("utf-8") for file in (field.log, *logged)):
         assert not re.search("|".join(secrets), text)
     for machine in field.machines.values():
         assert not machine.output_of("find /etc/credstore -perm /077")

@@ -32,12 +32,12 @@ def test_once_ships_existing_lines_and_ships_them_once(
     append(log, lines(0, 50_000) + b"unfinished")
 
     first = ship(logs_url, "--file", log, "--once", *options)
-    assert first.wait(60) == 0, first.last_words()
+    assert first.wait(60) == 0, first.last_output()
     second = ship(logs_url, "--file", log, "--once", *options)
-    assert second.wait(60) == 0, second.last_words()
+    assert second.wait(60) == 0, second.last_output()
 
     assert read_lines(logs_url) == lines(0, 50_000)
-    assert "10 bytes of an unfinished last line" in first.said()
+    assert "10 bytes of an unfinished last line" in first.read_log()
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
@@ -85,8 +85,8 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     written += 1 + written % 2
     wait_for_lines(logs_url, lines(0, written, step), process)
     assert received(logs_url) == lines(0, written, step)  # without a gap between them
-    assert process.said().count("cannot be read: ") == 1  # the damaged snapshot
-    assert "Traceback" not in process.said()
+    assert process.read_log().count("cannot be read: ") == 1  # the damaged snapshot
+    assert "Traceback" not in process.read_log()
     assert ("anon_inode:inotify" in held_by(process.pid)) == ("--no-watch" not in more)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
@@ -133,7 +133,7 @@ async def test_another_client_that_publishes_without_pause_blocks_no_line(
     flooding.cancel()
 
     assert got == b"".join(b"%d\n" % number for number in range(8))
-    assert "another client (no agent) published to" in shipper.said()
+    assert "another client (no agent) published to" in shipper.read_log()
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
@@ -177,5 +177,5 @@ def test_a_second_agent_of_the_host_ends_and_agents_of_other_hosts_start(
 
 def log_of(process: Process, code: int) -> str:
     """Return the log of a program, which ends with this code."""
-    assert process.wait(60) == code, process.last_words()
-    return process.said()
+    assert process.wait(60) == code, process.last_output()
+    return process.read_log()

@@ -63,7 +63,7 @@ class _Play:
             self._kill(shipper)
             self._rotate_twice()
         last = self._start("last", "--once")
-        assert last.wait(120) == 0, last.last_words()
+        assert last.wait(120) == 0, last.last_output()
         return self.rotated.expected()
 
     def _rotate_twice(self) -> None:
@@ -110,7 +110,7 @@ def played(
                 if isinstance(way, Way) and not way.missing
             }
         receiver = suite.start_receiver((0, 1), "--once")
-        assert receiver.wait(120) == 0, receiver.last_words()
+        assert receiver.wait(120) == 0, receiver.last_output()
         yield plays, suite.output
 
 

@@ -89,10 +89,10 @@ def test_a_host_name_that_many_machines_have_is_a_warning(tmp_path: Path, host: 
     checked, ran = run("check", *options, host), run(*options, host, "--once", "--patience", "0s")
     other = run("check", *options, "web01")
 
-    warning = f"the host is called {host}, as any other machine without a name is"
+    warning = f"host name {host} is not unique"
     assert f"--  {warning}" in checked.stdout
     assert f"WARNING cli: {warning}" in ran.stderr
-    assert "is called" not in other.stdout
+    assert "not unique" not in other.stdout
 
 
 @pytest.mark.nats

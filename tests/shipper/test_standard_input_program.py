@@ -45,7 +45,7 @@ def test_any_bytes_arrive_and_the_program_ends_with_its_input(
     if kind == "pipe":
         pipe.write_bytes(written)
 
-    assert process.wait(120) == 0, process.last_words()
+    assert process.wait(120) == 0, process.last_output()
     assert read_lines(logs_url) == written + b"\n"
     assert spooled(tmp_path) == 0
 
@@ -96,10 +96,10 @@ def test_a_pipe_is_read_on_after_each_reader_was_killed(
             time.sleep(chance.uniform(0, 1.5))
             process.kill()
         last = ship_input(logs_url, f"< {pipe}")
-        wait_until("it ships", lambda: "ships on" in last.said(), 60, [last])
+        wait_until("it ships", lambda: "ships on" in last.read_log(), 60, [last])
         wait_until("it is read", partial(is_empty, kept), 60, [last])
 
-    assert last.wait(90) == 0, last.last_words()
+    assert last.wait(90) == 0, last.last_output()
     # a kill in the middle of a line makes two lines of it
     assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
     assert spooled(tmp_path) == 0
@@ -123,20 +123,20 @@ def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(tmp_path) >= 7, 40, [process])
         other = ship_input(logs_url, "< /dev/null")
-        assert other.wait(60) == 0, other.last_words()
+        assert other.wait(60) == 0, other.last_output()
         assert (read_lines(logs_url), spooled(tmp_path) >= 7) == (b"", True)
         began = time.monotonic()
         with process.stopped():
             writer.write(in_pipe)
             process.terminate()
 
-        assert process.wait(12) == 0, process.last_words()
+        assert process.wait(12) == 0, process.last_output()
 
     assert time.monotonic() - began < 10
-    assert "next start with the same --file" in process.said()
+    assert "next start with the same --file" in process.read_log()
     own_broker.start()
     again = ship_input(own_broker.url, "< /dev/null")
-    assert again.wait(60) == 0, again.last_words()
+    assert again.wait(60) == 0, again.last_output()
     assert read_lines(own_broker.url) == b"one\ntwo\nthr" + in_pipe
     assert spooled(tmp_path) == 0
 
@@ -169,7 +169,7 @@ def test_input_before_a_first_session_survives_sigterm_and_sigkill(
     apply_topology(own_server.url)
     last = ship_input(own_server.url, "< /dev/null", *host)
 
-    assert last.wait(60) == 0, last.last_words()
+    assert last.wait(60) == 0, last.last_output()
     assert status["files"][0]["behind_bytes"] == len(lines(0, 50_000))
     assert read_lines(own_server.url) == written
     assert kept() == 0
@@ -238,9 +238,9 @@ def test_inputs_of_every_kind_are_read_and_a_silent_one_is_healthy(
         else:
             os.close(descriptor)
 
-        assert process.wait(40) == 0, process.last_words()
+        assert process.wait(40) == 0, process.last_output()
     assert (code, reason) == (200, "ok\n")
-    assert "WARNING" not in process.said()
+    assert "WARNING" not in process.read_log()
 
 
 def test_an_input_that_fails_ends_the_program_with_1_after_all_is_shipped(
@@ -253,9 +253,9 @@ def test_an_input_that_fails_ends_the_program_with_1_after_all_is_shipped(
             wait_for_lines(logs_url, b"one\n", process)
             # closing a socket with unread bytes resets the connection
 
-    assert process.wait(40) == 1, process.last_words()
+    assert process.wait(40) == 1, process.last_output()
     assert read_lines(logs_url) == b"one\n"
-    assert "cannot read standard input: Connection reset by peer" in process.said()
+    assert "cannot read standard input: Connection reset by peer" in process.read_log()
 
 
 def test_a_full_disk_is_reported_and_loses_no_line(
@@ -268,15 +268,15 @@ def test_a_full_disk_is_reported_and_loses_no_line(
         _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, most))
         writer.write(lines(10, 4000))
-        wait_until("it is logged", lambda: "File too large" in process.said(), 40, [process])
+        wait_until("it is logged", lambda: "File too large" in process.read_log(), 40, [process])
         code, reason = page(process, "/healthz")
         assert (code, "File too large" in reason) == (503, True)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
         writer.write(lines(4000, 9000))
 
-    assert process.wait(60) == 0, process.last_words()
-    assert "standard input is read again" in process.said()
-    assert process.said().count("File too large") == 1
+    assert process.wait(60) == 0, process.last_output()
+    assert "standard input is read again" in process.read_log()
+    assert process.read_log().count("File too large") == 1
     assert read_lines(logs_url) == lines(0, 9000)
 
 
@@ -293,7 +293,7 @@ def test_bytes_that_a_full_disk_left_in_the_pipe_are_reported_at_sigterm(
         wait_for_log(process, "File too large")
 
         assert process.stop(12) == 1
-    assert "3000 bytes of standard input were not read (cannot write to" in process.said()
+    assert "3000 bytes of standard input were not read (cannot write to" in process.read_log()
 
 
 @pytest.mark.parametrize(
@@ -312,6 +312,6 @@ def test_an_empty_input_is_an_end_and_an_unusable_one_an_error(
 ) -> None:
     process = ship_input(logs_url, redirection, *options)
 
-    assert process.wait(60) == code, process.last_words()
-    assert reason in process.said()
-    assert "Traceback" not in process.said()
+    assert process.wait(60) == code, process.last_output()
+    assert reason in process.read_log()
+    assert "Traceback" not in process.read_log()

@@ -17,10 +17,10 @@ _PAUSE = 0.1  # seconds
 
 
 class CommandFailed(Exception):
-    """A command ended with another code than 0; the message is what it said."""
+    """A command ended with another code than 0; the message is its output."""
 
-    def __init__(self, code: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, code: int, output: str) -> None:
+        super().__init__(output)
         self.code = code
 
 
@@ -32,9 +32,9 @@ def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> 
     command = [installed(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
-        said = f"{done.stdout}{done.stderr}"
+        output = f"{done.stdout}{done.stderr}"
         raise CommandFailed(
-            done.returncode, f"{program} {' '.join(map(str, arguments[:2]))}: {said}"
+            done.returncode, f"{program} {' '.join(map(str, arguments[:2]))}: {output}"
         )
     return done.stdout
 

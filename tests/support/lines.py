@@ -2,8 +2,8 @@
 
 Access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
 
-Every line begins with the tag of its file and a number that counts up, so that the oracle can distinguish
-each from all others.
+Every line begins with the tag of its file and a number that counts up, so that the oracle can
+distinguish each from all others.
 """
 
 import json

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-_LAST_WORDS = 2000
+_LAST_OUTPUT = 2000
 _MOMENT = 0.01  # seconds
 _END = 10.0  # seconds in which programs end that are asked to
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -58,7 +58,7 @@ def wait_until(
         for process in watched:
             process.check()
         if time.monotonic() > deadline:
-            arguments = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
+            arguments = "".join(f"\n{process.name}: {process.last_output()}" for process in watched)
             raise TookTooLong(f"{what}: not within {seconds:g} s{arguments}")
         time.sleep(every)
 
@@ -124,17 +124,17 @@ class Process:
     def check(self) -> None:
         """Raise `ProgramDied` when it has ended."""
         if self.popen is not None and (code := self.popen.poll()) is not None:
-            raise ProgramDied(f"{self.name} ended with {code}: {self.last_words()}")
+            raise ProgramDied(f"{self.name} ended with {code}: {self.last_output()}")
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """Return all that it wrote."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes().decode(errors="replace").strip()
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the end of what it wrote, for people."""
-        return self.said()[-_LAST_WORDS:].strip()
+        return self.read_log()[-_LAST_OUTPUT:].strip()
 
     def catches(self, number: int) -> bool:
         """Whether it handles a signal that would end it otherwise (proc(5))."""
@@ -188,7 +188,7 @@ class Process:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             raise TookTooLong(
-                f"{self.name} did not end within {seconds:g} s: {self.last_words()}"
+                f"{self.name} did not end within {seconds:g} s: {self.last_output()}"
             ) from None
 
     def stop(self, seconds: float = 15) -> int:

@@ -180,5 +180,5 @@ def wait_until_ready(server: Process) -> None:
 
     All starts write to one log.
     """
-    has_started = lambda: server.said().count("Server is ready") >= server.starts  # noqa: E731
+    has_started = lambda: server.read_log().count("Server is ready") >= server.starts  # noqa: E731
     wait_until("nats-server is ready", has_started, 60, [server])

@@ -1,4 +1,4 @@
-// What all views share: elements, numbers as people read them, and text of strangers.
+// Shared by all views: elements, numbers for people, and text from hosts.
 
 export const by = (id) => document.getElementById(id);
 
@@ -9,18 +9,22 @@ export function make(name, text, className) {
   return found;
 }
 
-// Text of a stranger: what acts on a terminal, and what turns a line around, is shown as an escape.
+// Text from a host: control characters, and marks that reverse text, as escapes.
 export function plain(text) {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]/gu, (one) => {
-    const code = one.codePointAt(0);
-    const byte = code >= 0xdc80 && code <= 0xdcff ? code - 0xdc00 : code;
-    return byte < 0x100 ? `\\x${byte.toString(16).padStart(2, "0")}` : `\\u${code.toString(16)}`;
-  });
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]/gu,
+    (one) => {
+      const code = one.codePointAt(0);
+      const byte = code >= 0xdc80 && code <= 0xdcff ? code - 0xdc00 : code;
+      return byte < 0x100 ? `\\x${byte.toString(16).padStart(2, "0")}` : `\\u${code.toString(16)}`;
+    },
+  );
 }
 
 export function size(bytes) {
   for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (bytes < 1000) return `${bytes < 10 && unit !== "B" ? bytes.toFixed(1) : Math.round(bytes)} ${unit}`;
+    if (bytes < 1000)
+      return `${bytes < 10 && unit !== "B" ? bytes.toFixed(1) : Math.round(bytes)} ${unit}`;
     bytes /= 1000;
   }
   return `${bytes.toFixed(1)} TB`;
@@ -34,20 +38,28 @@ export const counted = (number, noun) => `${count(number)} ${noun}${number === 1
 
 export function duration(seconds) {
   if (seconds < 1) return "0 s";
-  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
-    if (seconds >= length) return `${(seconds / length).toFixed(seconds < 10 * length ? 1 : 0)} ${unit}`;
+  for (const [unit, length] of [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60],
+  ]) {
+    if (seconds >= length)
+      return `${(seconds / length).toFixed(seconds < 10 * length ? 1 : 0)} ${unit}`;
   }
   return `${Math.round(seconds)} s`;
 }
 
-// Follow server-sent events of an address until `close`; call `show` with each document. EventSource keeps the text of a
-// refusal to itself, so that it is fetched.
+// Follow the server-sent events of an address until `close`; call `show` with each document.
+// EventSource hides the text of a refusal, so it is fetched.
 export function follow(address, show) {
   const source = new EventSource(address);
   source.onmessage = (event) => show(JSON.parse(event.data));
   source.onerror = async () => {
     const isRefused = source.readyState === EventSource.CLOSED;
-    show({ trouble: (isRefused && await refusal(address)) || "the console does not answer", away: true });
+    show({
+      trouble: (isRefused && (await refusal(address))) || "the console does not answer",
+      away: true,
+    });
   };
   return source;
 }
@@ -64,9 +76,14 @@ async function refusal(address) {
   }
 }
 
-// Put text on the clipboard, and return whether the browser lets us: a page that came by plain http has no `navigator.clipboard`.
+// Copy text to the clipboard; return whether the browser allows it. A page of plain http has no
+// `navigator.clipboard`.
 export async function copy(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text).then(() => true, () => false);
+  if (navigator.clipboard)
+    return navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
   const area = make("textarea", text);
   document.body.append(area);
   area.select();

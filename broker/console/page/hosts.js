@@ -1,10 +1,11 @@
-// The table of hosts: only the rows that can be seen are in the page, so that thousands scroll. And one host: its rounds,
-// gaps, files and last lines.
+// The table of hosts: only the visible rows are in the page, so that thousands can be scrolled. And
+// one host: its rounds, gaps, files and last lines.
 
 import { by, count, counted, duration, follow, make, plain, size } from "./common.js";
 import { item } from "./lines.js";
 
-const ROW = 28, EXTRA = 6; // pixels, and rows beyond what is seen
+const ROW = 28,
+  EXTRA = 6; // pixels, and rows beyond what is seen
 const AGAIN = 10_000; // milliseconds
 const SILENT = 60; // seconds
 const LINES = 10; // of one host
@@ -12,7 +13,11 @@ const rate = (number) => (number < 10 ? number.toFixed(1) : count(number));
 const behind = (seconds) => (seconds === null ? "?" : seconds ? duration(seconds) : "–");
 const COLUMNS = [
   ["Host", (one) => one.host, plain],
-  ["Silent", (one) => one.silent_seconds, (seconds, one) => duration(seconds) + (one.paused ? ", paused" : "")],
+  [
+    "Silent",
+    (one) => one.silent_seconds,
+    (seconds, one) => duration(seconds) + (one.paused ? ", paused" : ""),
+  ],
   ["Behind", (one) => one.behind_seconds, behind],
   ["Lines/s", (one) => one.rate.lines, count],
   ["Bytes/s", (one) => one.rate.bytes, size],
@@ -30,13 +35,21 @@ function cells(name, texts) {
   return row;
 }
 
-// Return what the receivers of a host's partitions say of its gaps of the last day, and where each gap is named.
+// Return how many gaps of a host its receivers have counted in the last day, and where each is
+// listed.
 function gaps(found) {
   const texts = found.gaps.map(({ partition, host }) => {
-    const known = host === null ? "not known, its receiver does not answer" : `${count(host)} in the last day, or since its receiver started`;
-    return `p${partition}: ${known}; each is a line of .gaps.p${partition}.jsonl in the receiver's output folder, and \`select * from gaps\` of its p${partition}.db`;
+    const known =
+      host === null
+        ? "unknown, its receiver does not answer"
+        : `${count(host)} in the last day, or since its receiver started`;
+    const listed = `.gaps.p${partition}.jsonl in the receiver's output folder`;
+    const table = `\`select * from gaps\` of its p${partition}.db`;
+    return `p${partition}: ${known}; each is a line of ${listed}, and a row of ${table}`;
   });
-  return texts.length ? `Gaps: ${texts.join(". ")}` : "Gaps: not known, none of its rounds is in the stream";
+  return texts.length
+    ? `Gaps: ${texts.join(". ")}`
+    : "Gaps: unknown, the stream holds none of its rounds";
 }
 
 export class Hosts {
@@ -79,15 +92,17 @@ export class Hosts {
     by("find").form.addEventListener("submit", (event) => event.preventDefault());
     by("host-list").addEventListener("scroll", () => requestAnimationFrame(() => this.#draw()));
     addEventListener("resize", () => this.#draw());
-    by("host-head").replaceChildren(...COLUMNS.map(([title], number) => {
-      const button = make("button", title);
-      button.addEventListener("click", () => {
-        this.#down = this.#column === number ? !this.#down : number > 0;
-        this.#column = number;
-        this.#choose();
-      });
-      return button;
-    }));
+    by("host-head").replaceChildren(
+      ...COLUMNS.map(([title], number) => {
+        const button = make("button", title);
+        button.addEventListener("click", () => {
+          this.#down = this.#column === number ? !this.#down : number > 0;
+          this.#column = number;
+          this.#choose();
+        });
+        return button;
+      }),
+    );
   }
 
   async #ask() {
@@ -103,14 +118,26 @@ export class Hosts {
   }
 
   #choose() {
-    const wanted = by("find").value.toLowerCase(), silent = by("only-silent").checked;
+    const wanted = by("find").value.toLowerCase(),
+      silent = by("only-silent").checked;
     const of = COLUMNS[this.#column][1];
     this.#shown = this.#all
-      .filter((one) => one.host.toLowerCase().includes(wanted) && (!silent || one.silent_seconds > SILENT))
-      .sort((a, b) => ((of(a) ?? -1) < (of(b) ?? -1) ? -1 : (of(a) ?? -1) > (of(b) ?? -1) ? 1 : 0) * (this.#down ? -1 : 1));
-    by("host-count").textContent = `${count(this.#shown.length)} of ${counted(this.#all.length, "host")}`;
+      .filter(
+        (one) =>
+          one.host.toLowerCase().includes(wanted) && (!silent || one.silent_seconds > SILENT),
+      )
+      .sort(
+        (a, b) =>
+          ((of(a) ?? -1) < (of(b) ?? -1) ? -1 : (of(a) ?? -1) > (of(b) ?? -1) ? 1 : 0) *
+          (this.#down ? -1 : 1),
+      );
+    by("host-count").textContent =
+      `${count(this.#shown.length)} of ${counted(this.#all.length, "host")}`;
     [...by("host-head").children].forEach((button, number) => {
-      button.setAttribute("aria-sort", number !== this.#column ? "none" : this.#down ? "descending" : "ascending");
+      button.setAttribute(
+        "aria-sort",
+        number !== this.#column ? "none" : this.#down ? "descending" : "ascending",
+      );
     });
     by("host-rows").style.height = `${this.#shown.length * ROW}px`;
     this.#draw();
@@ -120,8 +147,13 @@ export class Hosts {
     const list = by("host-list");
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - EXTRA);
     const until = Math.ceil((list.scrollTop + list.clientHeight) / ROW) + EXTRA;
-    const place = by("host-rows"), focused = document.activeElement;
-    const seen = new Map(this.#shown.slice(first, until).map((one, number) => [one.host, this.#row(one, first + number)]));
+    const place = by("host-rows"),
+      focused = document.activeElement;
+    const seen = new Map(
+      this.#shown
+        .slice(first, until)
+        .map((one, number) => [one.host, this.#row(one, first + number)]),
+    );
     for (const [host, row] of this.#rows) if (!seen.has(host)) row.remove();
     this.#rows = seen;
     let next = place.firstElementChild;
@@ -129,7 +161,8 @@ export class Hosts {
       if (row === next) next = next.nextElementSibling;
       else place.insertBefore(row, next);
     }
-    if (place.contains(focused) && focused !== document.activeElement) focused.focus({ preventScroll: true });
+    if (place.contains(focused) && focused !== document.activeElement)
+      focused.focus({ preventScroll: true });
   }
 
   // Return the row of a host, the one that is there if there is one: it may have the focus.
@@ -140,15 +173,17 @@ export class Hosts {
     row.style.top = `${number * ROW}px`;
     const texts = COLUMNS.map(([, of, format]) => format(of(one), one));
     if (!row.childElementCount) row.append(...texts.map((text) => make("span", text)));
-    else texts.forEach((text, column) => {
-      if (row.children[column].textContent !== text) row.children[column].textContent = text;
-    });
+    else
+      texts.forEach((text, column) => {
+        if (row.children[column].textContent !== text) row.children[column].textContent = text;
+      });
     return row;
   }
 
   async #detail(host) {
     const place = by("host");
-    const back = make("a", "close"), lines = make("a", "all its lines");
+    const back = make("a", "close"),
+      lines = make("a", "all its lines");
     back.href = "#hosts";
     lines.href = `#lines/${encodeURIComponent(host)}`;
     const list = make("ol", undefined, "lines");
@@ -163,8 +198,20 @@ export class Hosts {
     try {
       const answer = await fetch(`host?host=${encodeURIComponent(host)}`);
       if (!answer.ok) throw new Error(await answer.text());
-      const parts = this.#parts(await answer.json(), this.#all.find((one) => one.host === host));
-      if (this.#host === host) place.replaceChildren(make("h2", plain(host)), ...parts, make("h3", "Last lines"), list, lines, make("span", " · "), back);
+      const parts = this.#parts(
+        await answer.json(),
+        this.#all.find((one) => one.host === host),
+      );
+      if (this.#host === host)
+        place.replaceChildren(
+          make("h2", plain(host)),
+          ...parts,
+          make("h3", "Last lines"),
+          list,
+          lines,
+          make("span", " · "),
+          back,
+        );
     } catch (error) {
       place.append(make("p", plain(String(error.message))));
     }
@@ -173,16 +220,29 @@ export class Hosts {
   // Return what is known of a host, as paragraphs and the table of its files.
   #parts(found, known) {
     const table = make("table");
-    const rows = found.files.map((file) => cells("td", [plain(file.path), count(file.position), file.read.slice(0, 19) + "Z"]));
+    const rows = found.files.map((file) =>
+      cells("td", [plain(file.path), count(file.position), file.read.slice(0, 19) + "Z"]),
+    );
     table.append(cells("th", ["File", "Shipped up to byte", "Last read"]), ...rows);
-    const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round` : found.error ?? "its shipper has saved no positions";
-    const files = `${counted(found.files.length, "file")}, ${saved}; agent ${found.version || "of an unknown version"}`;
-    const facts = known ? [
-      `${counted(known.messages, "round")} in the stream, ${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`,
-      `the last one ${duration(known.silent_seconds)} ago`,
-      known.behind_seconds ? `not all received: behind by ${duration(known.behind_seconds)} at most` : known.behind_seconds === 0 ? "all received" : "not known how far behind",
-      ...(known.paused ? [known.paused] : []),
-    ] : [];
+    const saved = found.saved
+      ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round`
+      : (found.error ?? "its shipper has saved no positions");
+    const version = found.version || "of an unknown version";
+    const files = `${counted(found.files.length, "file")}, ${saved}; agent ${version}`;
+    const rates =
+      known && `${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`;
+    const facts = known
+      ? [
+          `${counted(known.messages, "round")} in the stream, ${rates}`,
+          `the last one ${duration(known.silent_seconds)} ago`,
+          known.behind_seconds
+            ? `not all received: behind by ${duration(known.behind_seconds)} at most`
+            : known.behind_seconds === 0
+              ? "all received"
+              : "unknown how far behind",
+          ...(known.paused ? [known.paused] : []),
+        ]
+      : [];
     return [...[facts.join(", "), gaps(found), files].map((text) => make("p", plain(text))), table];
   }
 }

@@ -1,9 +1,9 @@
-// Lines as they come: at most a few thousand in the page, drawn once a frame; what is passed over is said.
+// Lines as they arrive: at most 5,000 in the page, drawn once a frame. Skipped lines are reported.
 
 import { by, copy, counted, follow, make, plain } from "./common.js";
 
 const MOST = 5000; // lines in the page
-const LONGEST_WAIT = 50_000; // lines that wait while paused; older ones go
+const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 
 // Return a line as an item of a list; its origin is shown when the pointer rests on it.
 export function item(piece, line) {
@@ -18,7 +18,7 @@ export class Lines {
   #source = null;
   #waiting = [];
   #passed = false;
-  #searched = 0; // messages, where the search for the last lines was limited
+  #searched = 0; // messages that were searched for the last lines; 0 for all
   #paused = false;
   #trouble = "";
   #due = false;
@@ -45,7 +45,9 @@ export class Lines {
     by("line-pause").addEventListener("click", () => this.#pause(!this.#paused));
     by("line-copy").addEventListener("click", async () => {
       const isCopied = await copy(this.#text());
-      by("line-note").textContent = isCopied ? "copied" : "the browser does not let this page copy; use Download";
+      by("line-note").textContent = isCopied
+        ? "copied"
+        : "the browser does not let this page copy; use Download";
     });
     by("line-save").addEventListener("click", () => {
       const link = make("a");
@@ -65,7 +67,12 @@ export class Lines {
     this.#trouble = "";
     by("line-list").replaceChildren();
     by("line-note").textContent = "";
-    const names = { host: "line-hosts", match: "line-match", since: "line-since", last: "line-last" };
+    const names = {
+      host: "line-hosts",
+      match: "line-match",
+      since: "line-since",
+      last: "line-last",
+    };
     const wanted = Object.entries(names).map(([name, id]) => [name, by(id).value]);
     this.#source = follow(`lines?${new URLSearchParams(wanted)}`, (piece) => this.#take(piece));
   }
@@ -73,7 +80,7 @@ export class Lines {
   #pause(paused) {
     this.#paused = paused;
     by("line-pause").setAttribute("aria-pressed", String(paused));
-    by("line-pause").textContent = paused ? "Go on" : "Pause";
+    by("line-pause").textContent = paused ? "Resume" : "Pause";
     this.#draw();
   }
 
@@ -88,7 +95,8 @@ export class Lines {
     this.#passed ||= Boolean(piece.sampled || piece.more);
     this.#waiting.push(...(piece.lines ?? []).map((line) => [piece, line]));
     if (piece.sampled) this.#waiting.push([piece, null]);
-    if (this.#waiting.length > LONGEST_WAIT) this.#waiting.splice(0, this.#waiting.length - LONGEST_WAIT);
+    if (this.#waiting.length > LONGEST_WAIT)
+      this.#waiting.splice(0, this.#waiting.length - LONGEST_WAIT);
     this.#draw();
   }
 
@@ -101,16 +109,29 @@ export class Lines {
       const list = by("line-list");
       const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
       const some = this.#waiting.splice(0).slice(-MOST);
-      list.append(...some.map(([piece, line]) => (line === null ? make("li", "… lines were passed over here, to keep up …", "passed") : item(piece, line))));
+      list.append(
+        ...some.map(([piece, line]) =>
+          line === null
+            ? make("li", "… lines were skipped here, as too many arrive …", "passed")
+            : item(piece, line),
+        ),
+      );
       while (list.childElementCount > MOST) list.firstElementChild.remove();
       if (isAtEnd) list.scrollTop = list.scrollHeight;
-      const sampled = this.#passed ? "; more came than can be shown: this is a sample" : "";
-      const searched = this.#searched ? `; only the last ${counted(this.#searched, "message")} searched: give a time` : "";
-      by("line-note").textContent = this.#trouble || `${counted(list.childElementCount, "line")}${sampled}${searched}`;
+      const sampled = this.#passed ? "; too many lines arrive: this is a sample" : "";
+      const searched = this.#searched
+        ? `; only the last ${counted(this.#searched, "message")} searched: give a time`
+        : "";
+      by("line-note").textContent =
+        this.#trouble || `${counted(list.childElementCount, "line")}${sampled}${searched}`;
     });
   }
 
   #text() {
-    return [...by("line-list").children].map((item) => item.lastElementChild?.textContent ?? "").join("\n") + "\n";
+    return (
+      [...by("line-list").children]
+        .map((item) => item.lastElementChild?.textContent ?? "")
+        .join("\n") + "\n"
+    );
   }
 }

@@ -1,4 +1,4 @@
-"""One server for all who try what is forbidden, and a client that may do everything there."""
+"""The server that tests of rights share, and a client that may do everything there."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.support.processes import Processes
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Start a server with a line and positions of each host, an offset of each partition, and a consumer of each kind."""
+    """Start a server with lines, positions, offsets and a consumer of each kind."""
     folder = tmp_path_factory.mktemp("forbidden")
     with Processes(folder) as processes:
         started = secured.start_secured(processes, folder, *IDENTITIES)

@@ -1,10 +1,10 @@
-"""What a broker holds, and what its server has reported."""
+"""The content of a broker, and the errors in its server's log."""
 
 from logging import ERROR
 from typing import Any
 
 from broker.server.process import parse_log_line
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
 
@@ -12,7 +12,7 @@ OWN_LINE = "logs.p0.web01"
 
 
 def everything(own: Raw) -> dict[str, Any]:
-    """Return all that the broker holds: streams with their messages, consumers with where they stand."""
+    """Return all that the broker holds: streams with messages, consumers with their state."""
     found: dict[str, Any] = {}
     for stream in own.ask("$JS.API.STREAM.LIST")["streams"]:
         name, state = stream["config"]["name"], stream["state"]
@@ -29,7 +29,7 @@ def everything(own: Raw) -> dict[str, Any]:
 
 
 def of_others(found: dict[str, Any]) -> dict[str, Any]:
-    """Return configurations, the messages but for those of the own line, and which consumers there are."""
+    """Return configurations, messages except those of `OWN_LINE`, and configured consumers."""
     return {
         name: [
             config,
@@ -40,20 +40,22 @@ def of_others(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def is_reported(server: Secured, who: str, words: str) -> None:
-    def is_said() -> bool:
-        told = (parse_log_line(line) for line in server.said().splitlines() if words in line)
-        return any(f"user:{who}" in one.text and one.level == ERROR for one in told)
+def wait_until_logged(server: Secured, who: str, text: str) -> None:
+    """Wait until the server's log has an error about a user with a text."""
 
-    wait_until("the denial is reported", is_said, 30, [server.process])
+    def is_logged() -> bool:
+        lines = (parse_log_line(line) for line in server.read_log().splitlines() if text in line)
+        return any(f"user:{who}" in one.text and one.level == ERROR for one in lines)
+
+    wait_until("the denial is logged", is_logged, 30, [server.process])
 
 
-def answers(client: Raw, *heard: Heard) -> list[tuple[str, bytes]]:
-    """Return what was heard, as subject and payload, once there is something."""
-    found = [message for one in heard for message in one.messages]
+def answers(client: Raw, *received: Answers) -> list[tuple[str, bytes]]:
+    """Return all messages, as subject and payload, once there is one."""
+    found = [message for one in received for message in one.messages]
 
     def is_answered() -> bool:
-        found.extend(client.say(b"").messages)
+        found.extend(client.send(b"").messages)
         return bool(found)
 
     wait_until("it is answered", is_answered, 30, [])

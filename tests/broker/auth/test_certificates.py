@@ -1,4 +1,4 @@
-"""The certificates of a store are what real TLS accepts; they are for the store's owner, whoever makes them, and through nobody's link."""
+"""Certificates of a store are what real TLS accepts, and no link leads their files elsewhere."""
 
 import os
 import ssl
@@ -10,7 +10,7 @@ import pytest
 from broker.auth.certificates import Pki
 from nats_logship.app.exits import ConfigurationError, OperatorError
 
-NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
+NOW = datetime.now(UTC)  # noqa: TID251 - the clock of OpenSSL
 NAMES = ("broker1.example.net", "127.0.0.1", "::1", "localhost")
 
 
@@ -21,7 +21,7 @@ def init(store: Path, *names: str) -> Pki:
 
 
 def shake_hands(server: Path, trusted: Path, name: str) -> None:
-    """Both ends of TLS in memory, both with the server's certificate; raises ssl.SSLError as they would."""
+    """Connect a TLS server and client in memory; both show the server's certificate."""
     here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
     shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     checks = ssl.create_default_context(cafile=str(trusted))
@@ -44,7 +44,7 @@ def shake_hands(server: Path, trusted: Path, name: str) -> None:
     assert (ends[1].version(), ends[0].read(1)) == ("TLSv1.3", b"x")
 
 
-def test_a_brokers_certificate_holds_for_its_names_and_its_authority_and_no_others(
+def test_a_certificate_is_valid_for_its_names_and_its_authority_only(
     tmp_path: Path,
 ) -> None:
     pki, stranger = init(tmp_path, *NAMES), init(tmp_path / "stranger")
@@ -59,7 +59,7 @@ def test_a_brokers_certificate_holds_for_its_names_and_its_authority_and_no_othe
 
 
 @pytest.mark.parametrize("key", [b"", b"nonsense", None], ids=["empty", "nonsense", "another's"])
-def test_what_is_no_authority_with_its_key_is_refused(tmp_path: Path, key: bytes | None) -> None:
+def test_an_authority_without_its_key_is_refused(tmp_path: Path, key: bytes | None) -> None:
     pki, other = init(tmp_path), init(tmp_path / "other")
     pki.authority_key.write_bytes(other.authority_key.read_bytes() if key is None else key)
 

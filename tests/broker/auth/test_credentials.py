@@ -1,4 +1,4 @@
-"""The credential store says who gets in at a time, and takes nothing that nats-server would refuse or mistake for another; it has one writer at a time."""
+"""The credential store as a value, and its file: one writer at a time, nothing invalid."""
 
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,7 +45,7 @@ EVERY_KIND = EMPTY.add(
 
 
 def accepted(store: CredentialStore) -> set[str]:
-    """Return the keys that get in."""
+    """Return the public keys that a server accepts."""
     anybody = "" if store.is_secured else ANYBODY
     accounts = build_accounts(store.credentials, OwnKeys(OWN, anybody), streams=1)["accounts"]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
@@ -61,7 +61,7 @@ def accepted(store: CredentialStore) -> set[str]:
         max_size=12,
     )
 )
-def test_whatever_is_done_those_get_in_whose_keys_are_good(
+def test_exactly_the_keys_of_current_credentials_are_accepted(
     actions: list[tuple[str, CredentialKind, str]],
 ) -> None:
     store, good = EMPTY, dict[Holder, str]()
@@ -94,7 +94,7 @@ def with_first(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "reason"),
     [
         pytest.param("", "EOF", id="empty"),
         pytest.param(EVERY_KIND.as_json()[:-40], "Invalid JSON", id="cut"),
@@ -108,16 +108,16 @@ def with_first(**fields: Any) -> str:
         pytest.param(with_first(nkey=B), "have the same key", id="twice"),
     ],
 )
-def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
+def test_an_invalid_store_is_refused_in_one_line(text: str, reason: str) -> None:
     with pytest.raises(
         InvalidStore, match=r"^is damaged, or of a newer logship: [^\n]*$"
     ) as raised:
         parse_store(text)
 
-    assert words in str(raised.value)
+    assert reason in str(raised.value)
 
 
-def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_damaged_store_is_refused_and_kept(tmp_path: Path) -> None:
     text = STORE.as_json()[:-20]
     (tmp_path / CREDENTIALS).write_text(text)
 
@@ -128,7 +128,7 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / CREDENTIALS).read_text() == text
 
 
-def test_a_change_of_somebody_else_is_waited_for(tmp_path: Path) -> None:
+def test_a_change_waits_for_another_program(tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
 
         def change(store: CredentialStore) -> CredentialStore:

@@ -1,10 +1,11 @@
-"""The least rights: those of a host bear its name, suffice where it changes its stream, and reach nobody else's in any."""
+"""The rights of a host have its name, work in any stream, and reach no other host."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
+from broker.auth.credentials import Credential
 from broker.auth.permissions import API, grant_rights
 from nats_logship.client.answer import Denied
 from nats_logship.client.bucket import read, write
@@ -23,7 +24,7 @@ CONFIG = ("partitions", "streams", "pause")
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
-def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
+def test_every_right_of_a_host_has_its_name(host: str) -> None:
     mine, other = (grant_rights(secured.host(name), 1) for name in (host, "db" + host[2:]))
     assert mine is not None
     assert other is not None
@@ -37,8 +38,29 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
     assert [one for one in mine.publish if one.startswith("logs.")] == [f"logs.*.{host}"]
 
 
+@pytest.mark.parametrize(
+    "credential",
+    [
+        secured.host("web01"),
+        secured.receiver("r0", 0),
+        secured.receiver("all"),
+        secured.monitor("watch"),
+        secured.site("away"),
+    ],
+    ids=lambda one: str(one.holder),
+)
+def test_no_right_but_an_admins_reaches_the_api_of_the_streams_itself(
+    credential: Credential,
+) -> None:
+    rights = grant_rights(credential, 1, "here")
+    assert rights is not None
+
+    every = (*rights.publish, *rights.subscribe)
+    assert not [one for one in every if one.startswith(("$JS.API", "$JS.>", "$JS.*", ">", "*"))]
+
+
 @pytest.mark.nats
-async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
+async def test_a_host_moves_to_another_stream_and_a_receiver_reads_its_own(
     processes: Processes, tmp_path: Path
 ) -> None:
     server = await asyncio.to_thread(

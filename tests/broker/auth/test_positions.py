@@ -1,4 +1,4 @@
-"""A host keeps its positions under its own key, with no way to those of another."""
+"""A host writes its positions under its own key, and reaches no other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ READ = f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.{OWN_KEY}"
 
 
 def by(server: Secured, host: str, act: Callable[[Connection], Awaitable[Any]]) -> Any:
-    """Return what comes of it where the host itself does it."""
+    """Return the result of an action on a connection of the host."""
 
     async def do() -> Any:
         connection = Connection([server.address], host, server.access(host))
@@ -52,9 +52,7 @@ def test_a_host_reads_and_writes_its_own_positions_by_compare_and_set(
 
 
 @pytest.mark.parametrize("operation", ["DEL", "PURGE"])
-def test_a_host_that_deletes_its_positions_deletes_no_others(
-    server: Secured, own: Raw, operation: str
-) -> None:
+def test_a_host_deletes_its_own_positions_only(server: Secured, own: Raw, operation: str) -> None:
     def of_others() -> list[Any]:
         messages = everything(own)["KV_LOGS_POSITIONS"][2]
         return [one for one in messages if one.get("message", {}).get("subject") != OWN_KEY]
@@ -82,7 +80,7 @@ def test_a_host_that_deletes_its_positions_deletes_no_others(
         b'{"multi_last": ["$KV.LOGS_POSITIONS.>"]}',
     ],
 )
-def test_what_a_read_asks_for_reaches_no_further_than_its_subject(
+def test_the_body_of_a_read_reaches_no_further_than_its_subject(
     server: Secured, body: bytes
 ) -> None:
     with Raw(server.port, "web01") as client:

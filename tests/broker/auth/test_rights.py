@@ -12,8 +12,7 @@ from broker.topology import Topology
 from tests import secured
 from tests.broker.auth import rights
 from tests.broker.auth.oracle import answers, everything
-from tests.leaf import Leaf
-from tests.raw import Heard, Raw
+from tests.raw import Answers, Leaf, Raw
 from tests.secured import OWN, SITE, Secured
 from tests.support.processes import Processes
 
@@ -164,7 +163,7 @@ def attempt(server: Secured, who: str, tried: Try) -> bool:
         client.subscribe(inbox)
         heard = client.publish(subject, payload_of(tried), inbox)
         while not (heard.errors or heard.messages or subject.startswith("$JS.ACK")):
-            heard = client.say(b"")
+            heard = client.send(b"")
         return is_done(heard)
 
 
@@ -188,7 +187,7 @@ def attempt_from_site(server: Secured, tried: Try) -> bool:
         heard = leaf.publish(tried.subject, payload_of(tried), "$JSC.R.x")
         if tried.subject.startswith("SITE.") and not heard.is_over:
             while not heard.messages:
-                heard = leaf.say(b"")
+                heard = leaf.send(b"")
         return is_done(heard)
 
 
@@ -196,8 +195,10 @@ def payload_of(tried: Try) -> bytes:
     return b"" if tried.body is None else json.dumps(tried.body).encode()
 
 
-def is_done(heard: Heard) -> bool:
-    return bool(heard.messages) and not any(b'"error"' in payload for _, payload in heard.messages)
+def is_done(received: Answers) -> bool:
+    return bool(received.messages) and not any(
+        b'"error"' in payload for _, payload in received.messages
+    )
 
 
 def who_can(arena: Arena, tried: Try, *, without: str = "") -> set[str]:
@@ -223,7 +224,7 @@ def named(who: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("stream", "action", "who"), cells(rights.STREAMS))
-def test_streams(arena: Arena, stream: str, action: str, who: str) -> None:
+def test_rights_on_streams(arena: Arena, stream: str, action: str, who: str) -> None:
     arena.restore("")
     config = arena.own.ask(f"$JS.API.STREAM.INFO.{stream}").get("config", {})
 
@@ -231,17 +232,17 @@ def test_streams(arena: Arena, stream: str, action: str, who: str) -> None:
 
 
 @pytest.mark.parametrize(("subject", "action", "who"), cells(rights.MESSAGES))
-def test_messages(arena: Arena, subject: str, action: str, who: str) -> None:
+def test_rights_on_messages(arena: Arena, subject: str, action: str, who: str) -> None:
     assert who_can(arena, on_message(subject, action)) == named(who)
 
 
 @pytest.mark.parametrize(("name", "action", "who"), cells(rights.CONSUMERS))
-def test_consumers(arena: Arena, name: str, action: str, who: str) -> None:
+def test_rights_on_consumers(arena: Arena, name: str, action: str, who: str) -> None:
     without = name if action == "create" else ""
 
     assert who_can(arena, on_consumer(name, action), without=without) == named(who)
 
 
 @pytest.mark.parametrize("action", ON_ACCOUNT)
-def test_the_account(arena: Arena, action: str) -> None:
+def test_rights_on_the_account(arena: Arena, action: str) -> None:
     assert who_can(arena, ON_ACCOUNT[action]) == named(rights.ACCOUNT.rights[action])

@@ -1,4 +1,4 @@
-"""What a site does to others reaches neither them nor the broker, whichever way it tries."""
+"""A site copies streams, and reaches neither other sites nor the broker."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,7 @@ import pytest
 from tests import secured
 from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_rights import COPY
-from tests.leaf import Leaf
-from tests.raw import Raw
+from tests.raw import Leaf, Raw
 from tests.secured import OWN, SITE, Secured
 from tests.support.processes import Processes, wait_until
 
@@ -47,7 +46,7 @@ def own(server: Secured) -> Iterator[Raw]:
         "",
     ],
 )
-def test_no_answer_goes_to_a_subject_of_the_broker(server: Secured, own: Raw, reply: str) -> None:
+def test_no_answer_reaches_a_subject_of_the_broker(server: Secured, own: Raw, reply: str) -> None:
     before = everything(own)
 
     with Leaf(server.leaf_port, "away") as leaf:
@@ -57,7 +56,7 @@ def test_no_answer_goes_to_a_subject_of_the_broker(server: Secured, own: Raw, re
     assert everything(own) == before
 
 
-def test_a_copy_comes_and_leaves_no_consumer(server: Secured, own: Raw) -> None:
+def test_a_copy_arrives_and_leaves_no_consumer(server: Secured, own: Raw) -> None:
     before = everything(own)
 
     with Leaf(server.leaf_port, "away") as leaf:
@@ -66,7 +65,7 @@ def test_a_copy_comes_and_leaves_no_consumer(server: Secured, own: Raw) -> None:
         come = list(heard.messages)
 
         def has_come() -> bool:
-            come.extend(leaf.say(b"").messages)
+            come.extend(leaf.send(b"").messages)
             return (COPY["deliver_subject"], b'"a line"') in come
 
         wait_until("the line comes", has_come, 30, [server.process])
@@ -74,18 +73,18 @@ def test_a_copy_comes_and_leaves_no_consumer(server: Secured, own: Raw) -> None:
     wait_until("the consumer is gone", lambda: everything(own) == before, 30, [server.process])
 
 
-def test_a_site_hears_nothing_but_copies(server: Secured, own: Raw) -> None:
+def test_a_site_receives_nothing_but_copies(server: Secured, own: Raw) -> None:
     with Leaf(server.leaf_port, "away") as leaf:
         errors = [leaf.subscribe(subject).errors for subject in (">", "logs.>", "SITE.>", "$KV.>")]
         own.ask("logs.p0.web01", "another line")
         own.ask("$KV.LOGS_OFFSETS.p1", "an offset")
         heard = leaf.ask(ASK, {})
 
-    assert not any(errors)  # a server's wish for more than it may hear is cut to that
+    assert not any(errors)  # a leaf node's subscription is reduced to its rights
     assert {subject for subject, _ in heard.messages} == {"$JSC.R.answer"}
 
 
-def test_a_site_neither_hears_nor_answers_what_another_site_is_asked(
+def test_a_site_neither_receives_nor_answers_requests_to_another_site(
     server: Secured, own: Raw
 ) -> None:
     config = own.ask("$JS.API.STREAM.INFO.LOGS")["config"]
@@ -99,11 +98,11 @@ def test_a_site_neither_hears_nor_answers_what_another_site_is_asked(
         heard = list[str]()
 
         def is_asked() -> bool:
-            heard.extend(subject for subject, _ in away.say(b"").messages)
+            heard.extend(subject for subject, _ in away.send(b"").messages)
             return bool(heard)
 
         wait_until("it is asked for a copy", is_asked, 30, [server.process])
-        overheard = other.say(b"").messages
+        overheard = other.send(b"").messages
         own.ask("$JS.API.STREAM.UPDATE.LOGS", config)
 
     assert heard == [asked]

@@ -1,4 +1,4 @@
-"""Backups of a real server, under load, restored to another; and what becomes of those that are broken off."""
+"""Backups of a real server under load, restored to another one, also after interruptions."""
 
 import asyncio
 import base64
@@ -58,7 +58,7 @@ async def commit(connection: Connection, sequence: int) -> None:
 
 
 async def digests(connection: Connection, until: int) -> dict[str, str]:
-    """Return a digest of what each subject holds below a sequence: places, times, headers and lines."""
+    """Return a digest of each subject's messages below a sequence, with times and headers."""
     found: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
     reader = MessageReader(connection, "LOGS", at_sequence(1))
     async for message in reader.read_all(until - 1):
@@ -90,7 +90,7 @@ async def target(second_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def test_a_backup_under_load_is_restored_with_equal_content_and_no_position_beyond_its_lines(
+async def test_a_backup_under_load_is_restored_with_equal_content(
     source: Connection, target: Connection, tmp_path: Path
 ) -> None:
     keys, done = [f"web{number}" for number in range(9)], asyncio.Event()
@@ -138,7 +138,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content_and_no_positio
     assert await apply(target, Topology(partitions=2)) == ()
 
 
-async def test_a_backup_has_every_entry_though_they_are_written_faster_than_it_reads_them(
+async def test_a_backup_has_entries_that_are_written_while_it_reads_them(
     source: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subjects, call = [f"$KV.{POSITIONS_BUCKET}.web{number}" for number in range(2)], source.api
@@ -161,7 +161,7 @@ async def test_a_backup_has_every_entry_though_they_are_written_faster_than_it_r
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
-async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can_be_repeated(
+async def test_an_interrupted_restore_leaves_streams_closed_and_can_be_repeated(
     source: Connection, target: Connection, tmp_path: Path, share: float
 ) -> None:
     for number in range(40):
@@ -188,7 +188,7 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     assert await digests(target, 41) == await digests(source, 41)
 
 
-async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(
+async def test_a_server_that_stops_ends_an_archive_at_once(
     own_server: Server, tmp_path: Path
 ) -> None:
     connection = await broker(own_server.url)

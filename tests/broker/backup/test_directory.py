@@ -1,4 +1,4 @@
-"""Backups in a directory are whole or not there, and say what they hold."""
+"""A directory of backups: each is complete or absent, and has a valid manifest."""
 
 import json
 from contextlib import suppress
@@ -20,7 +20,7 @@ def put(folder: Path, now: datetime = NOW) -> Path:
     return part.with_suffix("")
 
 
-def test_a_backup_gets_its_name_once_it_is_whole_and_one_that_is_broken_off_leaves_nothing(
+def test_only_a_complete_backup_gets_its_name(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "a" / "b"
@@ -35,7 +35,7 @@ def test_a_backup_gets_its_name_once_it_is_whole_and_one_that_is_broken_off_leav
     assert [path.name for path in folder.iterdir()] == ["2026-11-21T164500Z"]
 
 
-def test_what_a_crash_left_is_no_backup_and_is_removed(tmp_path: Path) -> None:
+def test_parts_that_a_crash_left_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "2026-11-20T000000Z.part"
     left.mkdir()
     (left / MANIFEST).write_bytes(b"{}")
@@ -50,7 +50,7 @@ def test_what_a_crash_left_is_no_backup_and_is_removed(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_a_second_backup_at_once_and_a_folder_that_others_may_enter_are_refused(
+def test_a_second_backup_and_a_folder_open_to_others_are_refused(
     tmp_path: Path,
 ) -> None:
     with (
@@ -66,7 +66,7 @@ def test_a_second_backup_at_once_and_a_folder_that_others_may_enter_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["2026-11-21T164500Z"]
 
 
-def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+def test_prune_keeps_the_newest_backups_and_other_files(tmp_path: Path) -> None:
     made = [put(tmp_path, NOW + timedelta(hours=hour)) for hour in range(4)]
     (tmp_path / "notes").touch()
 
@@ -78,7 +78,7 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None
     assert archives.find_backup(made[2]) == made[2]
 
 
-def test_what_is_no_manifest_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path) -> None:
     of_stream = {"stream": "LOGS", "file": "LOGS.nats", "size": 5, "sha256": "ab", "created": ""}
     archive = StreamArchive(**of_stream, config={"name": "LOGS"}, state={"last_seq": 3})
     backup = Backup(began="2026-11-21T00:00:00Z", server="nats://a", archives=(archive,))

@@ -1,4 +1,4 @@
-"""What a restore would mean, for every state that a broker and a backup can be in."""
+"""The preview of a restore, for every state of a broker and a backup."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -62,12 +62,12 @@ EMPTY = {name: info(name, 0, 0) for name in NAMES} | {CONFIG: info(CONFIG, 1, 1)
         ),
     ],
 )
-def test_what_is_deleted_is_named(changed: dict[str, Any], deleted: set[str]) -> None:
+def test_a_preview_names_what_is_deleted(changed: dict[str, Any], deleted: set[str]) -> None:
     assert preview(ALL, {}) == {}
     assert set(preview(ALL, EMPTY | changed)) == deleted
 
 
-def test_replicas_storage_and_age_are_the_brokers_unless_everything_would_expire_at_once() -> None:
+def test_a_restored_stream_keeps_the_brokers_replicas_storage_and_max_age() -> None:
     day = archive("LOGS", max_age=DAY, num_replicas=3, storage="file")
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
     there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY}
@@ -88,7 +88,7 @@ def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
         preview([one], {"LOGS": info("LOGS", 0, max_bytes=7)})
 
 
-def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:
+def test_a_stream_that_was_restored_twice_knows_both_ancestors() -> None:
     archived = {"name": "LOGS", "subjects": ["logs.>"], "metadata": {"_nats.level": "1"}}
     once = open_config(close_config(archived, Ancestor("first", 100)), archived)
     twice = open_config(close_config(once, Ancestor("second", 70)), archived)

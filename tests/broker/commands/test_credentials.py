@@ -18,7 +18,7 @@ HOST = 'wéb"01\\example'
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     Path("store").mkdir(0o750)
-    return lambda *words: logbroker("credentials", *words, "--store-dir", "store")
+    return lambda *arguments: logbroker("credentials", *arguments, "--store-dir", "store")
 
 
 def done(ended: "CompletedProcess[str]") -> str:
@@ -35,15 +35,13 @@ def names() -> list[str]:
     return [str(one.holder) for one in load_credentials(Path("store")).credentials]
 
 
-def test_the_first_credential_closes_the_door_and_is_a_file_that_nobody_else_reads(
-    call: Call,
-) -> None:
-    said = done(call("add", "host", HOST, "--server", "nats://b1:4222,nats://b2:4222"))
+def test_the_first_credential_is_a_file_that_only_its_owner_can_read(call: Call) -> None:
+    output = done(call("add", "host", HOST, "--server", "nats://b1:4222,nats://b2:4222"))
 
     file = Path(f"host-{HOST}.toml")
-    assert f"wrote the credential of host {HOST} to {file}" in said
-    assert "from now on the broker accepts nobody without a credential" in said
-    assert "no broker runs on" in said
+    assert f"wrote the credential of host {HOST} to {file}" in output
+    assert "from now on the broker accepts nobody without a credential" in output
+    assert "no broker runs on" in output
     settings = tomllib.loads(file.read_text())
     assert {**settings, "nkey_seed": settings["nkey_seed"][:2]} == {
         "server": ["nats://b1:4222", "nats://b2:4222"],
@@ -54,7 +52,7 @@ def test_the_first_credential_closes_the_door_and_is_a_file_that_nobody_else_rea
     }
     assert file.stat().st_mode & 0o777 == 0o600
     stored = Path("store/credentials.json")
-    assert settings["nkey_seed"] not in said + stored.read_text()
+    assert settings["nkey_seed"] not in output + stored.read_text()
     modes = [path.stat().st_mode & 0o777 for path in (stored, stored.parent)]
     assert modes == [0o640, 0o750]
 
@@ -68,12 +66,12 @@ def test_standard_output_gets_the_secret_and_nothing_else(call: Call) -> None:
     assert list(Path().glob("host-*")) == []
 
 
-def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
+def test_nothing_changes_if_a_file_exists(call: Call) -> None:
     Path("host-b.toml").write_text("mine")
 
-    said = refused(call("add", "host", "a", "b"))
+    output = refused(call("add", "host", "a", "b"))
 
-    assert "host-b.toml exists already; --force replaces it" in said
+    assert "host-b.toml exists already; --force replaces it" in output
     assert not Path("host-a.toml").exists()
     assert names() == []
     done(call("add", "host", "a", "b", "--force"))
@@ -81,13 +79,17 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         pytest.param(["add", "host"], "give the name of a host", id="no name"),
         pytest.param(["add", "host", "a b"], "holds white space", id="name"),
         pytest.param(["add", "admin", "../x"], "admin name", id="path"),
         pytest.param(["add", "host", "known"], "host known has a credential already", id="known"),
-        pytest.param(["add", "receiver", "central"], "which partitions", id="partitions"),
+        pytest.param(
+            ["add", "receiver", "central"],
+            "give the partitions of receiver central",
+            id="partitions",
+        ),
         pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
         pytest.param(["add", "host", "a", "b", "--output", "-"], "writes one", id="printed"),
         *(
@@ -98,36 +100,36 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
         pytest.param(["revoke", "host", "known", "x"], "no credential of host x", id="one unknown"),
     ],
 )
-def test_what_cannot_be_done_changes_nothing(call: Call, arguments: list[str], words: str) -> None:
+def test_a_refused_command_changes_nothing(call: Call, arguments: list[str], text: str) -> None:
     done(call("add", "host", "known"))
     before = Path("store/credentials.json").read_bytes()
 
-    said = refused(call(*arguments))
+    output = refused(call(*arguments))
 
-    assert words in said
+    assert text in output
     assert Path("store/credentials.json").read_bytes() == before
     assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
 
 
 @pytest.mark.parametrize("command", ["add", "revoke", "list"])
-def test_a_mistyped_store_is_no_new_one(call: Call, tmp_path: Path, command: str) -> None:
+def test_a_mistyped_store_is_not_created(call: Call, tmp_path: Path, command: str) -> None:
     done(call("add", "host", "known"))
-    words = () if command == "list" else ("host", "known")
+    named = () if command == "list" else ("host", "known")
 
-    ended = logbroker("credentials", command, *words, "--store-dir", "stores")
+    ended = logbroker("credentials", command, *named, "--store-dir", "stores")
 
     assert f"there is no directory {tmp_path / 'stores'}; check --store-dir" in refused(ended)
     assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
 
 
-def test_a_store_where_no_broker_has_run_is_named(call: Call, tmp_path: Path) -> None:
+def test_a_store_where_no_broker_has_run_is_reported(call: Call, tmp_path: Path) -> None:
     warning = f"no broker has run in {tmp_path / 'store'} so far; check --store-dir"
 
     assert warning in done(call("add", "host", "a"))
     assert warning not in done(call("add", "host", "b"))
 
 
-def test_programs_are_told_what_was_given_and_revoked(call: Call) -> None:
+def test_the_json_names_what_was_added_and_revoked(call: Call) -> None:
     given = json.loads(call("add", "host", "a", "b", "--json").stdout)
     (left,) = json.loads(call("revoke", "host", "a", "--json").stdout)
 
@@ -136,7 +138,7 @@ def test_programs_are_told_what_was_given_and_revoked(call: Call) -> None:
     assert [one["name"] for one in left["credentials"]] == ["b"]
 
 
-def test_a_receiver_is_given_other_partitions_with_a_new_secret_in_one_change(call: Call) -> None:
+def test_force_replaces_partitions_and_secret_of_a_receiver_in_one_change(call: Call) -> None:
     done(call("add", "receiver", "central", "--partition", "0,1"))
     (before,) = load_credentials(Path("store")).credentials
 

@@ -1,4 +1,4 @@
-"""`logbroker export` and `import`: configurations go to another broker and back as the nats CLI writes them."""
+"""`logbroker export` and `import` copy configurations, in the format of the nats CLI."""
 
 import json
 from pathlib import Path
@@ -15,25 +15,25 @@ SETTINGS = ("--partitions", "11", "--max-bytes", "100MB")
 
 
 @pytest.mark.nats
-def test_what_was_exported_gives_an_empty_broker_the_same_configuration_and_changes_of_it(
+def test_an_import_gives_a_broker_the_exported_configuration(
     fresh_url: str, second_url: str, tmp_path: Path
 ) -> None:
-    def call(url: str, *words: str | Path) -> str:
-        done = logbroker(*words, "--server", url)
+    def call(url: str, *command: str | Path) -> str:
+        done = logbroker(*command, "--server", url)
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
 
-    def exported(url: str, folder: Path) -> dict[str, str]:
+    def export(url: str, folder: Path) -> dict[str, str]:
         call(url, "export", folder)
         return {path.stem: path.read_text("utf-8") for path in folder.iterdir()}
 
     call(fresh_url, "apply", *SETTINGS)
     folder = tmp_path / "configuration"
-    files = exported(fresh_url, folder)
+    files = export(fresh_url, folder)
     call(second_url, "import", folder)
 
     assert files.keys() == {"LOGS", "KV_LOGS_CONFIG", "KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS"}
-    assert exported(second_url, tmp_path / "again") == files
+    assert export(second_url, tmp_path / "again") == files
     for url in (fresh_url, second_url):
         assert call(url, "import", folder) == "nothing to do\n"
     left = json.loads(call(second_url, "apply", *SETTINGS, "--dry-run", "--json"))
@@ -46,9 +46,7 @@ def test_what_was_exported_gives_an_empty_broker_the_same_configuration_and_chan
 
 
 @pytest.mark.nats
-def test_a_stream_that_is_not_whole_is_not_opened(
-    call: Call, logs_url: str, tmp_path: Path
-) -> None:
+def test_a_half_restored_stream_is_not_changed(call: Call, logs_url: str, tmp_path: Path) -> None:
     async def mark(connection: Connection) -> None:
         config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
         await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", mark_config(config))
@@ -80,7 +78,7 @@ def test_a_stream_is_read_as_the_nats_cli_writes_it(tmp_path: Path) -> None:
         *('{"name": "a b"}', '{"name": 1}', '{"ack_policy": "all"}'),
     ],
 )
-def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_describes_no_stream_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
 
     with pytest.raises(ConfigurationError, match=r"x\.json does not describe a stream"):

@@ -1,4 +1,4 @@
-"""A quarantined message goes back into its stream once, whenever the command that puts it back is killed."""
+"""`logbroker requeue` publishes each quarantined message once, also if it is killed."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ LINES = [b"line %d\n" % number for number in range(300)]
 
 def quarantine(path: Path, *messages: tuple[str, dict[str, str], bytes]) -> Path:
     """Write a file as a receiver does."""
-    told = [
+    parts = [
         json.dumps(
             {
                 **{"subject": subject, "sequence": number, "stored_at": 1, "reason": "x"},
@@ -32,7 +32,7 @@ def quarantine(path: Path, *messages: tuple[str, dict[str, str], bytes]) -> Path
         + payload
         for number, (subject, headers, payload) in enumerate(messages, 1)
     ]
-    path.write_bytes(b"\n".join(told))
+    path.write_bytes(b"\n".join(parts))
     return path
 
 
@@ -49,7 +49,7 @@ def stored(url: str, *work: Any) -> list[bytes]:
     return found
 
 
-def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_are_named(
+def test_payloads_are_published_without_headers_and_unreadable_ones_named(
     logs_url: str, call: Call, tmp_path: Path
 ) -> None:
     frame, zstd = zstandard.compress(b"a\nb\n"), {"Content-Encoding": "zstd"}
@@ -76,7 +76,7 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
 
 
 def interrupted(url: str, folder: Path, last: int) -> Path:
-    """Return the file of a message, at a stream that holds another one; a run that began at `last` was broken off."""
+    """Return a quarantine file, with the progress of an interrupted run that began at `last`."""
     info = ask(url, (SUBJECT, b"before\n"), "STREAM.INFO.LOGS")
     progress = {"stream": "LOGS", "last": last, "created": info["created"]}
     (folder / "q.msg.progress").write_text(json.dumps(progress))
@@ -84,7 +84,7 @@ def interrupted(url: str, folder: Path, last: int) -> Path:
 
 
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "did not arrive"])
-def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
+def test_an_interrupted_run_is_resumed_after_later_messages(
     logs_url: str, call: Call, tmp_path: Path, arrived: bool
 ) -> None:
     one, other = interrupted(logs_url, tmp_path, last=1), tmp_path / "other.msg"
@@ -99,7 +99,7 @@ def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
     assert stored(logs_url).count(b"a\n") == 1
 
 
-def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
+def test_a_person_must_decide_if_the_stream_has_lost_messages(
     logs_url: str, call: Call, tmp_path: Path
 ) -> None:
     file = interrupted(logs_url, tmp_path, last=0)
@@ -113,7 +113,7 @@ def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
 
 
 @pytest.mark.long
-def test_killed_at_any_moment_it_puts_each_message_back_once(logs_url: str, tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_publishes_each_message_once(logs_url: str, tmp_path: Path) -> None:
     file = quarantine(tmp_path / "q.msg", *((SUBJECT, {}, line) for line in LINES))
     command = [sys.executable, "-m", "broker", "requeue", file, "--server", logs_url]
 

@@ -1,4 +1,4 @@
-"""`logbroker stream` and `logbroker consumer`: what is there is listed and told; what is not logbroker's own is removed."""
+"""`logbroker stream` and `consumer` list and show all, and remove only what is of others."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = {"name": "ORDERS", "subjects": ["orders.>"]}
 
 @pytest.fixture
 def call(call: Call, logs_url: str) -> Call:
-    """Run a command at a broker that has a stream and a consumer of somebody else's."""
+    """Run a command at a broker with a stream and a consumer of somebody else."""
 
     async def make(connection: Connection) -> None:
         await connection.api("STREAM.CREATE.ORDERS", OTHER)
@@ -31,24 +31,22 @@ def call(call: Call, logs_url: str) -> Call:
     return call
 
 
-def test_streams_and_consumers_are_listed_and_told(call: Call) -> None:
+def test_streams_and_consumers_are_listed_and_shown(call: Call) -> None:
     table = call("stream", "ls").stdout
     listed = json.loads(call("stream", "ls", "--json").stdout)
 
     assert {info["config"]["name"] for info in listed} >= {"LOGS", "ORDERS", "KV_LOGS_OFFSETS"}
     assert "ORDERS: 1 message, 46 B, orders.>" in table.splitlines()
-    told = call("stream", "info", "ORDERS").stdout
-    assert json.loads(told)["state"]["messages"] == 1
-    assert (
-        call("stream", "info", "ORDERS", "--json").stdout.splitlines()[:3] == told.splitlines()[:3]
-    )
+    shown, as_json = (call("stream", "info", "ORDERS", *one).stdout for one in ((), ("--json",)))
+    assert json.loads(shown)["state"]["messages"] == 1
+    assert as_json.splitlines()[:3] == shown.splitlines()[:3]
     assert "mine" in call("consumer", "ls").stdout
     found = json.loads(call("consumer", "ls", "LOGS", "--json").stdout)
     assert {info["name"] for info in found} == {"mine", "receiver-p0"}
     assert json.loads(call("consumer", "info", "LOGS", "mine", "--json").stdout)["name"] == "mine"
 
 
-def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
+def test_streams_and_consumers_of_others_are_removed_after_a_question(call: Call) -> None:
     assert call("stream", "rm", "ORDERS").returncode == 2
     assert call("consumer", "rm", "LOGS", "mine").returncode == 2
 
@@ -60,7 +58,7 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
     assert "mine" not in call("consumer", "ls").stdout
 
 
-def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
+def test_the_settings_limit_the_number_of_streams_and_consumers(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     settings = tmp_path / "broker.toml"
@@ -81,14 +79,14 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
         make("SIXTH")
     settings.write_text("partitions = 2\nmax_streams = 6\n")
     broker.hang_up()
-    wait_until("it is taken over", lambda: "settings reloaded" in broker.said(), 60)
+    wait_until("it is reloaded", lambda: "settings reloaded" in broker.read_log(), 60)
     make("SIXTH", "fourth")
 
     assert ask(url, "INFO")["limits"]["max_streams"] == 6
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("command", "text"),
     [
         (("stream", "rm", "LOGS", "--yes"), "logbroker purge"),
         (("stream", "rm", "LOGS_3", "--yes"), "logbroker purge"),
@@ -100,13 +98,13 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
         (("consumer", "info", "LOGS"), "takes 2 values"),
     ],
 )
-def test_what_is_logbrokers_own_stays_and_what_is_not_there_is_said(
-    call: Call, words: tuple[str, ...], said: str
+def test_logbrokers_own_are_not_removed_and_missing_ones_are_reported(
+    call: Call, command: tuple[str, ...], text: str
 ) -> None:
     before = call("stream", "ls").stdout + call("consumer", "ls").stdout
 
-    called = call(*words)
+    called = call(*command)
 
     assert called.returncode in {1, 2}
-    assert said in called.stderr
+    assert text in called.stderr
     assert call("stream", "ls").stdout + call("consumer", "ls").stdout == before

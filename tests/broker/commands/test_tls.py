@@ -25,11 +25,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
     )
     assert called.returncode == 0, called.stderr
-    assert "uses TLS from its next start" in called.stdout
+    assert "from now on the broker requires TLS" in called.stdout
     return store
 
 
-def test_init_makes_a_certificate_for_the_names_given_and_replaces_none(made: Path) -> None:
+def test_init_makes_a_certificate_for_the_names_and_replaces_none(made: Path) -> None:
     files = {path.name: path for path in (made / "tls").iterdir()}
     before = {name: path.read_bytes() for name, path in files.items()}
     names = parse_names(before["broker.pem"])
@@ -62,16 +62,18 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path) -> None:
     (store, at) = ("--store-dir", made)
     before = broker.read_bytes()
     due = logbroker("tls", "renew", store, at, "--within", "30d", "--name", "other", "--json")
-    told = json.loads(due.stdout)
-    assert (told["done"], told["names"][0], told["path"]) == ("not renewed", "other", str(broker))
+    shown = json.loads(due.stdout)
+    assert (shown["done"], shown["names"][0], shown["path"]) == (
+        "not renewed",
+        "other",
+        str(broker),
+    )
     assert broker.read_bytes() == before
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
         assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed again")
 
 
-def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_there(
-    made: Path, tmp_path: Path
-) -> None:
+def test_a_second_broker_is_signed_by_the_copied_authority(made: Path, tmp_path: Path) -> None:
     second = tmp_path / "second" / "tls"
     second.mkdir(parents=True)
     for name in ("authority.pem", "authority.key"):
@@ -89,7 +91,7 @@ def test_a_second_broker_of_a_cluster_is_signed_by_the_authority_that_is_copied_
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut"])
-def test_a_name_that_will_not_do_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     called = logbroker("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
 
     assert called.returncode == 2
@@ -98,7 +100,7 @@ def test_a_name_that_will_not_do_is_refused(tmp_path: Path, name: str) -> None:
 
 
 async def certificate(url: str, access: Access) -> bytes | str | None:
-    """Return the certificate that a client is shown, once it got in; else why it did not."""
+    """Return the server's certificate, or why the server refuses the client."""
     connection = Connection([url], "test", access=access)
     try:
         client = await connection.connect()
@@ -111,7 +113,7 @@ async def certificate(url: str, access: Access) -> bytes | str | None:
 
 
 @pytest.mark.nats
-async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes_new_ones_without_a_restart(
+async def test_a_broker_with_a_certificate_requires_tls_and_reloads_a_new_one(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async def tls(command: str) -> None:
@@ -131,7 +133,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
 
     await tls("renew")
     async with asyncio.timeout(20):
-        while (shown := await certificate(url, trusting)) == before or isinstance(shown, str):  # noqa: ASYNC110 - the server tells nobody
+        while (shown := await certificate(url, trusting)) == before or isinstance(shown, str):  # noqa: ASYNC110 - nothing reports it
             await asyncio.sleep(0.05)
 
     assert client.is_connected  # nobody was sent away
@@ -141,7 +143,7 @@ async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes
 
 
 @pytest.mark.nats
-def test_a_certificate_that_is_renewed_while_a_broker_starts_keeps_nobody_out(
+def test_a_certificate_may_be_renewed_while_a_broker_starts(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     store, port = tmp_path / "store", free_port()

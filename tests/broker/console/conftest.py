@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.broker.inspect.conftest import publish  # noqa: F401 - a fixture of ours as well
+from tests.broker.inspect.conftest import publish  # noqa: F401 - a fixture of these tests, too
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
@@ -22,7 +22,7 @@ def consoles() -> list[Process]:
 
 @pytest.fixture
 def start_console(processes: Processes, consoles: list[Process]) -> StartConsole:
-    """Return what starts a console beside a broker and returns its URL, without a slash at the end."""
+    """Return a function that starts a console and returns its URL, without a slash at the end."""
 
     def start(server: str, *options: str | Path) -> str:
         port = free_port()
@@ -34,7 +34,7 @@ def start_console(processes: Processes, consoles: list[Process]) -> StartConsole
             ],
         )
         consoles.append(console)
-        wait_until("the console listens", lambda: "open http" in console.said(), 30, [console])
+        wait_until("the console listens", lambda: "open http" in console.read_log(), 30, [console])
         return f"http://127.0.0.1:{port}"
 
     return start

@@ -1,4 +1,4 @@
-"""The console as a web server: who may look, what is told, and what a client cannot do to it."""
+"""The console as a web server: who is admitted, what it sends, what a client cannot do to it."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ TOKEN = "a token of a test"
 
 
 def refused(*options: str | Path) -> tuple[int, str]:
-    """Return the exit code and the last words of a console that does not start."""
+    """Return the exit code and the output of a console that does not start."""
     ended = CliRunner().invoke(group, ["console", *map(str, options)])
     assert isinstance(ended.exception, (SystemExit, ConfigurationError))
     is_configuration = isinstance(ended.exception, ConfigurationError)
@@ -43,24 +43,30 @@ async def documents(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, A
             yield json.loads(line.removeprefix(b"data: "))
 
 
-def test_it_is_not_shown_to_other_machines_without_a_token_or_a_certificate(tmp_path: Path) -> None:
-    (tmp_path / "short").write_text("short")
+@pytest.mark.parametrize(
+    ("option", "value", "code", "text"),
+    [
+        ("--listen", "0.0.0.0:0", 78, "--token-file"),  # without a token or a certificate
+        ("--token-file", "short", 78, "at least 16 bytes"),
+        ("--token-file", "absent", 78, "No such file"),
+        ("--listen-key", "short", 2, "--listen-cert"),
+        ("--listen-cert", "short", 78, "certificate"),
+        ("--listen", "127.0.0.1:{port}", 78, "cannot listen on"),
+    ],
+)
+def test_it_does_not_start_without_protection_or_with_unusable_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str, code: int, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short").write_text("short")
 
-    code, said = refused("--listen", "0.0.0.0:0")
-    assert (code, "--token-file" in said) == (78, True)
-    code, said = refused("--token-file", tmp_path / "short")
-    assert (code, "at least 16 bytes" in said) == (78, True)
-    code, said = refused("--token-file", tmp_path / "absent")
-    assert (code, "No such file" in said) == (78, True)
-    assert refused("--listen-key", tmp_path / "short")[0] == 2
-    code, said = refused("--listen-cert", tmp_path / "short")
-    assert (code, "certificate" in said) == (78, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, said = refused("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
-    assert (code, "cannot listen on" in said) == (78, True)
+        found, output = refused(option, value.format(port=taken.getsockname()[1]))
+
+    assert (found, text in output) == (code, True)
 
 
-async def test_it_answers_to_its_own_name_and_page_alone_and_may_not_be_framed(
+async def test_it_answers_only_to_its_own_name_and_page_and_forbids_frames(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession
 ) -> None:
     url = start_console(logs_url)
@@ -79,7 +85,7 @@ async def test_it_answers_to_its_own_name_and_page_alone_and_may_not_be_framed(
         assert answer.status == 405
 
 
-async def test_whoever_lacks_the_token_sees_nothing(
+async def test_without_the_token_nothing_is_shown(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
@@ -98,7 +104,7 @@ async def test_whoever_lacks_the_token_sees_nothing(
         assert answer.status == 200
 
 
-async def test_the_overview_counts_what_comes_in(
+async def test_the_overview_counts_arriving_lines(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     url = start_console(logs_url)
@@ -116,7 +122,7 @@ async def test_the_overview_counts_what_comes_in(
     assert view["active_hosts"] == 1
 
 
-async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
+async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     await publish("web01", b"first\nbad \xff byte\n", file="/var/log/a.log")
@@ -128,11 +134,8 @@ async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
         await publish("web01", b"next\nand next\n")
         pieces += [await anext(found)]
 
-    assert [one["lines"] for one in pieces] == [
-        ["first"],
-        ["bad \udcff byte"],
-        ["next", "and next"],
-    ]
+    lines = [one["lines"] for one in pieces]
+    assert lines == [["first"], ["bad \udcff byte"], ["next", "and next"]]
     piece = pieces[1]
     assert (piece["host"], piece["file"], piece["sequence"]) == ("web01", "/var/log/a.log", 1)
     wrong_last, wrong_match = ("-1", "100000", "x"), ("(", "%00", 501 * "x")
@@ -142,7 +145,7 @@ async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
             assert (answer.status, "Traceback" in await answer.text()) == (400, False)
 
 
-async def test_the_last_lines_since_a_time_that_match_come_first_and_then_each_that_matches(
+async def test_matching_lines_since_a_time_are_followed_by_new_ones(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     for number in range(100):
@@ -161,7 +164,7 @@ async def test_the_last_lines_since_a_time_that_match_come_first_and_then_each_t
         assert (await anext(documents(answer)))["lines"] == ["line of 9"]
 
 
-async def test_an_expression_that_takes_too_long_ends_and_costs_no_other_page(
+async def test_a_slow_expression_ends_its_view_and_delays_no_other_page(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     await publish("web01", b"a" * 64 + b"\n")
@@ -178,7 +181,7 @@ async def test_an_expression_that_takes_too_long_ends_and_costs_no_other_page(
     assert "simpler" in (await found)["trouble"]
 
 
-async def test_of_a_flood_a_sample_is_shown_which_says_so(
+async def test_of_too_many_lines_a_sample_is_shown_that_says_so(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     await publish("web01", b"first\n")
@@ -193,7 +196,7 @@ async def test_of_a_flood_a_sample_is_shown_which_says_so(
             begins.append((len(piece["lines"]), piece["more"]))
         coming = asyncio.ensure_future(anext(found))
         while not (await asyncio.wait({coming}, timeout=0.2))[0]:
-            await publish("web01", b"now\n")  # the view goes on with what comes
+            await publish("web01", b"now\n")  # the view goes on with new lines
         last = coming.result()
 
     assert begins == [(999, 4001)]  # the first line counts
@@ -221,7 +224,7 @@ async def test_clients_that_do_not_read_cost_little_memory(
     assert 0 < peak < 250_000 * 1024
 
 
-async def test_a_monitor_s_rights_suffice_and_hosts_are_those_of_the_command(
+async def test_a_monitor_s_rights_suffice_and_hosts_equal_those_of_the_command(
     start_console: StartConsole, web: aiohttp.ClientSession, processes: Processes, tmp_path: Path
 ) -> None:
     identities = secured.host("web01"), secured.monitor("watch")
@@ -245,18 +248,16 @@ async def test_a_monitor_s_rights_suffice_and_hosts_are_those_of_the_command(
         async for view in documents(answer):
             if "receivers" in view:
                 break
-    assert [one["running"] for one in view["receivers"].values()] == [
-        None,
-        False,
-    ]  # whose owner tells no address
+    # the owner of the first has no address
+    assert [one["running"] for one in view["receivers"].values()] == [None, False]
     assert "trouble" not in view or not view["trouble"]
     await inside.close()
 
     command = [sys.executable, "-m", "broker", "hosts", "--json", *server.options("watch")]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
-    told = json.loads(ended.stdout)
+    listed = json.loads(ended.stdout)
     assert all(one.pop("rate")["lines"] == 0 for one in shown)
-    for one in (*shown, *told):
+    for one in (*shown, *listed):
         one.pop("silent_seconds")
         one.pop("behind_seconds")
-    assert shown == told
+    assert shown == listed

@@ -1,4 +1,4 @@
-"""The console in a real browser: all views, thousands of hosts, hostile hosts and lines, a broker that goes and comes back.
+"""The console in a real browser: all views, thousands of hosts, hostile hosts and lines.
 
 With LOGSHIP_PICTURES=FOLDER in the environment the pictures of docs/console.md are taken.
 """
@@ -40,16 +40,16 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if path is None:
         pytest.skip("no Chromium is installed (apt install chromium)")
     folder = tmp_path_factory.mktemp("chromium")
-    words = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={folder}/profile"]
-    words += ["--no-first-run", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    # it needs nothing of the world, and may wait for it
-    words += ["--disable-gpu", "--disable-sync", "--disable-component-update"]
-    words += ["--disable-background-networking"]
+    options = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={folder}/profile"]
+    options += ["--no-first-run", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    # no connections of the browser itself
+    options += ["--disable-gpu", "--disable-sync", "--disable-component-update"]
+    options += ["--disable-background-networking"]
     with Processes(folder) as programs:
-        started = programs.start("chromium", [path, *words])
-        told = lambda: re.search(r"listening on (ws://\S+)", started.said())  # noqa: E731
-        wait_until("it can be controlled", lambda: told() is not None, 60, [started])
-        found = told()
+        started = programs.start("chromium", [path, *options])
+        address = lambda: re.search(r"listening on (ws://\S+)", started.read_log())  # noqa: E731
+        wait_until("it can be controlled", lambda: address() is not None, 60, [started])
+        found = address()
         assert found
         yield found[1]
 
@@ -92,7 +92,7 @@ async def test_all_views_show_what_real_programs_do(
 
         await page.goto(url)
         await expect(page.locator("#partitions .good")).to_have_count(2, timeout=30_000)
-        # a claim comes before Spark is up, which takes its time
+        # the claim precedes the start of Spark, which is slow
         await expect(page.locator("#cards")).to_contain_text("Messages behind0", timeout=90_000)
         await expect(page.locator("#streams")).to_contain_text("LOGS")
         waits = Connection([suite.url], "standby")
@@ -161,7 +161,7 @@ async def test_five_thousand_hosts_are_sorted_found_and_scrolled(
     await expect(page.locator("#host-count")).to_have_text("10 of 5,000 hosts")
 
 
-async def test_what_a_hostile_host_sends_is_text_that_is_copied_and_a_wrong_question_is_said(
+async def test_hostile_lines_are_shown_as_text_and_an_invalid_query_is_reported(
     page: Page, start_console: StartConsole, publish: Publish, logs_url: str
 ) -> None:
     await publish("<b", HOSTILE + b"\n" + b"y" * 1024 * 1024 + b"\n", file=f"/var/{MARKUP}\x1b.log")
@@ -177,7 +177,7 @@ async def test_what_a_hostile_host_sends_is_text_that_is_copied_and_a_wrong_ques
     await expect(page.locator("#line-note")).to_have_text("copied")
     await page.fill("#line-match", "(")
     await page.get_by_role("button", name="Show").click()
-    await expect(page.locator("#line-note")).to_contain_text("no regular expression")
+    await expect(page.locator("#line-note")).to_contain_text("not a regular expression")
     await page.goto(f"{page.url.partition('#')[0]}#hosts")
     await expect(page.locator("a.row")).to_contain_text("<b")
     await page.locator("a.row").click()
@@ -187,7 +187,7 @@ async def test_what_a_hostile_host_sends_is_text_that_is_copied_and_a_wrong_ques
 
 
 @pytest.mark.long
-async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
+async def test_the_page_says_that_the_broker_is_away_until_it_is_back(
     page: Page, start_console: StartConsole, own_server: Server
 ) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
@@ -201,7 +201,7 @@ async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
 
 
 @pytest.mark.long
-async def test_a_row_keeps_the_focus_and_a_pause_is_seen_on_a_phone(
+async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause(
     page: Page, start_console: StartConsole, publish: Publish, logs_url: str
 ) -> None:
     for number in range(5):

@@ -1,4 +1,4 @@
-"""What the tests of looking share: messages as shippers send them."""
+"""Messages as shippers send them, for the tests of inspection."""
 
 import zlib
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ import zstandard
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Origin, Section, Span, encode_origin
 
-NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
+NOW = 1_790_000_000_000_000_000  # the time of reading in all messages, in nanoseconds
 
 Publish = Callable[..., Awaitable[int]]
 
@@ -21,7 +21,7 @@ def message(
     agent: str = "1-0000000a",
     more: tuple[tuple[str, bytes], ...] = (),
 ) -> tuple[bytes, dict[str, str]]:
-    """Return payload and headers as a shipper sends them; `more` are sections of other files, as path and lines."""
+    """Return payload and headers as a shipper sends them; `more` are other files and lines."""
     parts = ((file, lines), *more)
     origin = Origin(agent, NOW, tuple(_section(*part) for part in parts), compressed)
     payload = b"".join(part for _, part in parts)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.inspect.events import Event, read_event
+from broker.inspect.events import BrokerEvent, read_event
 
 KNOWN = {"UKEY": "host web01"}
 _CLIENT = {"id": 7, "acc": "LOGS", "name": "logshipper web01", "host": "10.0.0.7"}
 
 
-def _read(subject: str, kind: str = "", **data: Any) -> Event:
+def _read(subject: str, kind: str = "", **data: Any) -> BrokerEvent:
     known = {"type": f"io.nats.server.advisory.v1.{kind}"} if kind else {}
     payload = json.dumps({**known, **data}).encode()
     return read_event(subject, payload, "2026-11-21T16:00:00Z", KNOWN)
@@ -36,6 +36,6 @@ def _read(subject: str, kind: str = "", **data: Any) -> Event:
         (_read("$SYS.A", "x", client={"name": "\x1b]0;x\x07"}), "x", r"\x1b]0;x\x07"),
     ],
 )
-def test_an_event_is_one_readable_line(event: Event, kind: str, text: str) -> None:
+def test_an_event_is_one_readable_line(event: BrokerEvent, kind: str, text: str) -> None:
     assert (event.kind, event.text) == (kind, text)
     assert event.text.isprintable()

@@ -1,4 +1,4 @@
-"""What others wrote neither ends a command for everybody nor reaches a terminal as it is."""
+"""Data that any client can write ends no command, and is escaped for a terminal."""
 
 import asyncio
 import json
@@ -23,17 +23,17 @@ def provisioned(call: Call, logs_url: str) -> str:
     return logs_url
 
 
-def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
+def test_an_unreadable_offset_is_shown_as_such_and_others_as_usual(
     call: Call, provisioned: str
 ) -> None:
     good, values = len(GARBAGE), [*GARBAGE.values(), GOOD.encode()]
     ask(provisioned, *((f"$KV.LOGS_OFFSETS.p{n}", value) for n, value in enumerate(values)))
 
-    table, told, checked = call("status"), call("status", "--json"), call("check", "receivers")
+    table, listed, checked = call("status"), call("status", "--json"), call("check", "receivers")
     top = call("top", "--count", "1", "--interval", "200ms")
 
-    assert [one.returncode for one in (table, told, checked, top)] == [0, 0, 2, 0]
-    partitions = json.loads(told.stdout)["partitions"]
+    assert [one.returncode for one in (table, listed, checked, top)] == [0, 0, 2, 0]
+    partitions = json.loads(listed.stdout)["partitions"]
     assert [bool(one["error"]) for one in partitions] == [True] * good + [False]
     assert {(one["owner"], one["next"]) for one in partitions[:good]} == {(None, None)}
     assert (partitions[good]["owner"], partitions[good]["next"]) == ("central:1", 2)
@@ -46,9 +46,7 @@ def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
         assert not acts_on_a_terminal(ended.stdout + ended.stderr)
 
 
-def test_what_others_wrote_reaches_no_terminal_as_it_is(
-    call: Call, provisioned: str, tmp_path: Path
-) -> None:
+def test_commands_escape_what_clients_wrote(call: Call, provisioned: str, tmp_path: Path) -> None:
     _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
 
     async def write(connection: Connection) -> None:
@@ -64,7 +62,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
 
     ask(provisioned, write)
 
-    for words in (
+    for command in (
         ("status",),
         ("check",),
         ("check", "--json"),
@@ -81,14 +79,15 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("purge", "--everything", "--dry-run"),
         ("rm", "--seq", "3", "--dry-run"),
     ):
-        ended = call(*words)
-        assert ended.returncode == 0 or words[0] == "check", ended
+        ended = call(*command)
+        assert ended.returncode == 0 or command[0] == "check", ended
         assert not acts_on_a_terminal(ended.stdout + ended.stderr), ended
 
 
 REPORTS = (
     b"[" * 100_000,
-    b'{"name": "n1", "retention": {"LOGS": {"purged_messages": "x", "needed_by": 7, "state": [1]}, "X": 1}}',
+    b'{"name": "n1", "retention": {"LOGS": {"purged_messages": "x", "state": [1]}, "X": 1}}',
+    b'{"name": "n1", "retention": {"LOGS": {"state": "ok", "needed_by": 7}}}',
     b'{"name": ["n1"], "free": 1e999, "reserve": 1, "certificates": [{"not_after": "never"}]}',
     b'{"name": "n1\\u001b[2J", "frozen": "\\u009b2J", "credentials": {"a": "\\u001b"}}',
     b'{"name": "n1", "parts": ' + b"[" * 900 + b"]" * 900 + b"}",
@@ -96,19 +95,17 @@ REPORTS = (
 )
 
 
-async def test_a_report_that_anybody_sends_ends_no_command(
-    connection: Connection, logs_url: str
-) -> None:
-    async def hear(message: RawMessage) -> None:
+async def test_a_malformed_report_ends_no_command(connection: Connection, logs_url: str) -> None:
+    async def reply(message: RawMessage) -> None:
         for answer in REPORTS:
             await connection.publish(message.reply, answer)
 
-    await connection.subscribe(REPORT_SUBJECT, hear)
+    await connection.subscribe(REPORT_SUBJECT, reply)
     await connection.api("INFO")  # the subscription has reached the server
 
     ended = [
-        await asyncio.to_thread(logbroker, *words, "--server", logs_url)
-        for words in (("status", "--json"), ("check", "space", "certificates"))
+        await asyncio.to_thread(logbroker, *command, "--server", logs_url)
+        for command in (("status", "--json"), ("check", "space", "certificates"))
     ]
 
     assert ended[0].returncode == 0

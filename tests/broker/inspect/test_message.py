@@ -1,10 +1,10 @@
-"""A message of a stream: what its headers say with and without its payload, and how it is shown."""
+"""A message of a stream: its headers, with and without its payload, and how it is shown."""
 
 import base64
 
 import pytest
 
-from broker.inspect.message import StoredMessage, escape, message_document, message_text
+from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
 from broker.inspect.reader import get_message
 from broker.inspect.tail import prefix_lines
 from nats_logship.app.exits import OperatorError
@@ -19,20 +19,20 @@ def _read(headers: dict[str, str], payload: bytes) -> StoredMessage:
 
 @pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999", "-1", ""])
 @pytest.mark.parametrize("cut", [0, 2])
-def test_a_size_is_the_servers_word_whatever_the_client_wrote(size: str, cut: int) -> None:
-    """The server replaces the last two bytes of a header block, which a client need not end as it ought to."""
+def test_a_size_is_that_of_the_server_not_that_of_the_client(size: str, cut: int) -> None:
+    """The server replaces the last two bytes of a header block, whatever they are."""
     head = f"NATS/1.0\r\nNats-Msg-Size: {size}\r\nFoo: xx".encode()
-    told = head[: len(head) - cut] + b"Nats-Msg-Size: 7\r\n\r\n"
+    stored = head[: len(head) - cut] + b"Nats-Msg-Size: 7\r\n\r\n"
 
-    assert RawMessage("logs.p0.evil", "", told, b"").size == 7
+    assert RawMessage("logs.p0.evil", "", stored, b"").size == 7
     assert RawMessage("logs.p0.evil", "", head, b"").size == 0
     assert RawMessage("logs.p0.evil", "", head + b"\r\n\r\n", b"").size == 0
 
 
-def test_lines_that_are_no_text_come_as_base64() -> None:
+def test_lines_that_are_not_utf_8_are_base64() -> None:
     payload, headers = message(b"\xff\n", compressed=True)
 
-    found = message_document(_read(headers, payload))
+    found = serialize_message(_read(headers, payload))
 
     assert base64.b64decode(found["base64"]) == b"\xff\n"
     assert "text" not in found
@@ -40,13 +40,13 @@ def test_lines_that_are_no_text_come_as_base64() -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("payload", [b"a\nb", b"no frame \x1b[2J", b""])
-def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
+def test_a_message_that_a_receiver_quarantines_is_shown_with_the_reason(
     payload: bytes, compressed: bool
 ) -> None:
     _, headers = message(b"a\n", compressed=compressed, more=(("/b", b"b\n"),))
     found = _read({**headers, "\x1b[2J": "x"}, payload)
 
-    shown, text = message_document(found), message_text(found)
+    shown, text = serialize_message(found), format_message(found)
 
     assert shown["text"] == payload.decode()
     assert shown["trouble"]
@@ -54,7 +54,7 @@ def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
     assert b"\x1b" not in text
 
 
-def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
+def test_control_characters_in_a_host_are_escaped() -> None:
     shown = escape(prefix_lines("logs.\x1b[2J.w\udcff", b"a\n"))
 
     assert shown == rb"logs.\x1b[2J.w\xff: a" + b"\n"
@@ -72,12 +72,12 @@ def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() ->
         pytest.param("a\u202eb\n".encode(), rb"a\u202eb" + b"\n", id="written backwards"),
     ],
 )
-def test_nothing_acts_on_a_terminal(raw: bytes, shown: bytes) -> None:
+def test_control_characters_in_lines_are_escaped(raw: bytes, shown: bytes) -> None:
     assert escape(raw) == shown
 
 
 @pytest.mark.nats
-async def test_a_message_that_is_not_there_says_what_is(
+async def test_a_missing_message_is_reported_with_those_that_exist(
     connection: Connection, publish: Publish
 ) -> None:
     with pytest.raises(OperatorError, match="holds none"):

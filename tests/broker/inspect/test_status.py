@@ -1,4 +1,4 @@
-"""What the server's answers mean, and what a person sees of them."""
+"""The status document, from the server's answers to the table."""
 
 import asyncio
 import json
@@ -12,12 +12,7 @@ from broker.inspect.collect import collect_status
 from broker.inspect.hosts import collect_hosts
 from broker.inspect.message import StoredMessage
 from broker.inspect.servers import collect_reports
-from broker.inspect.status import (
-    BrokerStatus,
-    PartitionStatus,
-    SiteStatus,
-    StreamStatus,
-)
+from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
 from broker.inspect.status_table import describe, format_partition
 from broker.inspect.top import TopView
 from broker.report import REPORT_SUBJECT, NodeReport
@@ -80,7 +75,7 @@ def _text(status: BrokerStatus) -> str:
     return "\n".join(f"{name}: {text}" for name, text in describe(status))
 
 
-def test_replicas_come_with_their_leader_first() -> None:
+def test_replicas_are_shown_after_their_leader() -> None:
     peers = [
         {"name": "n2", "current": False, "lag": 12, "active": 10**9},
         {"name": "n3", "current": False, "offline": True, "active": 90 * 10**9},
@@ -108,7 +103,7 @@ def test_the_report_of_a_server_is_shown(node: NodeReport | None, shown: str) ->
 
 
 @pytest.mark.nats
-async def test_the_status_is_what_stream_and_offsets_hold(
+async def test_the_status_shows_stream_and_offsets(
     connection: Connection, publish: Publish, logs_url: str
 ) -> None:
     config = consumer_config(0)
@@ -127,12 +122,12 @@ async def test_the_status_is_what_stream_and_offsets_hold(
     assert found["streams"][0]["last_sequence"] == 3
     assert (first["owner"], first["next"], first["behind"], first["lines"]) == ("central", 2, 2, 1)
     assert 0 < first["behind_seconds"] < 60
-    assert (second["owner"], second["behind"]) == (None, 1)  # before a receiver makes its consumer
+    assert (second["owner"], second["behind"]) == (None, 1)  # no receiver has created its consumer
     assert 0 < second["behind_seconds"] < 60
 
 
 @pytest.mark.nats
-async def test_a_receiver_is_asked_once_for_all_its_partitions_and_missed_when_it_is_gone(
+async def test_a_receiver_is_asked_once_and_reported_missing_when_it_is_gone(
     connection: Connection, logs_url: str
 ) -> None:
     receiver, asked = Connection([logs_url], "receiver"), []
@@ -183,18 +178,18 @@ async def test_a_stream_without_our_buckets_has_no_partitions(connection: Connec
 
 
 @pytest.mark.nats
-async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
+async def test_every_logbroker_reports_and_other_answers_are_skipped(
     connection: Connection, logs_url: str
 ) -> None:
     nodes = [Connection([logs_url], f"node {number}") for number in range(3)]
     answers = [a_node(name="n2").model_dump_json(), "no report", a_node().model_dump_json()]
     for node, answer in zip(nodes, answers, strict=True):
 
-        async def hear(message: RawMessage, node: Connection = node, answer: str = answer) -> None:
+        async def reply(message: RawMessage, node: Connection = node, answer: str = answer) -> None:
             await node.publish(message.reply, answer.encode())
 
         await node.connect()
-        await node.subscribe(REPORT_SUBJECT, hear)
+        await node.subscribe(REPORT_SUBJECT, reply)
         await node.api("INFO")  # the subscription has reached the server
 
     found = await collect_reports(connection)
@@ -204,8 +199,8 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
         await node.close()
 
 
-def test_rates_are_what_was_counted_since_the_last_view() -> None:
-    """In two seconds a receiver commits 200 lines, and another one is set back."""
+def test_rates_are_counts_since_the_last_view_by_time() -> None:
+    """In two seconds one receiver commits 200 lines; the offset of another is moved back."""
     (first, second), (_, headers) = a_status().partitions, message(b"a line\n" * 5)
     view = TopView(a_status(partitions=(first, altered(second, lines=9))))
     for _ in range(10):
@@ -221,7 +216,7 @@ def test_rates_are_what_was_counted_since_the_last_view() -> None:
 
 
 @pytest.mark.nats
-async def test_hosts_are_what_was_published(connection: Connection, publish: Publish) -> None:
+async def test_hosts_are_those_with_messages(connection: Connection, publish: Publish) -> None:
     assert await collect_hosts(connection) == []
     await publish("web01", b"one\ntwo\n")
     await publish("web01", b"", more=(("/var/log/auth.log", b"x\n"),))
@@ -243,7 +238,7 @@ async def test_hosts_are_what_was_published(connection: Connection, publish: Pub
 
 
 @pytest.mark.nats
-async def test_a_host_that_sends_without_a_pause_is_there(
+async def test_a_host_that_sends_all_the_time_is_listed(
     connection: Connection, publish: Publish
 ) -> None:
     await publish("web01", b"one\n")
@@ -267,9 +262,8 @@ async def test_a_host_that_sends_without_a_pause_is_there(
     [
         (SiteStatus(name="away", lag=7, contact_seconds=14.9), "site: away: 7 behind", 7),
         (
-            SiteStatus(name="away", lag=7, contact_seconds=15.0),
-            "site: away: unknown since 2026-11-21T15:59:45Z, was 7 behind",
-            None,
+            *(SiteStatus(name="away", lag=7, contact_seconds=15.0),),
+            *("site: away: unknown since 2026-11-21T15:59:45Z, was 7 behind", None),
         ),
         (
             SiteStatus(name="away"),
@@ -278,7 +272,7 @@ async def test_a_host_that_sends_without_a_pause_is_there(
         ),
     ],
 )
-def test_how_far_a_copy_is_behind_is_known_only_while_its_site_is_heard(
+def test_how_far_a_copy_is_behind_is_unknown_without_contact(
     site: SiteStatus, text: str, behind: int | None
 ) -> None:
     status = a_status(streams=(a_stream(sites=(site,)),))

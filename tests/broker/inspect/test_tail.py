@@ -30,7 +30,7 @@ async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = F
 
 
 @pytest.mark.parametrize("claimed", [0, 1])
-async def test_messages_that_lie_about_their_lines_do_not_fill_the_memory(
+async def test_messages_with_a_false_number_of_lines_do_not_fill_the_memory(
     connection: Connection, claimed: int
 ) -> None:
     size = 16 * 1024 * 1024
@@ -44,11 +44,11 @@ async def test_messages_that_lie_about_their_lines_do_not_fill_the_memory(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert shown in {b"5\n" * 6, b""}  # a message that claims to have none has none
+    assert shown in {b"5\n" * 6, b""}  # a message with a number of 0 has no lines
     assert peak < 3 * size
 
 
-async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
+async def test_the_last_lines_of_a_quiet_host_are_found(
     connection: Connection, publish: Publish
 ) -> None:
     await publish("quiet", b"long ago\n")
@@ -61,7 +61,7 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
 
 
 @pytest.mark.parametrize("lines", [None, 5], ids=["all", "the last"])
-async def test_no_line_is_older_than_the_time_asked_for(
+async def test_no_line_is_older_than_since(
     connection: Connection, publish: Publish, lines: int | None
 ) -> None:
     await publish("web01", b"a\n")
@@ -77,22 +77,17 @@ async def test_no_line_is_older_than_the_time_asked_for(
 @pytest.mark.parametrize(
     ("wanted", "shown"),
     [
-        pytest.param(
-            TailOptions(LineSelection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"
-        ),
-        pytest.param(TailOptions(LineSelection(hosts=("db01",))), b"db01: b\n", id="a host"),
-        pytest.param(
-            TailOptions(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"
-        ),
-        pytest.param(TailOptions(LineSelection(files=("auth.log",))), b"web02: c\n", id="a file"),
-        pytest.param(TailOptions(LineSelection(hosts=("none",))), b"", id="nobody"),
-        pytest.param(
-            TailOptions(LineSelection(hosts=("db01",)), (0,)), b"", id="not in that partition"
-        ),
-        pytest.param(TailOptions(lines=0), b"", id="no lines"),
+        (TailOptions(LineSelection(hosts=("web*",))), b"web01: a\nweb02: c\n"),
+        (TailOptions(LineSelection(hosts=("db01",))), b"db01: b\n"),
+        (TailOptions(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n"),
+        (TailOptions(LineSelection(files=("auth.log",))), b"web02: c\n"),
+        (TailOptions(LineSelection(hosts=("none",))), b""),
+        (TailOptions(LineSelection(hosts=("db01",)), (0,)), b""),
+        (TailOptions(lines=0), b""),
     ],
+    ids=["hosts", "a host", "a partition", "a file", "nobody", "another partition", "no lines"],
 )
-async def test_only_what_was_asked_for_is_shown(
+async def test_only_the_selected_lines_are_shown(
     connection: Connection, publish: Publish, wanted: TailOptions, shown: bytes
 ) -> None:
     await publish("web01", b"a\n")
@@ -105,7 +100,7 @@ async def test_only_what_was_asked_for_is_shown(
     assert await _shown(connection, once, prefixed=True) == shown
 
 
-async def test_the_last_lines_are_those_of_wanted_files_decompressed_and_byte_for_byte(
+async def test_the_last_lines_of_a_file_are_shown_byte_for_byte(
     connection: Connection, publish: Publish
 ) -> None:
     more = (("/b", b"b1\n"), ("/a", b"\xff\x00\n"))
@@ -117,7 +112,7 @@ async def test_the_last_lines_are_those_of_wanted_files_decompressed_and_byte_fo
 
 
 @pytest.mark.parametrize(("compressed", "payload"), [(True, b"no frame"), (False, b"x\ny\nz\n")])
-async def test_a_message_that_is_not_what_it_says_is_named_and_passed(
+async def test_a_message_whose_headers_are_wrong_is_logged_and_skipped(
     connection: Connection,
     publish: Publish,
     caplog: pytest.LogCaptureFixture,
@@ -135,7 +130,9 @@ async def test_a_message_that_is_not_what_it_says_is_named_and_passed(
     assert "message 1 holds no lines" in caplog.text
 
 
-async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server: Server) -> None:
+async def test_after_a_kill_of_the_broker_no_line_is_missing_or_repeated(
+    own_server: Server,
+) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
     connection, sender = Connection([own_server.url], "tail"), Connection([own_server.url], "host")
     await connection.connect()

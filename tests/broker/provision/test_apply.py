@@ -1,4 +1,4 @@
-"""What is declared is what a real server tells; a plan says what it deletes, and a start deletes nothing."""
+"""A real server gets what is declared; a plan says what it deletes, and a start deletes nothing."""
 
 import logging
 from dataclasses import replace
@@ -25,7 +25,7 @@ BEFORE = Topology(partitions=1)
     ],
     ids=["more than the store", "replicas alone"],
 )
-async def test_settings_that_no_restart_mends_are_refused_as_a_configuration(
+async def test_impossible_limits_are_refused_as_a_configuration_error(
     fresh: Connection, topology: Topology, way_round: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=way_round):
@@ -50,7 +50,7 @@ LOWERED = [
 
 
 @pytest.mark.parametrize(("after", "gone"), LOWERED)
-async def test_messages_go_exactly_where_a_plan_says_so(
+async def test_exactly_the_messages_in_a_plan_are_deleted(
     fresh: Connection, after: Topology, gone: int
 ) -> None:
     await apply(fresh, BEFORE)

@@ -1,4 +1,4 @@
-"""Three brokers that begin at once: whoever is first declares, the others find it so, and the stream fits on the smallest."""
+"""Three brokers that start at once set up one cluster, whose stream fits on the smallest disk."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ def settings_of(size: int, replicas: int) -> str:
 
 
 async def lose_a_consumer(cluster: Cluster) -> str:
-    """Kill the broker of a consumer that has one copy; return why its stream's consumers are not told then."""
+    """Kill the broker of a consumer with one replica; return why its stream's list then fails."""
     config = {"durable_name": "archive", "ack_policy": "explicit", "num_replicas": 1}
     body = {"stream_name": STREAM, "config": config}
     made = await insist(
@@ -42,13 +42,13 @@ async def lose_a_consumer(cluster: Cluster) -> str:
                 return str(error)
             raise
         assert "archive" in {one["name"] for one in found}
-        raise ConnectionLost("it is told yet")
+        raise ConnectionLost("the consumer is still listed")
 
     return await insist(left[:1], refused, 300)
 
 
 @pytest.mark.long
-def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replica_to_three(
+def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(
     tmp_path: Path,
 ) -> None:
     with Processes(tmp_path) as processes:
@@ -72,7 +72,7 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         larger = cluster.nodes["n2"]
         reload(larger, 250_000_000)  # its disk was exchanged for a larger one
         said = "settings reloaded; changed: max_bytes"
-        wait_until("it goes by that", lambda: said in larger.process.said(), 120)
+        wait_until("it uses that", lambda: said in larger.process.read_log(), 120)
         servers = [word for url in cluster.urls for word in ("--server", url)]
         raised = logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
         assert raised.returncode == 0, raised.stderr
@@ -80,6 +80,6 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         cluster.wait_until_whole()
         refusal = asyncio.run(lose_a_consumer(cluster))
 
-    assert "waiting for its cluster" in cluster.nodes["n0"].process.said()
+    assert "waiting for its cluster" in cluster.nodes["n0"].process.read_log()
     assert sequence == 1
     assert "archive" in refusal

@@ -1,3 +1,5 @@
+"""Plans as values: what is created, updated and deleted, and what is refused."""
+
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -42,14 +44,14 @@ def as_applied(
     offsets: int = 0,
     partitions: str | None = "as applied",
 ) -> Actual:
-    """Return what a server would tell after `topology` was applied: the same, with defaults of its own."""
+    """Return what a server has after `topology` was applied, with defaults of its own."""
     number = str(topology.partitions) if partitions == "as applied" else partitions
     entries = {"partitions": number, "streams": str(topology.stream_count)}
     held = dict.fromkeys(topology.names, messages)
     return Actual(
         streams={
             config["name"]: {
-                # as a server says it
+                # a server leaves out empty fields
                 "config": {**DEFAULTS, **{field: one for field, one in config.items() if one}},
                 "state": {
                     **STATE,
@@ -65,11 +67,11 @@ def as_applied(
 
 
 @given(topologies)
-def test_what_was_applied_once_leaves_nothing_to_do(topology: Topology) -> None:
+def test_a_plan_after_an_apply_is_empty(topology: Topology) -> None:
     assert plan(topology, as_applied(topology, messages=9, offsets=1)) == ()
 
 
-def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> None:
+def test_an_empty_server_gets_all_streams_and_the_partitions_entry_last() -> None:
     made = plan(Topology(partitions=2), NOTHING)
 
     assert {step.action for step in made} == {"create"}
@@ -84,7 +86,7 @@ def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> 
 
 
 @given(topologies, topologies, st.integers(0, 3), st.integers(0, 3))
-def test_only_a_changed_number_over_stored_lines_is_refused(
+def test_only_a_changed_number_with_stored_lines_is_refused(
     before: Topology, after: Topology, messages: int, offsets: int
 ) -> None:
     there = as_applied(before, messages=messages, offsets=offsets)
@@ -97,13 +99,13 @@ def test_only_a_changed_number_over_stored_lines_is_refused(
 
 
 @pytest.mark.parametrize("stored", [None, "", "\x03\ufffd", "0", "three"])
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
-def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
-    stored: str | None, is_told: bool
+@pytest.mark.parametrize("is_given", [True, False], ids=["given", "not given"])
+def test_an_unreadable_number_of_partitions_is_restored_from_subjects(
+    stored: str | None, is_given: bool
 ) -> None:
     damaged = as_applied(Topology(partitions=3), partitions=stored, messages=9, offsets=3)
 
-    made = plan(Topology(partitions=3 if is_told else 10, partitions_given=is_told), damaged)
+    made = plan(Topology(partitions=3 if is_given else 10, partitions_given=is_given), damaged)
 
     assert [(step.name, step.config) for step in made] == [
         ("LOGS_CONFIG/partitions", {"value": "3"})
@@ -111,7 +113,7 @@ def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3))
-def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
+def test_a_new_number_of_partitions_only_adds_subjects_and_comes_last(
     before: int, after: int, messages: int, offsets: int
 ) -> None:
     held = as_applied(Topology(partitions=before), messages=messages, offsets=offsets)
@@ -128,7 +130,7 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
 
 
 @pytest.mark.parametrize(("there", "wanted", "left"), [(9, 6, 6), (6, 9, 6), (0, 9, 9)])
-def test_in_a_cluster_a_start_only_lowers_the_limit(there: int, wanted: int, left: int) -> None:
+def test_a_start_in_a_cluster_only_lowers_the_limit(there: int, wanted: int, left: int) -> None:
     before = Topology(max_bytes=there or None)
 
     made = plan(Topology(max_bytes=wanted, may_grow=False), as_applied(before))
@@ -137,7 +139,7 @@ def test_in_a_cluster_a_start_only_lowers_the_limit(there: int, wanted: int, lef
     assert after.get("LOGS", there) == left
 
 
-def test_a_start_of_another_server_lowers_no_limit_while_streams_are_still_made() -> None:
+def test_a_start_lowers_no_limit_while_some_streams_do_not_exist() -> None:
     desired = Topology(max_bytes=1000, stream_count=4, may_grow=False)
     whole = as_applied(desired)
     half = {name: info for name, info in whole.streams.items() if name not in {"LOGS_2", "LOGS_3"}}
@@ -147,7 +149,7 @@ def test_a_start_of_another_server_lowers_no_limit_while_streams_are_still_made(
     assert {step.name: step.config["max_bytes"] for step in made} == {"LOGS_2": 250, "LOGS_3": 250}
 
 
-def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
+def test_a_promoted_mirror_takes_lines_of_its_partitions_only() -> None:
     copy = as_applied(Topology(partitions=2, mirror="first"), messages=9)
 
     made = plan(Topology(partitions=2, mirror=""), copy)
@@ -169,7 +171,7 @@ def info(config: dict[str, Any]) -> dict[str, Any]:
     return {"config": config, "state": {"messages": 0}}
 
 
-def test_what_we_do_not_declare_and_metadata_of_others_stay() -> None:
+def test_undeclared_fields_and_foreign_metadata_are_kept() -> None:
     theirs = {"_nats.ver": "2.15.1", "theirs": "1"}
     found = {"name": "LOGS", "compression": "s2", "metadata": {**theirs, "ours": "old"}}
 
@@ -179,7 +181,7 @@ def test_what_we_do_not_declare_and_metadata_of_others_stay() -> None:
     assert not compare(stream(metadata={"ours": "new"}), info(step.config))
 
 
-def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
+def test_a_plan_shows_changes_and_deletions_as_text_and_json() -> None:
     wanted = stream(max_age=2 * 86_400 * 10**9, max_bytes=33_475_333_259)
     made = compare(wanted, info({"max_age": 86_400 * 10**9}))
     made = (replace(made[0], deletes="deletes lines"),)
@@ -201,7 +203,7 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
 
 
 @pytest.mark.parametrize(("first", "is_lost"), [("10:00:03", False), ("09:59:57", True)])
-def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool) -> None:
+def test_expired_messages_are_found_by_the_servers_clock(first: str, is_lost: bool) -> None:
     state = {"messages": 1, "bytes": 1, "first_ts": f"2026-11-23T{first}.123456789Z"}
     there = {"ts": "2026-11-23T10:00:01.987654321Z", "state": state, "config": {"name": "LOGS"}}
 
@@ -219,7 +221,7 @@ def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool
         pytest.param(Topology(sources=(), mirror="first"), -1, id="one that is a copy"),
     ],
 )
-def test_only_a_site_that_is_no_copy_takes_no_more_at_a_time_than_a_slow_line_brings_over(
+def test_only_a_site_without_copies_limits_its_messages_to_a_slow_link(
     topology: Topology, largest: int | None
 ) -> None:
     assert topology.streams()[0].get("max_msg_size") == largest

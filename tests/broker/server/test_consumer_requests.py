@@ -1,4 +1,4 @@
-"""A request for a consumer is passed on only where the consumer cannot push, and a line that one pushes is no request."""
+"""Requests for consumers are rewritten and passed on only if the consumer cannot push."""
 
 import asyncio
 import json
@@ -31,11 +31,11 @@ from nats_logship.client.connection import Connection, Message
         b'{"config": {"description": "' + b"x" * 100_000 + b'"}}',
     ],
 )
-def test_what_could_push_or_cannot_be_read_is_refused(request_: bytes) -> None:
+def test_a_pushing_or_unreadable_request_is_refused(request_: bytes) -> None:
     assert isinstance(rewrite_pull_request(request_), str)
 
 
-def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
+def test_a_request_is_passed_on_as_it_was_judged() -> None:
     twice = b'{"config": {"deliver_subject": "x"}, "config": {"name": "a"}}'
 
     assert rewrite_pull_request(twice) == b'{"config": {"name": "a"}}'
@@ -64,7 +64,7 @@ COPY = {
 """What nats-server 2.15.1 asks for."""
 
 
-def test_the_request_of_a_server_that_copies_is_passed_on_as_it_is() -> None:
+def test_a_servers_request_for_a_copy_is_passed_on_unchanged() -> None:
     request = json.dumps({"stream_name": "LOGS", "config": COPY, "action": ""}).encode()
 
     passed = rewrite_copy_request(request, "centre")
@@ -107,14 +107,14 @@ def test_the_request_of_a_server_that_copies_is_passed_on_as_it_is() -> None:
     ],
     ids=str,
 )
-def test_a_site_makes_no_other_consumer_than_one_for_its_copy(change: dict[str, Any]) -> None:
+def test_a_site_creates_no_consumer_but_one_for_its_copy(change: dict[str, Any]) -> None:
     request = json.dumps({"stream_name": "LOGS", "config": COPY | change}).encode()
 
     assert isinstance(rewrite_copy_request(request, "centre"), str)
 
 
 @pytest.mark.nats
-async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none(
+async def test_lines_pushed_to_a_request_subject_are_no_requests(
     connection: Connection,
 ) -> None:
     heard, listens = list[bytes](), asyncio.Event()
@@ -133,7 +133,7 @@ async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none
         await connection.api(f"CONSUMER.CREATE.LOGS.{policy}", body)
         async with asyncio.timeout(20):
             info = f"CONSUMER.INFO.LOGS.{policy}"
-            while (await connection.api(info))["delivered"]["stream_seq"] < 2:  # noqa: ASYNC110 - the server tells nobody
+            while (await connection.api(info))["delivered"]["stream_seq"] < 2:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
     await connection.request("logship.x", b"a request")
 

@@ -1,4 +1,4 @@
-"""nats-server as a child: no client's words are taken for its own, and what it says of its health is understood."""
+"""nats-server as a child process: no text of a client passes for a line of the server."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.
     try:
         async with run_nats_server(find_nats_server(), conf, 10**8, lock, {}) as server:
             attending = asyncio.ensure_future(server.attend())
-            ports = await server.ports()
+            ports = await server.wait_for_ports()
             try:
                 yield server, ports.client, attending
             finally:
@@ -73,7 +73,7 @@ def connected(port: int) -> socket.socket:
 
 
 def spoken(client: socket.socket, text: str) -> None:
-    """Say the words in each place that nats-server repeats, without a credential."""
+    """Send a text in each field that nats-server logs, without a credential."""
     words = {"nkey": text, "sig": "AAAA", "name": text, "lang": text, "version": text}
     client.sendall(b"CONNECT " + json.dumps(words).encode() + b"\r\n")
 
@@ -92,7 +92,7 @@ def hung_up(client: socket.socket) -> None:
 
 
 @pytest.mark.nats
-async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
+async def test_no_text_of_a_client_is_taken_for_the_servers(conf: Path) -> None:
     async with asyncio.timeout(60), attended(conf) as (server, port, attending):
         for text in INJECTED:
             for speak in (spoken, spoken_with_credential):
@@ -103,7 +103,7 @@ async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
             await reloaded_among(server, port, "Reloaded server configuration")
         await reloaded_among(server, port, "Failed to reload server configuration: no")
 
-        assert (await server.ports()).client == port  # nor is the store encrypted
+        assert (await server.wait_for_ports()).client == port  # nor is the store encrypted
 
         client = connected(port)
         spoken(client, "listen tcp 9.9.9.9:99: bind: address already in use")
@@ -124,7 +124,7 @@ def broken(conf: Path) -> Iterator[None]:
 
 
 async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
-    """Reload while clients say this; the server stands still until it has both before it."""
+    """Reload while clients send a text; the server is stopped until both are waiting."""
     clients = [connected(port) for _ in range(20)]
     os.kill(server.pid, signal.SIGSTOP)
     for client in clients:
@@ -139,7 +139,7 @@ async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
             hung_up(client)
 
 
-def test_the_last_error_is_the_reason_of_an_end_and_is_shown_on_one_line() -> None:
+def test_the_last_error_explains_an_end_in_one_line() -> None:
     lines = ["[7] [INF] Server is ready", "", "goroutine 1 [running]:", "[7] [WRN] slow"]
     assert explain_end(map(parse_log_line, lines)) == ""
 
@@ -177,7 +177,7 @@ TRIED = 'Publish Violation - Subject "logs.p0.other"'
         (f'1:2 - cid:5 - "a" - "SHIP/nkey:{key_of("x")}" - {TRIED}', None),
     ],
 )
-def test_the_log_names_a_credential_where_the_server_says_whose_connection_it_is(
+def test_the_log_names_a_credential_where_the_server_wrote_its_key(
     line: str, shown: str | None
 ) -> None:
     found = add_names(line, KNOWN)
@@ -203,5 +203,5 @@ WRITE = "write /s/4.blk: no space left on device"
         ({}, ""),
     ],
 )
-def test_a_failed_write_is_told_apart_from_other_trouble(data: Any, frozen: str) -> None:
+def test_a_failed_write_is_distinguished_from_other_errors(data: Any, frozen: str) -> None:
     assert find_failed_write(json.dumps({"data": data}).encode()) == frozen

@@ -1,4 +1,4 @@
-"""The resolved configuration: a real nats-server takes it, what cannot be or does not go together is refused, and the stream fits into its store."""
+"""The resolved configuration: nats-server accepts it, contradictions are refused, limits fit."""
 
 import json
 import subprocess
@@ -49,7 +49,7 @@ def secret_file(path: Path, text: str) -> Path:
 
 @pytest.mark.nats
 @pytest.mark.parametrize("odd", ["plain", 'with "quotes", \\, @:/%40 and $HOME {x} # no', "ü"])
-def test_nats_server_takes_every_section_whatever_the_texts_are(tmp_path: Path, odd: str) -> None:
+def test_nats_server_accepts_every_section_with_odd_characters(tmp_path: Path, odd: str) -> None:
     store = tmp_path / odd.replace("/", "-")
     store.mkdir()
     own = {"server_metadata": {"x": odd, "all": ODD}, "server_tags": ["a", odd]}
@@ -75,7 +75,7 @@ def test_an_operators_settings_win_over_defaults(tmp_path: Path) -> None:
     assert '"http":' not in resolved(tmp_path, http=None).text
 
 
-def test_pings_of_other_sites_may_wait_behind_what_is_copied_over_a_slow_line(
+def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(
     tmp_path: Path,
 ) -> None:
     text = resolved(tmp_path, **SITES).text
@@ -86,7 +86,7 @@ def test_pings_of_other_sites_may_wait_behind_what_is_copied_over_a_slow_line(
     assert '"ping_max": 3,' in resolved(tmp_path, **SITES, nats={"ping_max": 3}).text
 
 
-def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhere(
+def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(
     tmp_path: Path,
 ) -> None:
     files = {
@@ -95,12 +95,12 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
     }
 
     conf = resolved(tmp_path, **CLUSTER, **SITES, **REMOTES, **files)
-    told = json.loads(conf.text.partition("\n")[2])
+    conf_values = json.loads(conf.text.partition("\n")[2])
     unsecured = json.loads(resolved(tmp_path, **CLUSTER, **SITES).text.partition("\n")[2])
 
-    assert told["cluster"]["routes"] == [f"nats-route://logbroker:{SECRET}@[fd00::2]:6222"]
-    assert told["cluster"]["authorization"]["password"] == SECRET
-    for remote in told["leafnodes"]["remotes"]:
+    assert conf_values["cluster"]["routes"] == [f"nats-route://logbroker:{SECRET}@[fd00::2]:6222"]
+    assert conf_values["cluster"]["authorization"]["password"] == SECRET
+    for remote in conf_values["leafnodes"]["remotes"]:
         assert "logs.>" in remote["deny_imports"]
         assert remote["deny_exports"] == remote["deny_imports"]
         assert remote["nkey"] == files["site_nkey"].read_text()
@@ -110,7 +110,7 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
         assert file.read_text() not in repr(conf)
 
 
-def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
+def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
     section = build_accounts(EVERY_KIND.credentials, OwnKeys(key(99)), streams=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
@@ -123,7 +123,7 @@ def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "reason"),
     [
         ({"listen": ANYWHERE}, "^--listen 0.0.0.0:4222 .*--allow-anonymous"),
         ({"http": ANYWHERE}, "^--http 0.0.0.0:4222 .*--allow-anonymous"),
@@ -144,15 +144,15 @@ def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(
-    tmp_path: Path, options: dict[str, Any], words: str
+def test_contradicting_settings_are_refused(
+    tmp_path: Path, options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=words):
+    with pytest.raises(ConfigurationError, match=reason):
         resolved(tmp_path, **options)
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "words"),
+    ("text", "mode", "reason"),
     [
         (b"short", 0o600, "openssl"),
         (b"0123456789\n0123456789", 0o600, "openssl"),
@@ -160,14 +160,14 @@ def test_what_does_not_go_together_is_refused(
         (SECRET.encode(), 0o644, "chmod 600"),
     ],
 )
-def test_a_secret_that_is_none_is_refused_and_not_shown(
-    tmp_path: Path, text: bytes, mode: int, words: str
+def test_an_unfit_secret_is_refused_and_not_shown(
+    tmp_path: Path, text: bytes, mode: int, reason: str
 ) -> None:
     path = tmp_path / "secret"
     path.write_bytes(text)
     path.chmod(mode)
 
-    with pytest.raises(ConfigurationError, match=words) as refused:
+    with pytest.raises(ConfigurationError, match=reason) as refused:
         resolved(tmp_path, cluster="logs", route=ROUTES, cluster_secret_file=path)
 
     assert SECRET not in str(refused.value)
@@ -175,7 +175,7 @@ def test_a_secret_that_is_none_is_refused_and_not_shown(
 
 @settings(max_examples=40)
 @given(sizes, sizes, st.none() | st.integers(1, 10**16))
-def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
+def test_the_stream_leaves_space_for_offsets_and_positions(
     tmp_path_factory: pytest.TempPathFactory, free: int, held: int, max_bytes: int | None
 ) -> None:
     space = Space(free, held, free + held)
@@ -216,7 +216,7 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
         ),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_name_and_shows_no_secret(
+def test_an_invalid_setting_is_refused_by_name_without_its_secret(
     options: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(click.UsageError, match=reason) as refused:
@@ -225,7 +225,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name_and_shows_no_secret(
     assert "s3cret" not in str(refused.value)
 
 
-def test_servers_are_taken_several_in_one_text_too() -> None:
+def test_one_text_may_hold_several_servers() -> None:
     some = ("nats://127.0.0.1:4222", "tls://broker1:4222", "nats://[::1]:4222", "b1:4222", "b1")
 
     assert load(BrokerSettings, {"server": (", ".join(some),)}, None).server == some

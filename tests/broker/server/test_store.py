@@ -1,4 +1,4 @@
-"""The broker's folder: one owner at a time, and a store stays what it is: alone or of a cluster, and with its own key."""
+"""The broker's folder: one owner at a time, and the same cluster and key for ever."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from broker.server.store import (
 from nats_logship.app.exits import ConfigurationError, OperatorError
 
 
-def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:
+def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
     with lock_store(tmp_path / "s") as lock:
         assert is_locked(tmp_path / "s")
         inherited = os.dup(lock)  # by a child, which may live on
@@ -34,7 +34,7 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_store_stays_alone_or_that_member_of_its_cluster_until_its_disk_is_wiped(
+def test_a_store_runs_alone_or_as_one_member_until_it_is_wiped(
     alone: Path,
 ) -> None:
     check_membership(alone, "", "whatever")
@@ -53,7 +53,7 @@ def test_a_store_stays_alone_or_that_member_of_its_cluster_until_its_disk_is_wip
     check_membership(alone, "logs", "b2")
 
 
-def test_a_store_in_the_clear_is_not_opened_with_a_key(alone: Path) -> None:
+def test_an_unencrypted_store_is_not_opened_with_a_key(alone: Path) -> None:
     (alone / "jetstream/LOGS/streams/LOGS/meta.inf").touch()
 
     check_encryption(alone, has_key=False)
@@ -61,7 +61,7 @@ def test_a_store_in_the_clear_is_not_opened_with_a_key(alone: Path) -> None:
         check_encryption(alone, has_key=True)
 
 
-def test_what_a_running_broker_does_not_take_is_an_error(tmp_path: Path) -> None:
+def test_a_change_that_the_broker_does_not_take_is_an_error(tmp_path: Path) -> None:
     with lock_store(tmp_path):
         write_state(tmp_path, revision=2)
 
@@ -71,7 +71,7 @@ def test_what_a_running_broker_does_not_take_is_an_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"revision": 1}'])
-def test_where_no_broker_runs_a_file_says_nothing(tmp_path: Path, text: str) -> None:
+def test_a_state_file_without_a_broker_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
 
     assert "no broker runs" in wait_for_credentials(tmp_path, 2)

@@ -40,12 +40,12 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     on.
     """
     first = one_that_runs(world.receivers, chance)
-    begin = len(first.process.said())
+    begin = len(first.process.read_log())
     arguments = [word for word in first.process.arguments if word != _STANDBY]
     second = _start_second(world, first, chance, arguments)
 
     def share() -> bool:
-        return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
+        return _LOST in first.process.read_log()[begin:] and _LOST in second.process.read_log()
 
     yield
     if _STANDBY not in first.process.arguments:  # a standby stays one
@@ -107,7 +107,7 @@ def _start_second(world: World, first: Program, chance: Chance, arguments: list[
 def _wait_for_one(world: World, first: Program, second: Program, share: Callable[[], bool]) -> None:
     def is_decided() -> bool:
         # or it has died of another fault, and is not let in again beside the other one
-        is_kept_out = not first.is_running() and _KEPT_OUT in first.last_words
+        is_kept_out = not first.is_running() and _KEPT_OUT in first.last_output
         return bool(first.refused or second.refused) or is_kept_out or share()
 
     seconds = _SECONDS_ON_SPARK if world.spark_programs else _SECONDS

@@ -20,7 +20,7 @@ INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":8388608,"headers
 
 
 class Broker:
-    """Answers each pull with messages, by their numbers, and statuses, in the order of `answers`."""
+    """Answers each pull with messages, by their numbers, and statuses, as `answers` says."""
 
     def __init__(self) -> None:
         self.answers: Sequence[int | str] = ()

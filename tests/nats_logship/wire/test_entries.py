@@ -1,4 +1,4 @@
-"""Entries of buckets: an offset is read as it was written or not at all; a list of pauses says which hosts do not publish."""
+"""Entries of buckets: offsets and pauses are read as they were written, or refused."""
 
 import json
 from contextlib import suppress
@@ -29,7 +29,7 @@ offsets = st.builds(
 
 
 @given(offsets)
-def test_an_offset_comes_back_as_it_was_written_without_fields_of_a_later_program(
+def test_an_offset_is_read_without_fields_of_a_later_program(
     offset: Offset,
 ) -> None:
     later = json.dumps(json.loads(offset.encode()) | {"colour": "blue"}).encode()
@@ -44,7 +44,7 @@ def test_an_entry_that_is_not_ours_is_unreadable(data: bytes) -> None:
 
 
 @given(offsets, st.data())
-def test_an_entry_with_another_value_is_read_as_it_is_or_unreadable(
+def test_an_entry_with_another_value_is_read_or_refused(
     offset: Offset, data: st.DataObject
 ) -> None:
     entry = json.loads(offset.encode())
@@ -71,7 +71,7 @@ HOUR = timedelta(hours=1)
         b'[{"hosts": "*", "reason": "%s"}]' % (501 * b"x"),
     ],
 )
-def test_what_is_no_list_of_pauses_is_refused_in_one_line(value: bytes) -> None:
+def test_anything_but_a_list_of_pauses_is_refused_in_one_line(value: bytes) -> None:
     with pytest.raises(UnreadablePauses, match=r"^[^\n]+$"):
         decode_pauses(value)
 
@@ -93,7 +93,7 @@ def test_a_glob_matches_whole_names(
     assert not any(active_pause(pauses, host, NOW) for host in others)
 
 
-def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
+def test_the_pause_that_ends_last_counts() -> None:
     over, later, last, endless = (
         Pause(hosts="web*", until=end) for end in (NOW, NOW + HOUR, NOW + 2 * HOUR, None)
     )

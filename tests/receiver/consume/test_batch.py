@@ -1,4 +1,4 @@
-"""A batch against anything that a client may send: each message is written or set aside whole, and tears no other's."""
+"""A batch: each message that a client may send is written or quarantined whole."""
 
 import json
 import tempfile
@@ -91,7 +91,7 @@ def write(
 
 @settings(max_examples=80, deadline=None)
 @given(messages=st.lists(st.tuples(_SUBJECTS, _PAYLOADS, _HEADERS), min_size=1, max_size=12))
-def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_others(
+def test_each_message_is_written_or_quarantined_whole(
     messages: list[tuple[str, bytes, dict[str, str]]],
 ) -> None:
     sent: list[tuple[str, bytes, dict[str, Any] | None]] = []
@@ -138,7 +138,7 @@ def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_other
     ],
 )
 @pytest.mark.parametrize("is_one", [True, False])
-def test_a_piece_of_a_line_is_gone_on_with_by_its_rest_alone_in_one_message_as_in_many(
+def test_an_unfinished_line_is_continued_only_by_its_own_rest(
     tmp_path: Path, sections: list[tuple[str, int, bytes]], written: bytes, is_one: bool
 ) -> None:
     parts = [lines_of(*section) for section in sections]

@@ -1,7 +1,4 @@
-"""A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only.
-
-A replica of the broker that lags answers with what was: that costs a receiver a question more, and never its partition.
-"""
+"""A partition's entry in KV: claimed, fenced by later epochs, and read from replicas that lag."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,23 +36,17 @@ async def connection(logs_url: str) -> AsyncIterator[Lagging]:
     await made.close()
 
 
-async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
+async def test_each_of_simultaneous_claims_has_an_epoch_and_one_is_the_owner(
     connection: Lagging,
 ) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
-    claims = await asyncio.gather(*(receiver.claim(NOW) for receiver in receivers))
+    claims = await asyncio.gather(*(one.claim(NOW) for one in receivers))
+    confirmed = await asyncio.gather(*(one.confirm() for one in receivers), return_exceptions=True)
 
-    assert sorted(claim.epoch for claim in claims) == list(range(1, 9))
-    fenced = await asyncio.gather(
-        *(receiver.confirm() for receiver in receivers), return_exceptions=True
-    )
-    assert [
-        claim.epoch
-        for claim, error in zip(claims, fenced, strict=True)
-        if isinstance(error, Offset)
-    ] == [8]
-    assert sum(isinstance(error, FencedError) for error in fenced) == 7
+    assert sorted(claim.epoch for claim in claims if claim) == list(range(1, 9))
+    assert [one.epoch for one in confirmed if isinstance(one, Offset)] == [8]
+    assert sum(isinstance(one, FencedError) for one in confirmed) == 7
 
 
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
@@ -68,7 +59,7 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
+async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
     connection: Lagging, by_hand: bool
 ) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
@@ -113,7 +104,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     assert await entry.read(offset.epoch, offset.next) == offset
 
 
-async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging) -> None:
+async def test_a_claim_is_not_refused_because_of_a_stale_entry(connection: Lagging) -> None:
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await connection.remember(ENTRY)
     made = str((await connection.api("STREAM.INFO.LOGS"))["created"])
@@ -130,9 +121,7 @@ async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging)
     assert offset.epoch == 8
 
 
-async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
-    connection: Lagging,
-) -> None:
+async def test_an_owner_does_not_end_because_a_replica_lags(connection: Lagging) -> None:
     await connection.remember(ENTRY)
     ledger = Claim(connection, 0, "a:1", "LOGS")
     await ledger.claim(NOW)
@@ -172,7 +161,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
         pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
     ],
 )
-def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
+def test_an_offset_of_the_backed_up_stream_is_adapted_to_the_restored_one(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
     carried = adapt_to_restored(found, RESTORED, "now")

@@ -68,9 +68,7 @@ def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> 
             list(reading.pull_batch())
 
 
-def test_empty_messages_do_not_stop_reading(
-    partition: Partition,
-) -> None:
+def test_empty_messages_do_not_stop_reading(partition: Partition) -> None:
     partition.publish(("logs.p0.web01", b"", {"Nats-Msg-Size": "5"}))
     partition.lines("web01", b"1\n", b"", b"2\n", b"")
 

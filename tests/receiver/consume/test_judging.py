@@ -1,4 +1,4 @@
-"""What of a section's lines goes into files, and what is told of those that never came."""
+"""Which lines of a section are written, and which gaps are found."""
 
 import pytest
 from hypothesis import given
@@ -33,11 +33,11 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
     ("reached", "skip", "kind"),
     [
         pytest.param(40, 0, AnomalyKind.GAP, id="gap"),
-        pytest.param(55, 0, AnomalyKind.DOUBT, id="nobody knows which lines had come"),
-        pytest.param(90, 7, AnomalyKind.REPEAT, id="all of it had come"),
+        pytest.param(55, 0, AnomalyKind.DOUBT, id="unknown which lines were received"),
+        pytest.param(90, 7, AnomalyKind.REPEAT, id="all received"),
     ],
 )
-def test_a_section_that_lines_were_left_out_of_is_written_whole_or_not_at_all(
+def test_a_filtered_section_is_written_whole_or_not_at_all(
     reached: int, skip: int, kind: AnomalyKind
 ) -> None:
     section = Section("/var/log/a", Span("id", 50, 90), 7, 0, filtered=True)

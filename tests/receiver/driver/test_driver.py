@@ -1,4 +1,4 @@
-"""What a driver does beside its partitions' loops: waits for a broker that is set up, runs jobs, closes files by the clock, looks after closed ones."""
+"""What a driver does beside its supervisors: it waits for a broker, runs jobs, closes files."""
 
 import asyncio
 import errno
@@ -21,10 +21,11 @@ from receiver.driver.rotation_timer import RotationTimer
 from receiver.storage.rotation import Calendar
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
+from tests.receiver.supervised import RequestCounter
 
 
 @pytest.mark.nats
-async def test_a_broker_that_is_set_up_later_is_waited_for(
+async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"", {"KV-Operation": "DEL"})
@@ -32,7 +33,7 @@ async def test_a_broker_that_is_set_up_later_is_waited_for(
     async with asyncio.timeout(20):
         while "waiting" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
             await asyncio.sleep(0.02)
-    await asyncio.sleep(1.5)  # it asks once more, and says nothing
+    await RequestCounter(connection).wait(3)  # it asks again
     assert not waiting.done()
 
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"7")
@@ -44,9 +45,7 @@ async def test_a_broker_that_is_set_up_later_is_waited_for(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_nothing(
-    number: int,
-) -> None:
+def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> None:
     refusal = OSError(number, os.strerror(number), "scratch/tmp1")
     spark = MagicMock(**{"parallelize.side_effect": refusal})
 
@@ -60,7 +59,7 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
     ("ends", "named"),
     [([0], "Java process has died"), (subprocess.TimeoutExpired("java", 1.0), "sockfile")],
 )
-def test_an_error_of_pysparks_own_is_the_jvms_death_only_where_that_has_died(
+def test_an_error_of_pyspark_is_the_jvms_death_only_if_that_has_died(
     ends: object, named: str
 ) -> None:
     spark = MagicMock(**{"parallelize.side_effect": UnboundLocalError("sockfile")})
@@ -70,7 +69,7 @@ def test_an_error_of_pysparks_own_is_the_jvms_death_only_where_that_has_died(
         run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
 
 
-def test_a_cluster_without_executors_for_long_ends_the_receiver() -> None:
+def test_a_cluster_without_executors_ends_the_receiver() -> None:
     spark = MagicMock(master="spark://central:7077")
     spark._gateway.proc.poll.return_value = None
     spark.getConf().get.return_value = "false"
@@ -84,9 +83,7 @@ HOUR, SECOND = 3_600_000_000_000, 1_000_000_000
 NONE, DUE, ALL = ForcedRotation
 
 
-def test_a_silent_partition_is_closed_once_a_period_by_hand_at_once_and_again_where_it_failed() -> (
-    None
-):
+def test_files_of_a_silent_partition_are_closed_once_a_period_or_on_request() -> None:
     now = [100 * HOUR + HOUR // 2]
     timer = RotationTimer(Calendar(timedelta(hours=1)), lambda: now[0])
 
@@ -111,7 +108,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unless_told_to_stop(
+async def test_closed_files_are_compressed_in_low_priority_unless_stopped(
     tmp_path: Path, *, is_stopped: bool
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]

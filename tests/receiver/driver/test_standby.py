@@ -1,4 +1,4 @@
-"""A standby waits as long as the owner may live, and follows one that has ended at once."""
+"""A standby waits until the owner is gone, or has released the partition."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
-from receiver.driver.presence import Presence, is_gone
+from receiver.driver.presence import ReceiverPresence, is_gone
 from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
 
@@ -20,13 +20,13 @@ SILENCE = 0.5
 
 
 def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
-    """Return what stands by, and ends with the revision at which the partition is free."""
+    """Return a standby, which ends with the revision at which the partition is free."""
     claim, meter = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
     return asyncio.ensure_future(wait_until_free(claim, meter, silence))
 
 
-async def owner(connection: Connection) -> tuple[Presence, Claim]:
-    present = Presence(connection, lambda _: b"")
+async def owner(connection: Connection) -> tuple[ReceiverPresence, Claim]:
+    present = ReceiverPresence(connection, lambda _: b"")
     await present.start()
     claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await claim.claim(NOW)
@@ -41,9 +41,7 @@ async def waits(connection: Connection) -> bool:
     return not done
 
 
-async def test_who_commits_is_alive_and_who_cannot_be_asked_is_never_taken_for_dead(
-    connection: Connection,
-) -> None:
+async def test_an_owner_that_commits_or_has_no_address_is_not_gone(connection: Connection) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
     assert await waits(connection)
 
@@ -79,7 +77,7 @@ async def test_an_owner_answers_through_a_new_connection(
     await theirs.close()
 
 
-async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(
+async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
     connection: Connection,
 ) -> None:
     _, claim = await owner(connection)
@@ -99,7 +97,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert await OffsetEntry(connection, 0, lambda: NOW).read() == heir
 
 
-async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
+async def test_a_standby_accepts_its_own_claim_whose_answer_was_lost(
     connection: Connection,
 ) -> None:
     _, lost = await owner(connection)

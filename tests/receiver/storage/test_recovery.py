@@ -17,54 +17,46 @@ from receiver.storage.rows import FileRow, StoredBatch
 from receiver.storage.spans import StoredSpanEnds
 from receiver.storage.store import Store
 
-MADE = "2026-11-20T00:00:00Z"
-BATCH = StoredBatch(7, 3, 10, 20, "this", "before", "LOGS", MADE)
-
-
-def offset(next_: int, commit: str, moved_in: int = 0, made: str = MADE) -> Offset:
-    return Offset(next_, 5, made, "a:1", commit=commit, moved_in=moved_in)
+CREATED, LATER = "2026-11-20T00:00:00Z", "later"
+BATCH = StoredBatch(7, 3, 10, 20, "this", "before", "LOGS", CREATED)
+KEPT, UNDONE, REFUSED = 8, 7, 0
 
 
 @pytest.mark.parametrize(
-    ("where", "since"),
+    ("next_", "commit", "moved_in", "created", "expected"),
     [
-        pytest.param(offset(20, "this"), 8, id="committed"),
-        pytest.param(offset(10, "before"), 7, id="stored and not committed"),
-        pytest.param(offset(5, "this", 4), 8, id="committed, then set back"),
-        pytest.param(offset(10, "this", 4), 8, id="committed, then set back to its first"),
-        pytest.param(offset(5, "before", 4), 7, id="not committed, then set back"),
-        pytest.param(offset(20, "before", 4), 7, id="not committed, then set to its end"),
-        pytest.param(offset(20, "later", 4), 8, id="set back to where older files end"),
-        pytest.param(offset(20, "not known", 4), 8, id="lost, then set to where the files end"),
-        pytest.param(offset(5, "this", 4, "later"), 8, id="committed, then another stream"),
-        pytest.param(offset(10, "before", 4, "later"), 8, id="stored, then another stream"),
-        pytest.param(offset(5, "older", 4, "later"), 8, id="stream and KV restored"),
+        pytest.param(20, "this", 0, CREATED, KEPT, id="committed"),
+        pytest.param(10, "before", 0, CREATED, UNDONE, id="stored and not committed"),
+        pytest.param(5, "this", 4, CREATED, KEPT, id="committed, then set back"),
+        pytest.param(10, "this", 4, CREATED, KEPT, id="committed, then set back to its first"),
+        pytest.param(5, "before", 4, CREATED, UNDONE, id="not committed, then set back"),
+        pytest.param(20, "before", 4, CREATED, UNDONE, id="not committed, then set to its end"),
+        pytest.param(20, "later", 4, CREATED, KEPT, id="set back to where older files end"),
+        pytest.param(20, "not known", 4, CREATED, KEPT, id="lost, then set to the end of files"),
+        pytest.param(5, "this", 4, LATER, KEPT, id="committed, then another stream"),
+        pytest.param(10, "before", 4, LATER, KEPT, id="stored, then another stream"),
+        pytest.param(5, "older", 4, LATER, KEPT, id="stream and KV restored"),
+        pytest.param(20, "later", 0, CREATED, REFUSED, id="another batch, same end"),
+        pytest.param(30, "later", 0, CREATED, REFUSED, id="behind"),
+        pytest.param(5, "older", 0, CREATED, REFUSED, id="before"),
+        pytest.param(10, "", 0, CREATED, REFUSED, id="nothing was ever committed"),
+        pytest.param(15, "this", 0, CREATED, REFUSED, id="committed, then changed"),
+        pytest.param(20, "before", 0, CREATED, REFUSED, id="not committed, then changed"),
+        pytest.param(15, "later", 4, CREATED, REFUSED, id="set to another sequence"),
     ],
 )
-def test_the_offset_says_whether_the_last_batch_is_undone(where: Offset, since: int) -> None:
-    assert find_first_undone(BATCH, where, 0) == since
+def test_the_offset_says_whether_the_last_batch_is_kept_undone_or_refused(
+    next_: int, commit: str, moved_in: int, created: str, expected: int
+) -> None:
+    offset = Offset(next_, 5, created, "a:1", commit=commit, moved_in=moved_in)
+    if expected is not REFUSED:
+        assert find_first_undone(BATCH, offset, 3) == expected
+        return
 
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        pytest.param(offset(20, "later"), id="committed by another up to the same sequence"),
-        pytest.param(offset(30, "later"), id="behind"),
-        pytest.param(offset(5, "older"), id="before"),
-        pytest.param(offset(10, ""), id="nothing was ever committed"),
-        pytest.param(offset(15, "this"), id="committed, then changed by other hands"),
-        pytest.param(offset(20, "before"), id="not committed, then changed by other hands"),
-        pytest.param(offset(15, "later", 4), id="moved elsewhere"),
-    ],
-)
-def test_any_other_offset_is_refused_with_what_to_do(where: Offset) -> None:
     with pytest.raises(Damaged) as raised:
-        find_first_undone(BATCH, where, 3)
-
-    words = str(raised.value)
-    assert "up to sequence 20" in words
-    assert f"but the offset is {where.next}" in words
-    assert "`logreceiver offsets adopt --partition 3`" in words
+        find_first_undone(BATCH, offset, 3)
+    for part in ("up to sequence 20", f"the offset is {next_}", "adopt --partition 3`"):
+        assert part in str(raised.value)
 
 
 _WRITES_ON = """
@@ -83,15 +75,16 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_an_older_store_beside_the_wal_of_a_newer_one_is_refused(tmp_path: Path) -> None:
+def make_row(number: int, length: int = 1, batch: int = 1) -> FileRow:
+    return FileRow(f"web{number}.log", f"web{number}", "", "", length, length, 0, batch=batch)
+
+
+def test_an_older_store_with_the_wal_of_a_newer_one_is_refused(tmp_path: Path) -> None:
     folders = PartitionFolders(tmp_path / "out", tmp_path / "state", 0)
     assert folders.read_last_batch(0) is None
     with Store.create(folders.store_path) as store, store.transaction():
         store.put_batch(StoredBatch(3, 1, 5, 9))
-        store.put_files(
-            FileRow(f"h{n}.log", f"h{n}", "", "", 3, 3, 1, 1, 0, 0, None, None, 3)
-            for n in range(2000)
-        )
+        store.put_files(make_row(number, 3, 3) for number in range(2000))
     older = folders.store_path.read_bytes()
     subprocess.run([sys.executable, "-c", _WRITES_ON, str(folders.store_path)], check=False)
     newer = PartitionFolders(folders.output, tmp_path / "copy", 0)
@@ -114,21 +107,14 @@ def folders(tmp_path: Path) -> PartitionFolders:
         folder.mkdir()
     for number in range(FILES):
         (folders.output / f"web{number}.log").write_bytes(b"x\n")
-    with Store.create(folders.store_path) as store:
-        with store.transaction():
-            store.put_batch(StoredBatch(1, 1, 10, 20, "this"))
-        with store.transaction():
-            store.put_files(map(row, range(FILES)))
-            spans = StoredSpanEnds(store)
-            for number in range(FILES):
-                spans[f"web{number}", f"{number:032}"] = 2, 0
-            spans.store(1)
+    with Store.create(folders.store_path) as store, store.transaction():
+        store.put_batch(StoredBatch(1, 1, 10, 20, "this"))
+        store.put_files(map(make_row, range(FILES)))
+        ends = StoredSpanEnds(store)
+        for number in range(FILES):
+            ends[f"web{number}", f"{number:032}"] = 2, 0
+        ends.store(1)
     return folders
-
-
-def row(number: int) -> FileRow:
-    what = (f"web{number}.log", f"web{number}", "", "", 1, 1, 0, 1, 0, 0)
-    return FileRow(*what, unfinished=None, unfinished_before=None, batch=1)
 
 
 def test_files_are_adopted_whichever_page_of_the_store_is_damaged(
@@ -136,7 +122,8 @@ def test_files_are_adopted_whichever_page_of_the_store_is_damaged(
 ) -> None:
     whole = folders.store_path.read_bytes()
     for begin in range(0, len(whole), PAGE):
-        folders.store_path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
+        damaged = whole[:begin] + bytes(PAGE) + whole[begin + PAGE :]
+        folders.store_path.write_bytes(damaged)
 
         assert adopt(folders, Offset(20, 2, "", "a:1")) == FILES
 
@@ -158,13 +145,13 @@ def test_a_store_without_its_end_is_refused(folders: PartitionFolders) -> None:
 
 
 def test_no_files_are_found_behind_a_link_or_deeper_than_ours(tmp_path: Path) -> None:
-    deep = tmp_path / "out" / "/".join("d" * 100)
-    deep.mkdir(parents=True)
-    (deep / "a.log").touch()
-    (tmp_path / "out" / "b.log").touch()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "c.log").touch()
-    (tmp_path / "out" / "folder").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "out" / "file").symlink_to(tmp_path / "elsewhere" / "c.log")
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    deep = out / "/".join("d" * 100)
+    for folder in (deep, elsewhere):
+        folder.mkdir(parents=True)
+    for file in (deep / "a.log", out / "b.log", elsewhere / "c.log"):
+        file.touch()
+    (out / "folder").symlink_to(elsewhere)
+    (out / "file").symlink_to(elsewhere / "c.log")
 
-    assert list(walk_files(tmp_path / "out")) == ["b.log"]
+    assert list(walk_files(out)) == ["b.log"]

@@ -35,7 +35,7 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("every", "moment", "begin", "end"),
     [
-        # 25 hours, the hour that comes again, a quarter of it, the rest of a day, a week from Monday
+        # 25 hours, the hour that comes twice, a quarter of it, the rest of a day, a week
         (DAY, "10-25T12:00+01:00", "10-25T00:00+02:00", "10-26T00:00+01:00"),
         (HOUR, "10-25T02:01+01:00", "10-25T02:00+01:00", "10-25T03:00+01:00"),
         (HOUR / 4, "10-25T02:20+01:00", "10-25T02:15+01:00", "10-25T02:30+01:00"),
@@ -94,6 +94,6 @@ def test_lines_of_a_later_hour_begin_another_file(
             output.flush()
             output.sync()
             written = WrittenBatch(output.rows({}), partition.spans)
-            store_batch(partition.store, partition.next_batch(1, 1), written)
+            store_batch(partition.store, partition.describe_batch(1, 1), written)
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files

@@ -6,9 +6,9 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -34,8 +34,8 @@ def policy(tmp_path: Path) -> SegmentPolicy:
     return SegmentPolicy(tmp_path / "out", tmp_path / "state", "zstd")
 
 
-def clean(policy: SegmentPolicy, stopped: Callable[[], bool]) -> None:
-    SegmentCleaner(policy, lambda: NOW).clean(stopped)
+def clean(policy: SegmentPolicy, **changes: Any) -> None:
+    SegmentCleaner(replace(policy, **changes), lambda: NOW).clean(never)
 
 
 def make(policy: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def test_after_a_kill_at_any_point_the_next_call_finishes(
     command = [sys.executable, "-c", _CLEAN, pickle.dumps(policy).hex()]
     killed = subprocess.run(command, env={**os.environ, VARIABLE: str(tmp_path)}, check=False)
 
-    clean(replace(policy, compress=later), never)
+    clean(policy, compress=later)
 
     assert killed.returncode == -signal.SIGKILL
     assert names_in(policy) == ["web01.log", second + suffix]
@@ -116,7 +116,7 @@ def test_a_compressed_segment_keeps_lines_mode_owner_and_time(
     owner = (4321, 1234) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     os.chown(policy.output / name, *owner)
 
-    clean(replace(policy, compress=compress), never)
+    clean(policy, compress=compress)
 
     packed = policy.output / (name + suffix)
     assert names_in(policy) == ["web01.log", packed.name]
@@ -153,7 +153,7 @@ def test_without_space_a_segment_is_compressed_later_and_logged_once(
         (".web01.log.000001.new", ["web01.log.000001.zst"]),
     ],
 )
-def test_no_line_is_lost_by_a_link_in_the_place_of_the_compressed_form(
+def test_a_link_with_the_name_of_the_compressed_form_costs_no_line(
     policy: SegmentPolicy, tmp_path: Path, name: str, left: list[str]
 ) -> None:
     (closed,) = make(policy, 1)
@@ -162,7 +162,7 @@ def test_no_line_is_lost_by_a_link_in_the_place_of_the_compressed_form(
     victim.write_bytes(zstandard.compress(b"precious"))
     (policy.output / name).symlink_to(victim)
 
-    clean(policy, never)
+    clean(policy)
 
     assert victim.read_bytes() == zstandard.compress(b"precious")
     assert names_in(policy) == ["web01.log", *left]
@@ -175,7 +175,7 @@ def test_only_empty_folders_are_removed(policy: SegmentPolicy) -> None:
     of_a_day(policy, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
     (policy.output / "strange/notes.txt").write_bytes(b"mine\n")
 
-    clean(replace(policy, compress="none", limits=Limits(age=10 * DAY)), never)
+    clean(policy, compress="none", limits=Limits(age=10 * DAY))
 
     found = (path.relative_to(policy.output) for path in policy.output.rglob("*"))
     left = ["kept", "kept/2026-11-21.log", "strange", "strange/notes.txt"]
@@ -197,11 +197,11 @@ def test_nothing_is_forgotten_if_the_output_is_not_mounted(
     policy.output.rename(tmp_path / "away")
     policy.output.mkdir()
 
-    clean(replace(policy, limits=Limits(1)), never)
+    clean(policy, limits=Limits(1))
 
     policy.output.rmdir()
     (tmp_path / "away").rename(policy.output)
-    clean(replace(policy, compress="none", limits=Limits(1)), never)
+    clean(policy, compress="none", limits=Limits(1))
     assert names_in(policy) == ["web01.log", names[1]]
 
 
@@ -217,7 +217,7 @@ def test_the_surplus_of_one_host_is_removed_before_another_hosts_old_file(
 
     # by the sizes in the store, which were larger, another file would have to go
     limits = Limits(number=1, size=22_000)
-    clean(replace(policy, compress=compress, limits=limits), never)
+    clean(policy, compress=compress, limits=limits)
 
     suffix = rotation.SUFFIXES.get(compress, "")
     assert names_in(policy) == ["a.log", f"{new[2]}{suffix}", "b.log", f"{old}{suffix}"]

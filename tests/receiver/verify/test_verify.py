@@ -188,7 +188,7 @@ def test_files_of_a_receiver_killed_at_any_point_are_no_difference(
     )
     until = partition.offset().next
     for point in points:
-        assert partition.run_apart(until, fault=point, pull=8, session=SessionLimits(60.0)) == -9
+        assert partition.run_apart(until, fault=point, pull=4000, session=SessionLimits(60.0)) == -9
 
     report = examined(partition)
 
@@ -229,7 +229,7 @@ def test_the_program_reports_damage_and_another_stream(
     well = program()
     path = partition.output / "web1.log"
     path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1))
-    damaged = program("--json")
+    damaged, text = program("--json"), program().stdout.splitlines()
 
     assert well.returncode == Exit.DONE, well.stderr
     assert well.stdout.splitlines() == [
@@ -244,6 +244,10 @@ def test_the_program_reports_damage_and_another_stream(
             **{"partition": 0, "host": "web1", "live": "web1.log"},
             **{"expected": 20, "received": 19, "difference": "web1.log at byte 48"},
         }
+    ]
+    assert text[:2] == [
+        "web1.log: 19 of 20 lines, first difference in web1.log at byte 48",
+        "DIFFERENCES: 3 hosts, 600 B compared",
     ]
     partition.make_stream_anew()
     of_another = program()

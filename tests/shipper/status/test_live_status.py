@@ -101,7 +101,7 @@ def listening(processes: Processes, name: str, host: str, does: str) -> Process:
         "time.sleep(60)",
     )
     process = processes.start(name, [sys.executable, "-c", "\n".join(lines)])
-    wait_until("it listens", lambda: "listens" in process.said(), 20, [process])
+    wait_until("it listens", lambda: "listens" in process.read_log(), 20, [process])
     return process
 
 
