@@ -23,12 +23,7 @@ from nats_logship.wire.positions import Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
 from shipper.once import require_files
-from shipper.publish.publisher import (
-    AcknowledgedPublisher,
-    Publisher,
-    SessionLost,
-    UnacknowledgedPublisher,
-)
+from shipper.publish.publisher import Publisher, SessionLost, UnacknowledgedPublisher
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
 from shipper.sources.files.follower import Follower
@@ -292,8 +287,8 @@ class Agent:
 
 def _publisher_of(settings: ShipperSettings, host: str, clock: Callable[[], int]) -> Publisher:
     """Return what publishes the host's rounds: the only place that asks for `--no-ack`."""
-    kind = AcknowledgedPublisher if settings.ack else UnacknowledgedPublisher
-    publisher = kind(connection_for(settings, host), host, clock, settings.credential_host)
+    kind = Publisher if settings.ack else UnacknowledgedPublisher
+    publisher = kind(connection_for(settings, host), host, clock, settings.explain_denial(host))
     if settings.once:
         publisher.patience = settings.patience.total_seconds()
     return publisher
