@@ -18,7 +18,7 @@ from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
-from shipper.publish.publisher import AcknowledgedPublisher
+from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
 from shipper.sources.acknowledged import Acknowledged
@@ -30,7 +30,7 @@ from shipper.status.report import AgentMeter
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
 
-class AcceptingPublisher(AcknowledgedPublisher):
+class AcceptingPublisher(Publisher):
     """A publisher whose broker accepts everything once it `answers`."""
 
     def __init__(self) -> None:
