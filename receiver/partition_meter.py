@@ -183,7 +183,7 @@ def _log(done: Done) -> None:
     lines += done.notices
     if done.quarantined:
         messages = format_count(done.quarantined, "message", "were")
-        lines.append(f"{messages} put into .quarantine, as they cannot be read as lines")
+        lines.append(f"{messages} put into .quarantine: not readable as lines")
     for line in lines:
         logger.warning("partition %d: %s", done.partition, line)
 

@@ -1,4 +1,4 @@
-"""Receives requests to logbroker over NATS, and answers those for credentials and site links."""
+"""Receives requests to logbroker over NATS, and builds answers: credentials, site links."""
 
 import asyncio
 import json

@@ -93,7 +93,7 @@ class _Play:
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Mapping[str, "Future[bytes]"], Path]]:
-    """Play the ways of all tests that run, and receive; yields what each wrote, by name, and where it is."""
+    """Play the ways of all tests that run, and receive; yield what each wrote, and the output."""
     folder = tmp_path_factory.mktemp("rotators")
     folder.chmod(0o755)
     chosen = [

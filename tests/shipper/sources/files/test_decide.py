@@ -1,4 +1,4 @@
-"""The table of `decide`, row by row; the random programs of `test_follower_model` play it as a whole."""
+"""The table of `decide`, row by row; random programs play all of it in `test_follower_model`."""
 
 from dataclasses import replace
 
@@ -25,14 +25,14 @@ from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.identity import HEAD_BYTES, Sample, identify
 from shipper.sources.files.paths import Compression
 
-FOLLOWED, DOUBTFUL, REWRITTEN, DELETED = (
-    FileState.FOLLOWED,
-    FileState.DOUBTFUL,
-    FileState.REWRITTEN,
-    FileState.DELETED,
-)
+_, FOLLOWED, DOUBTFUL, REWRITTEN, DELETED, COPIED, LEFT_ALONE, REMEMBERED, REPLACED = FileState
 HELD = Unseen(is_open=True, has_all=True)
 DONE = HELD._replace(is_finished=True, is_stored=True)
+
+
+GONE, READ_ON, TRUNCATED = (Action.REPORT_GONE,), (Action.READ,), (Action.REPORT_TRUNCATED,)
+TOUCHED = (Action.REPORT_TOUCHED,)
+REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
 
 
 @pytest.mark.parametrize(
@@ -45,43 +45,23 @@ DONE = HELD._replace(is_finished=True, is_stored=True)
         ((FOLLOWED, DELETED), Event.LOST, DOUBTFUL, ()),
         ((FOLLOWED,), Event.REWOUND, DOUBTFUL, ()),
         ((DELETED,), Event.REWOUND, DELETED, ()),
-        ((FOLLOWED,), Compared(True), FOLLOWED, (Action.REPORT_TOUCHED,)),
-        ((REWRITTEN,), Compared(True), DOUBTFUL, (Action.REPORT_TOUCHED,)),
+        ((FOLLOWED,), Compared(True), FOLLOWED, TOUCHED),
+        ((REWRITTEN,), Compared(True), DOUBTFUL, TOUCHED),
         ((FOLLOWED, DOUBTFUL, REWRITTEN), Compared(False), REWRITTEN, ()),
         ((FOLLOWED, DOUBTFUL), Sampled(True), FOLLOWED, (Action.CONFIRM,)),
-        ((REWRITTEN,), Sampled(True), FileState.REPLACED, (Action.REPORT_TRUNCATED,)),
-        (
-            (FOLLOWED, DOUBTFUL, REWRITTEN),
-            Sampled(False),
-            FileState.REMEMBERED,
-            (Action.REPORT_TRUNCATED,),
-        ),
-        ((FOLLOWED, DELETED), HELD, DELETED, (Action.READ,)),
-        ((DELETED,), HELD._replace(is_finished=True), DELETED, (Action.READ,)),
-        ((DELETED,), DONE._replace(is_writable=True), DELETED, (Action.READ,)),
-        ((DELETED,), DONE, FileState.REMEMBERED, (Action.REPORT_GONE,)),
-        ((FOLLOWED,), Unseen(), FileState.REMEMBERED, (Action.REPORT_GONE,)),
-        ((REWRITTEN,), Unseen(), FileState.REPLACED, (Action.REPORT_GONE,)),
-        (
-            (DELETED,),
-            HELD._replace(is_overdue=True),
-            FileState.REMEMBERED,
-            (Action.REPORT_EXPIRED,),
-        ),
-        (
-            (DELETED, DOUBTFUL),
-            HELD._replace(has_all=False),
-            FileState.REMEMBERED,
-            (Action.FOLLOW_REWRITTEN,),
-        ),
-        (
-            (DELETED,),
-            HELD._replace(has_all=False, is_empty=True),
-            FileState.REMEMBERED,
-            (Action.REPORT_GONE,),
-        ),
-        ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, FileState.REMEMBERED, ()),
-        ((REWRITTEN,), Event.LEFT_OUT, FileState.REPLACED, ()),
+        ((REWRITTEN,), Sampled(True), REPLACED, TRUNCATED),
+        ((FOLLOWED, DOUBTFUL, REWRITTEN), Sampled(False), REMEMBERED, TRUNCATED),
+        ((FOLLOWED, DELETED), HELD, DELETED, READ_ON),
+        ((DELETED,), HELD._replace(is_finished=True), DELETED, READ_ON),
+        ((DELETED,), DONE._replace(is_writable=True), DELETED, READ_ON),
+        ((DELETED,), DONE, REMEMBERED, GONE),
+        ((FOLLOWED,), Unseen(), REMEMBERED, GONE),
+        ((REWRITTEN,), Unseen(), REPLACED, GONE),
+        ((DELETED,), HELD._replace(is_overdue=True), REMEMBERED, (Action.REPORT_EXPIRED,)),
+        ((DELETED,), REWRITTEN_AND_DELETED, REMEMBERED, (Action.FOLLOW_REWRITTEN,)),
+        ((DELETED,), REWRITTEN_AND_DELETED._replace(is_empty=True), REMEMBERED, GONE),
+        ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, REMEMBERED, ()),
+        ((REWRITTEN,), Event.LEFT_OUT, REPLACED, ()),
     ],
 )
 def test_what_a_followed_file_becomes(
@@ -103,10 +83,10 @@ ENTRY = FileEntry("/app.log.1", "/app.log.1", "/app.log", FileKey(1, 9), 1200, 5
 OTHER = Sample(ENTRY, 1200, b"2 two\n" * 170, {})
 COPY = Sample(ENTRY, 1200, HEAD[:HEAD_BYTES], {"id": False})
 BEGIN = Decision(FOLLOWED, (Action.BEGIN,))
-LEFT = Decision(FileState.LEFT)
-TOO_OLD = Decision(FileState.LEFT, (Action.REPORT_TOO_OLD,))
-OLDER = Decision(FileState.LEFT, (Action.REPORT_OLDER,))
-DAMAGED = Decision(FileState.LEFT, (Action.REPORT_DAMAGE,))
+LEFT = Decision(LEFT_ALONE)
+TOO_OLD = Decision(LEFT_ALONE, (Action.REPORT_TOO_OLD,))
+OLDER = Decision(LEFT_ALONE, (Action.REPORT_OLDER,))
+DAMAGED = Decision(LEFT_ALONE, (Action.REPORT_DAMAGE,))
 LONG = replace(READ, identity=identify(7, HEAD[:HEAD_BYTES], HEAD[536:600]))
 
 
@@ -121,14 +101,14 @@ def inherit(cursor: Cursor) -> Decision:
         (OTHER, None, BEGIN),
         (replace(OTHER, size=0, head=b""), None, LEFT),
         (replace(OTHER, entry=replace(ENTRY, is_sought=True)), None, LEFT),
-        (replace(OTHER, is_in_live=True), None, Decision(FileState.COPY)),
+        (replace(OTHER, is_in_live=True), None, Decision(COPIED)),
         (COPY, Known(READ, Presence.TRUNCATED), inherit(READ)),
         (COPY, Known(READ, Presence.MISSING), inherit(READ)),
         (COPY, Known(SHORT, Presence.TRUNCATED), inherit(SHORT)),
         (COPY, Known(SHORT, Presence.MISSING), BEGIN),
-        (COPY, Known(LONG, Presence.FOLLOWED), Decision(FileState.COPY, (), LONG)),
+        (COPY, Known(LONG, Presence.FOLLOWED), Decision(COPIED, (), LONG)),
         (COPY, Known(READ, Presence.FOLLOWED), BEGIN),
-        (COPY, Known(READ, Presence.DELETED), Decision(FileState.COPY, (), READ)),
+        (COPY, Known(READ, Presence.DELETED), Decision(COPIED, (), READ)),
         (replace(COPY, damage="cut", fits={}), Known(READ, Presence.MISSING), DAMAGED),
         (
             replace(OTHER, head=HEAD[:9], is_partial=True),
@@ -169,7 +149,7 @@ def test_a_copy_of_two_truncated_files_inherits_from_the_one_read_last() -> None
     assert decide(FileState.FOUND, compressed, known) == inherit(READ)
 
 
-@pytest.mark.parametrize("state", [FileState.COPY, FileState.REMEMBERED, FileState.FOUND])
+@pytest.mark.parametrize("state", [COPIED, REMEMBERED, FileState.FOUND])
 def test_an_observation_that_cannot_be_made_is_an_error(state: FileState) -> None:
     with pytest.raises(ValueError, match="not observed"):
         decide(state, Seen(False))

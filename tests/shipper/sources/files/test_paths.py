@@ -95,7 +95,7 @@ def test_a_glob_of_many_stars_shows_what_trying_everything_finds(
     ],
     ids=["of a name", "of folders", "of both"],
 )
-def test_no_name_of_a_file_takes_long_to_tell_from_a_glob_of_many_stars(
+def test_no_name_of_a_file_takes_long_to_match_with_a_glob_of_many_stars(
     glob: str, path: str
 ) -> None:
     assert pattern_of(glob).fullmatch(path) is None
