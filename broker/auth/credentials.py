@@ -28,8 +28,8 @@ from nats_logship.wire.subjects import validate_host
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class InvalidStore(ValueError):
-    """A change that is not possible, or a text that is not a credential store."""
+class CredentialError(ValueError):
+    """A holder that is unknown or known already, an invalid credential, or a damaged store."""
 
 
 class CredentialKind(Enum):
@@ -113,10 +113,10 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self
 
     def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
-        """Return the credentials of the holders, in their order; raises `InvalidStore`."""
+        """Return the credentials of the holders, in their order; raises `CredentialError`."""
         there = {one.holder: one for one in self.credentials}
         if missing := [holder for holder in holders if holder not in there]:
-            raise InvalidStore(f"there is no credential of {format_names(missing)}")
+            raise CredentialError(f"there is no credential of {format_names(missing)}")
         return tuple(there[holder] for holder in holders)
 
     def add(
@@ -124,11 +124,11 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     ) -> "CredentialStore":
         """Return the store with new credentials: each a holder, a public key and partitions.
 
-        Raises `InvalidStore` for a holder that has a credential.
+        Raises `CredentialError` for a holder that has a credential.
         """
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
-            raise InvalidStore(f"{format_names(known)} has a credential already")
+            raise CredentialError(f"{format_names(known)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
@@ -136,7 +136,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self._replace((*self.credentials, *made))
 
     def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
-        """Return the store without the holders' credentials; raises `InvalidStore`."""
+        """Return the store without the holders' credentials; raises `CredentialError`."""
         gone = self.find(holders)
         return self._replace(one for one in self.credentials if one not in gone)
 
@@ -149,7 +149,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         try:
             return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
         except ValidationError as error:
-            raise InvalidStore(_explain(error)) from None
+            raise CredentialError(_explain(error)) from None
 
 
 EMPTY = CredentialStore(version=1, revision=0, credentials=())
@@ -157,11 +157,11 @@ EMPTY = CredentialStore(version=1, revision=0, credentials=())
 
 
 def parse_store(text: str) -> CredentialStore:
-    """Return the credential store in a text; raises `InvalidStore` with the reason."""
+    """Return the credential store in a text; raises `CredentialError` with the reason."""
     try:
         return CredentialStore.model_validate_json(text)
     except ValidationError as error:
-        raise InvalidStore(f"is damaged, or of a newer logship: {_explain(error)}") from None
+        raise CredentialError(f"is damaged, or of a newer logship: {_explain(error)}") from None
 
 
 def _explain(error: ValidationError) -> str:

@@ -37,7 +37,7 @@ def load_credentials(folder: Path) -> CredentialStore:
         raise ConfigurationError(
             f"cannot read {error.filename or path}: {error.strerror}; run this as the broker's user"
         ) from None
-    except ValueError as error:  # InvalidStore, and what is not UTF-8
+    except ValueError as error:  # CredentialError, and what is not UTF-8
         raise ConfigurationError(
             f"{path} {error}; restore a copy of it, or move it away and add all credentials again"
         ) from None

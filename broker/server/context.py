@@ -168,7 +168,7 @@ class ServerContext:
                 # requests for consumers have their own connection: the server may close it in a
                 # flood of requests
                 connections += [
-                    Connection([self._url()], name, access=self.conf.own)
+                    Connection([self._url()], name, access=self.conf.access)
                     for name in ("logbroker", "logbroker consumers")
                 ]
                 self.connection = connections[0]
@@ -306,7 +306,7 @@ class ServerContext:
         self._stamps = _stamp_files(self.folder, self.conf.tls)
         # thousands of credentials take a second, which would block the loop
         conf = await asyncio.to_thread(self._resolve, settings)
-        if (conf.http_path, conf.own) != (self.conf.http_path, self.conf.own):
+        if (conf.http_path, conf.access) != (self.conf.http_path, self.conf.access):
             logger.info("restarting nats-server: this change needs a restart")
             self._after_restart = settings
             self._restart_wanted.set()

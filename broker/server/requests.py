@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from broker.auth.credentials import CredentialKind, Holder, InvalidStore
+from broker.auth.credentials import CredentialError, CredentialKind, Holder
 from broker.auth.files import change_credentials, load_credentials
 from broker.report import CredentialsReport, CredentialsRequest
 from nats_logship.app.exits import OperatorError
@@ -69,7 +69,7 @@ async def answer_credentials(
         if request.revoke:
             await asyncio.to_thread(_revoke, folder, request)
             await reload()
-    except (ValidationError, InvalidStore, OperatorError) as failure:
+    except (ValidationError, CredentialError, OperatorError) as failure:
         error = str(failure)
     try:
         report = await asyncio.to_thread(report_credentials, folder, name, error)
