@@ -58,16 +58,15 @@ class BuiltinKeys(NamedTuple):
 
 
 class _Crossing(NamedTuple):
-    """A subject that the account `into` imports from the account `of`, under the name `alias`.
+    """A subject that the account `into` imports from the account `of`, as `alias` if given.
 
-    `kind` is nats-server's: a `service` takes requests and answers them, a `stream` delivers
-    messages.
+    `kind` is nats-server's: a `service` answers requests, a `stream` delivers messages.
     """
 
     of: str
     into: str
     subject: str
-    alias: str
+    alias: str = ""
     has_several_answers: bool = False
     kind: str = "service"
 
@@ -124,7 +123,7 @@ def _build_account(
     imports = [
         {
             one.kind: {"account": one.of, "subject": one.subject},
-            "to": one.alias if one.alias != one.subject else None,
+            "to": one.alias or None,
         }
         for one in crossings
         if one.into == name
@@ -170,19 +169,15 @@ def _list_site_crossings(
     Flow control crosses into LOGS as a stream and out of LOGS as a service, since nats-server
     refuses the same kind in both directions as a cycle.
     """
-    for subject in list_copy_requests(site, lines):
-        yield _Crossing(LOGS, SITES, subject, subject)
-    for subject in list_deliveries(site):
-        yield _Crossing(LOGS, SITES, subject, subject, kind="stream")
     for kind in ("service", "stream"):
-        yield _Crossing(SITES, LOGS, FLOW_CONTROL, FLOW_CONTROL, kind=kind)
-    for other in others:
-        if other == site:  # a credential with our own name is for no other site
-            continue
-        for subject in list_copy_requests(other, lines):
-            yield _Crossing(SITES, LOGS, subject, subject)
-        for subject in list_deliveries(other):
-            yield _Crossing(SITES, LOGS, subject, subject, kind="stream")
+        yield _Crossing(SITES, LOGS, FLOW_CONTROL, kind=kind)
+    # a credential with our own name is for no other site
+    for name in (site, *(other for other in others if other != site)):
+        of, into = (LOGS, SITES) if name == site else (SITES, LOGS)
+        for subject in list_copy_requests(name, lines):
+            yield _Crossing(of, into, subject)
+        for subject in list_deliveries(name):
+            yield _Crossing(of, into, subject, kind="stream")
 
 
 def _route_published(into: str, subject: str) -> _Crossing | None:
@@ -190,13 +185,13 @@ def _route_published(into: str, subject: str) -> _Crossing | None:
     if subject.startswith(f"{API}."):
         return _route_call(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
-        return _Crossing(SYS, into, subject, subject, has_several_answers=True)
+        return _Crossing(SYS, into, subject, has_several_answers=True)
     if subject == REPORT_SUBJECT:
-        return _Crossing(LOGS, into, subject, subject, has_several_answers=True)
+        return _Crossing(LOGS, into, subject, has_several_answers=True)
     if subject == RECEIVERS and into != RECEIVE:
-        return _Crossing(RECEIVE, into, subject, subject)
+        return _Crossing(RECEIVE, into, subject)
     stays = subject.startswith(("logship.", "$SYS."))
-    return None if stays else _Crossing(LOGS, into, subject, subject)
+    return None if stays else _Crossing(LOGS, into, subject)
 
 
 def _route_call(into: str, call: str) -> _Crossing:
@@ -212,4 +207,4 @@ def _route_subscribed(into: str, subject: str) -> _Crossing | None:
     if subject.startswith("logship."):
         return None
     of = SYS if subject in SERVER_EVENTS else LOGS
-    return _Crossing(of, into, subject, subject, kind="stream")
+    return _Crossing(of, into, subject, kind="stream")

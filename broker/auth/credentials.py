@@ -1,7 +1,7 @@
-"""The credential store as a value: who may connect, with which public key, and since when.
+"""The credential store as a value: the holders of credentials, and their public keys.
 
-It holds no secret: an nkey here is the public half. A store that was ever written stays secured
-when its last credential is revoked: then nobody can connect until an operator removes the file.
+It holds no secret: an nkey here is the public half. Once the store has had a credential, clients
+need one: when the last credential is revoked, nobody can connect until an operator removes the file.
 """
 
 import re
@@ -86,7 +86,7 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
 
     @property
     def holder(self) -> Holder:
-        """Who has the credential."""
+        """The holder: kind and name."""
         return Holder(self.kind, self.name)
 
 
@@ -114,10 +114,10 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
 
     def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
         """Return the credentials of the holders, in their order; raises `CredentialError`."""
-        there = {one.holder: one for one in self.credentials}
-        if missing := [holder for holder in holders if holder not in there]:
-            raise CredentialError(f"there is no credential of {format_names(missing)}")
-        return tuple(there[holder] for holder in holders)
+        known = {one.holder: one for one in self.credentials}
+        if unknown := [holder for holder in holders if holder not in known]:
+            raise CredentialError(f"there is no credential of {format_names(unknown)}")
+        return tuple(known[holder] for holder in holders)
 
     def add(
         self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
@@ -126,9 +126,9 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
 
         Raises `CredentialError` for a holder that has a credential.
         """
-        there = {one.holder for one in self.credentials}
-        if known := [holder for holder, _, _ in new if holder in there]:
-            raise CredentialError(f"{format_names(known)} has a credential already")
+        known = {one.holder for one in self.credentials}
+        if taken := [holder for holder, _, _ in new if holder in known]:
+            raise CredentialError(f"{format_names(taken)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
@@ -153,7 +153,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
 
 
 EMPTY = CredentialStore(version=1, revision=0, credentials=())
-"""The store of a broker that never had a credential: it asks nobody for one."""
+"""The store of a broker that never had a credential: clients need none."""
 
 
 def parse_store(text: str) -> CredentialStore:

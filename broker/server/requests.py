@@ -1,4 +1,4 @@
-"""Receives requests to logbroker over NATS, and builds answers: credentials, site links."""
+"""Receives requests to logbroker, answers those about credentials, and counts links to sites."""
 
 import asyncio
 import json
@@ -60,8 +60,8 @@ async def answer_credentials(
 ) -> bytes:
     """Revoke the credentials that an admin names, and return the answer of the broker `name`.
 
-    Only admins can ask: the subject is in the account of the streams. `reload` makes the server
-    take over a changed store. The answer is a `CredentialsReport`, compressed with zlib.
+    Only admins can ask: the subject is in the account of the streams. `reload` puts the changed
+    credentials in force. The answer is a `CredentialsReport`, compressed with zlib.
     """
     error = ""
     try:
@@ -96,7 +96,7 @@ def report_credentials(folder: Path, name: str = "", error: str = "") -> Credent
 
 
 async def count_site_links(connection: Connection, server: str) -> int | None:
-    """Return to how many remote sites a server is connected; None if it does not answer."""
+    """Return the number of remote sites that a server is connected to; None without an answer."""
     question = json.dumps({"server_name": server, "exact_match": True}).encode()
     try:
         answer = await connection.request(_LEAF_NODES, question, patience=_PATIENCE)

@@ -122,7 +122,7 @@ def _build_accounts(
 
 
 def compute_reserve(settings: BrokerSettings, total: int) -> int:
-    """Return how many bytes of a disk of `total` bytes are to stay free."""
+    """Return the bytes that should stay free on a disk of `total` bytes."""
     if settings.reserve is not None:
         return int(settings.reserve)
     return min(total // 20, _LARGEST_RESERVE)
@@ -187,7 +187,7 @@ def _find_site_contradictions(settings: BrokerSettings) -> Iterator[str]:
 
 
 def count_streams(names: Container[str]) -> int:
-    """Return how many streams of lines are among these names."""
+    """Return the number of streams of lines among these names."""
     if STREAM in names:
         return 1
     return sum(name in names for name in stream_names(MAX_STREAMS))

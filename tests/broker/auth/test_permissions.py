@@ -52,12 +52,14 @@ CREDENTIALS = {
 def read_examples() -> dict[str, set[str]]:
     """Return the subjects in the head of `permissions.py` by the words before them."""
     found: dict[str, set[str]] = {}
+    words = ""
     for line in (permissions.__doc__ or "").splitlines():
         if line.startswith("    "):
             subject = re.sub(r"^API\b", API, re.split(r"\s{2,}", line.strip())[0])
-            subjects.update(expand(subject))
+            found[words].update(expand(subject))
         elif line.endswith(":"):
-            found[line] = subjects = set()
+            words = line
+            found[words] = set()
     return found
 
 
