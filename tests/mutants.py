@@ -88,13 +88,13 @@ MUTANTS = (
     Mutant(
         "nobody's lines are glued to another file's unfinished line",
         "nats_logship/wire/endings.py",
-        "follows and before.source == source",
-        "follows",
+        "is_adjacent and before.source == source",
+        "is_adjacent",
         "tests/receiver/test_task_messages.py",
     ),
     Mutant(
         "a batch that was not committed is cut off",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "length = row.length_before if is_undone else row.length",
         "length = row.length",
         "tests/receiver/test_task_kills.py",
@@ -108,14 +108,14 @@ MUTANTS = (
     ),
     Mutant(
         "bytes behind the committed length are cut",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "if (surplus := found.st_size - length) > 0:",
         "if (surplus := found.st_size - length) < 0:",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
         "a stored batch counts as committed where KV names it",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "offset.next == batch.first):\n        return batch.number\n",
         "offset.next == batch.first):\n        return batch.number + 1\n",
         "tests/receiver/storage tests/receiver/test_task_kills.py",

@@ -31,7 +31,7 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.streams import MAX_PARTITIONS
-from receiver.consume.judging import expected_sequence
+from receiver.consume.judging import read_expected_sequence
 
 ZSTD = {"Content-Encoding": "zstd"}
 OURS = {"Log-Agent": "a"}
@@ -308,6 +308,7 @@ def test_a_ratio_that_a_log_may_have_is_accepted() -> None:
         (OURS | {EXPECTED_SEQUENCE: "0"}, 0),
         (OURS | {EXPECTED_SEQUENCE: "5"}, 5),
         (OURS | {EXPECTED_SEQUENCE: "-5"}, None),
+        (OURS | {EXPECTED_SEQUENCE: str(2**64)}, None),
         (OURS | {EXPECTED_SEQUENCE: "9" * 99}, None),
         (OURS | {EXPECTED_SEQUENCE: "5", "Nats-Stream-Source": "x 5"}, None),  # of another stream
     ],
@@ -315,4 +316,4 @@ def test_a_ratio_that_a_log_may_have_is_accepted() -> None:
 def test_a_message_names_its_predecessor(
     headers: dict[str, str] | None, predecessor: int | None
 ) -> None:
-    assert expected_sequence(headers) == predecessor
+    assert read_expected_sequence(headers) == predecessor

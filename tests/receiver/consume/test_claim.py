@@ -74,7 +74,7 @@ async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
         await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
 
     with pytest.raises(EntryTaken) as taken:
-        await task.move(FIRST)
+        await task.commit(FIRST)
     assert taken.value.found is not None
     assert taken.value.found.epoch > 1
     assert taken.value.found.is_moved == by_hand
@@ -89,7 +89,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     if before == "an older batch":
         entry = await claimed(connection)
         await connection.remember(ENTRY)
-        await entry.move(FIRST)
+        await entry.commit(FIRST)
     else:
         await connection.remember(ENTRY)
         entry = await claimed(connection)

@@ -51,7 +51,7 @@ async def test_an_owner_that_commits_or_has_no_address_is_not_gone(connection: C
     mine = OffsetEntry(connection, 0, lambda: NOW)
     await mine.read()
     for number in range(2, 30):
-        await mine.move(Done(0, number - 1, number, stored_at=1))
+        await mine.commit(Done(0, number - 1, number, stored_at=1))
         await asyncio.sleep(0.05)
 
     assert not standby.done()
@@ -89,7 +89,7 @@ async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
     revision = await asyncio.wait_for(waiting(connection, 3600.0), 20)
     assert revision is not None
     with pytest.raises(EntryTaken):
-        await late.move(Done(0, 1, 2, stored_at=1))
+        await late.commit(Done(0, 1, 2, stored_at=1))
     heir = await Claim(connection, 0, "heir:2", "LOGS", presence="there").claim(NOW, revision)
     assert heir
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
