@@ -220,6 +220,12 @@ class Partition:
                 return whole
             whole = whole.then(done)
 
+    def take_over_and_receive(self) -> None:
+        """Have the next task receive the rest, in a new epoch."""
+        reached = self.offset().next
+        self.move(reached, epoch=2)
+        self.receive(reached, epoch=2)
+
     def run_apart(
         self,
         first: int = 1,

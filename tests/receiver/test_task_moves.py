@@ -118,9 +118,7 @@ def test_a_task_killed_while_a_host_moves_is_completed_by_the_next(
     for partition in moved:
         killed = partition.run_apart(fault=point, session=SessionLimits(60.0))
         assert killed == -9
-        reached = partition.offset().next
-        partition.move(reached, epoch=2)
-        partition.receive(reached, epoch=2)
+        partition.take_over_and_receive()
 
     assert received(moved[1]) == b"".join(lines(0, 20))
 

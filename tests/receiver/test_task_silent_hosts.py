@@ -59,9 +59,7 @@ def test_a_task_killed_while_it_closes_a_silent_file_is_completed(
     hourly: Partition, point: str
 ) -> None:
     assert hourly.run_apart(3, fault=point) == -9
-    reached = hourly.offset().next
-    hourly.move(reached, epoch=2)
-    hourly.receive(reached, epoch=2)
+    hourly.take_over_and_receive()
     hourly.lines("web01", b"later\n")
     hourly.receive(4, epoch=2)
 
