@@ -141,9 +141,7 @@ def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
     log.write_bytes(written := noise(8_000_000))  # longer than a ping of a client may take
     sources = tmp_path / "centre.toml"
     sources.write_text('source = ["branch"]\n', "utf-8")
-    centre.start_broker(
-        *("--config", str(sources), "--site", "centre", "--site-listen", door),
-    )
+    centre.start_broker(*("--config", str(sources), "--site", "centre", "--site-listen", door))
     with slow_line(f"nats://{door}", rate) as line:
         branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
         arguments = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]

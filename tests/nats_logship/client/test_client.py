@@ -41,9 +41,7 @@ def test_headers_are_read(head: bytes, headers: dict[str, str] | None) -> None:
 SPACES = "\x0b\x0c\x1c\x85\xa0"  # which the protocol does not take for the end of a word
 
 
-async def test_taps_and_subscriptions_receive_all_messages_in_order(
-    connection: Connection,
-) -> None:
+async def test_taps_and_subscriptions_receive_all_messages_in_order(connection: Connection) -> None:
     subject, tapped = f"odd.a{SPACES}b", list[RawMessage]()
     received: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("odd.*", tapped.append)

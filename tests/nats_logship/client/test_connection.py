@@ -158,9 +158,7 @@ async def test_requests_end_at_once_on_a_server_without_a_leader_for_long(
     await connection.close()
 
 
-def test_a_cancelled_connect_leaves_no_task(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_cancelled_connect_leaves_no_task(caplog: pytest.LogCaptureFixture) -> None:
     """The answer may come in the same turn of the loop: asyncio then forgets the cancellation."""
 
     async def given_up_after(turns: int) -> None:

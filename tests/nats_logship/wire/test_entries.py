@@ -29,9 +29,7 @@ offsets = st.builds(
 
 
 @given(offsets)
-def test_an_offset_is_read_without_fields_of_a_later_program(
-    offset: Offset,
-) -> None:
+def test_an_offset_is_read_without_fields_of_a_later_program(offset: Offset) -> None:
     later = json.dumps(json.loads(offset.encode()) | {"colour": "blue"}).encode()
 
     assert Offset.decode(offset.encode()) == Offset.decode(later) == offset
