@@ -1,7 +1,4 @@
-"""A connection to a replica that lags.
-
-What was asked of it directly is answered once more as it was.
-"""
+"""A connection to a replica that lags: it answers direct gets once more as before."""
 
 from typing import Any
 

@@ -1,8 +1,6 @@
-"""Find terms that we gave up, in names, comments, messages and pages.
+"""`python -m tests.vocabulary [PATH...]` prints terms of `[tool.vocabulary]`, and ends with 1.
 
-`[tool.vocabulary]` in pyproject.toml lists them, each with a better one. `python -m
-tests.vocabulary [PATH...]` prints where one is used, by default in all files that git knows, and
-ends with 1 if there are any.
+In names, comments, messages and pages; by default of all files that git knows.
 """
 
 import ast

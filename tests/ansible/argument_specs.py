@@ -1,9 +1,6 @@
-"""Write the settings of the programs into the argument specs of the roles.
+"""`python -m tests.ansible.argument_specs` writes the programs' settings into the roles' specs.
 
-Each a variable's key, with type and description.
-
-`python -m tests.ansible.argument_specs` does so; what else is in a spec is written by hand, and
-stays.
+Everything else in a spec is written by hand, and is left as it is.
 """
 
 from collections.abc import Iterator

@@ -57,10 +57,7 @@ PATH={folder}/bin:$PATH exec unshare --mount sh -c \
 
 
 class Machines:
-    """Machines that are folders of this one: each sees a folder of its own at the same place.
-
-    It takes root.
-    """
+    """Machines that are folders of this one: each sees its own at the same path; needs root."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         """Make them."""

@@ -1,10 +1,7 @@
 """The role that makes credentials, on brokers that are folders of this machine.
 
-A book that is lost cuts off nobody unasked.
-
-Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and
-what they write are real. That a second run changes nothing, and that who is revoked is cut off by
-all brokers, is shown by the rollout.
+Each sees a folder of its own as the store; Ansible and `logbroker credentials` are real. The
+rollout shows that a second run changes nothing, and that a revoked credential is cut off.
 """
 
 import getpass

@@ -1,9 +1,6 @@
-"""The role of brokers, on brokers that are folders of this machine.
+"""The role of brokers replaces no secret of a store, and never takes a quorum away.
 
-No secret of a store is replaced, and no quorum lost.
-
-Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is
-real.
+Brokers are folders of this machine, each with its /etc/credstore and systemctl; Ansible is real.
 """
 
 import shutil

@@ -57,10 +57,7 @@ WHILE_BEHIND = {"logshipper_file_behind_bytes"}  # a file of which something is 
 
 
 def parts(expression: str) -> list[promql.Expr]:
-    """Return all parts of an expression.
-
-    Raises ValueError where it is no PromQL or its types do not fit.
-    """
+    """Return all parts of an expression; raises ValueError if it is no PromQL."""
     found: list[promql.Expr] = []
     promql.walk(promql.parse(expression), found.append)
     return found

@@ -1,8 +1,4 @@
-"""The command line of the fault runs: one run after the other, each in a world of its own.
-
-Each is a process in namespaces of its own: whatever happens there, the kernel leaves nothing of its
-processes, mounts and networks.
-"""
+"""The command line of the fault runs: each run is a process in namespaces of its own."""
 
 import logging
 import os

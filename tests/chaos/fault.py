@@ -1,9 +1,7 @@
-"""A fault: what it does and where, how long it lasts, and how it is undone.
+"""A fault: what it does and where, how long it lasts, how it is undone; strokes drawn from a seed.
 
-Strokes of faults are drawn from a seed.
-
-A stroke is one fault or several that overlap; after most of them lines have to flow again within a
-bound, after some the next one strikes at once, so that recovery itself is hit.
+A stroke is one fault or several that overlap. After most strokes lines have to flow again in time;
+after some the next one strikes at once, so that recovery itself is hit.
 """
 
 import random
@@ -34,18 +32,12 @@ _PAUSE = 1.5  # seconds
 
 
 class CannotStrike(Exception):
-    """There is nothing to hit just now (no worker is alive, the disk is full already …).
-
-    Counted as not struck, no failure.
-    """
+    """There is nothing to hit just now; counted as not struck, no failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`lasts` is a range of seconds.
-
-    `needs` names what a world must have for it (`Shape.features`).
-    """
+    """A fault that `lasts` for a range of seconds and `needs` features (`Shape.features`)."""
 
     name: str
     act: Act
@@ -80,10 +72,7 @@ def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], A
 
 
 def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
-    """Return the faults of these names or groups ("all", "disks,kill-server") that can strike here.
-
-    Raises ValueError for a name that is none.
-    """
+    """Return the faults of these names or groups that can strike; raises ValueError."""
     asked = {word.strip() for word in arguments.split(",")} - {"all", ""}
     known = {*FAULTS, *(one.group for one in FAULTS.values())}
     if unknown := asked - known:
@@ -97,10 +86,7 @@ def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault begins `at` seconds into its stroke, and lasts for `lasts` seconds.
-
-    `seed` decides whom and how it hits.
-    """
+    """A fault `at` seconds into its stroke; `lasts` in seconds, `seed` decides whom it hits."""
 
     fault: str
     at: float
@@ -118,10 +104,7 @@ class Stroke:
 
 
 def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
-    """Draw strokes without end; the same seed and faults give the same ones.
-
-    Strokes of one fault take all, one after the other.
-    """
+    """Draw strokes without end, the same for a seed; single faults are drawn without repetition."""
     chance = random.Random(seed)
     turn: list[Fault] = []
     while True:

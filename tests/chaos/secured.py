@@ -23,10 +23,7 @@ _ADMIN = "chaos"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who gets in at brokers whose folders are `stores`.
-
-    The first of them has the credential store that is changed.
-    """
+    """Who gets in at the brokers of `stores`; commands change the first credential store."""
 
     folder: Path
     stores: tuple[Path, ...]
@@ -78,10 +75,7 @@ class Keys:
         return self.folder / f"{kind}-{name}.toml"
 
     def add(self, kind: str, *names: str) -> None:
-        """Give credentials, and put them where `file` says.
-
-        Raises `CommandFailed`, as all that change something.
-        """
+        """Give credentials, and put them where `file` says; raises `CommandFailed`."""
         arguments = [word for url in self.urls for word in ("--server", url)]
         arguments += ["--partition", "all"] if kind == "receiver" else []
         into = ("--output", f"{self.folder}/", "--force")

@@ -33,10 +33,7 @@ _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
 
 @functools.cache
 def machine_features() -> frozenset[str]:
-    """Return the features of this machine that some faults need.
-
-    Only within namespaces of the caller's own.
-    """
+    """Return the features of this machine that some faults need; in own namespaces only."""
     return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
 
 
@@ -49,10 +46,9 @@ def missing_here() -> list[str]:
 class Shape:
     """The world of one run.
 
-    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of
-    them compete for all partitions), or "spark" (a standalone cluster of a master and two workers).
-    `secured` gives each program credentials of its own. `rate` is in lines per second and host, on
-    average.
+    `topology`: "single" or "cluster" (three brokers). `receivers`: "alone", "standby" (two compete
+    for all partitions) or "spark" (a standalone cluster). `secured`: each program has its
+    credential. `rate`: mean lines per second and host.
     """
 
     seed: int = 1
@@ -65,10 +61,7 @@ class Shape:
 
     @property
     def features(self) -> frozenset[str]:
-        """What a fault may need of it.
-
-        "cluster" or "single", "alone", "standby" or "spark", "secured".
-        """
+        """What a fault may need of it: topology, receivers, "secured"."""
         return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
 
     def __str__(self) -> str:

@@ -111,10 +111,7 @@ class World:
     def built(
         cls, folder: Path, shape: Shape, processes: Processes, supervisor: Supervisor
     ) -> "World":
-        """Mount disks, make networks, start all programs, and wait until they are ready.
-
-        Nothing is written yet.
-        """
+        """Mount disks, make networks, start all programs and wait; nothing is written yet."""
         world = cls(folder, shape, processes, supervisor)
         brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
         world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
@@ -183,10 +180,7 @@ class World:
             return None
 
     def read_entry(self, name: str, key: str) -> bytes:
-        """Return the value of an entry, empty where there is none.
-
-        From the server that leads its bucket, as others may lag.
-        """
+        """Return an entry's value, or empty, from the server that leads its bucket."""
 
         async def read(connection: Connection) -> bytes:
             asked = {"last_by_subj": f"$KV.{name}.{key}"}
@@ -196,10 +190,7 @@ class World:
         return self.ask(read)
 
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
-        """Change an entry while others may write it, None deletes it.
-
-        Return what it was at that moment, empty for none.
-        """
+        """Change an entry while others may write it, None deletes it; return what it was."""
         was: dict[
             bytes | None, bytes
         ] = {}  # by what was written, as the answer to that may be lost
@@ -219,10 +210,7 @@ class World:
         return self.ask(compare_and_set)
 
     def delete(self, what: str) -> None:
-        """Delete what is called so, e.g.
-
-        "STREAM.DELETE.KV_X"; gone, it is deleted: the answer to an earlier try may be lost.
-        """
+        """Delete, for example, "STREAM.DELETE.KV_X"; an earlier try may have done so."""
 
         async def delete(connection: Connection) -> None:
             try:
@@ -235,10 +223,7 @@ class World:
 
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
-        """Hold what all tasks take before they write: earlier tasks have ended.
-
-        Raises `Locked`.
-        """
+        """Hold the locks of all tasks: earlier tasks have ended. Raises `Locked`."""
         with ExitStack() as stack:
             for number in range(self.shape.partitions):
                 path = self.receiver_state / f"p{number}.lock"
@@ -248,10 +233,7 @@ class World:
     def ask(
         self, question: Callable[[Connection], Coroutine[Any, Any, Answer]], seconds: float = 60
     ) -> Answer:
-        """Ask the brokers as an admin until there is an answer, through elections.
-
-        Raises TimeoutError.
-        """
+        """Ask the brokers as an admin, through elections, until an answer; raises TimeoutError."""
         return asyncio.run(insist(self.urls, question, seconds, self.access))
 
     def start_program(

@@ -1,7 +1,4 @@
-"""A host says that its lines moved here: whatever it says, those of others are received.
-
-Receivers come with the rights of one partition each.
-"""
+"""Whatever a host claims about a move of its lines, the lines of others are received."""
 
 import asyncio
 import time

@@ -1,10 +1,4 @@
-"""Hosts with nothing but the files of their credentials.
-
-Lines flow while others are given, and whatever a bad host does.
-
-What a credential has no right to, and messages that are none, are tests of broker/auth and
-receiver/consume. Here is what it may do, and does too much of.
-"""
+"""Whatever a bad host does with its credential's rights, the lines of honest hosts arrive."""
 
 import json
 import time
@@ -55,10 +49,7 @@ class Host:
 
 
 class Site(Suite):
-    """A suite with credentials: a receiver and hosts that come in by the files of their own.
-
-    Another one has no shipper.
-    """
+    """A suite with a receiver and hosts that have credentials; the `other` host has no shipper."""
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)

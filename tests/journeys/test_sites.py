@@ -1,7 +1,4 @@
-"""Brokers of several sites.
-
-One that buffers behind a firewall, and a second one that holds a copy and takes over.
-"""
+"""Brokers of several sites: one buffers behind a firewall, one holds a copy and takes over."""
 
 import json
 import os

@@ -32,10 +32,7 @@ def noise(size: int, longest: int = 300) -> bytes:
 
 
 def impatient(folder: Path, every: int) -> Path:
-    """Write the settings of a broker by which a client is dead whose pings wait for thrice so long.
-
-    `every` is in seconds.
-    """
+    """Write settings by which a client is dead after three pings, each after `every` seconds."""
     settings = folder / "broker.toml"
     settings.write_text(f'[nats]\nping_interval = "{every}s"\n', "utf-8")
     return settings

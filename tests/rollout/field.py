@@ -1,7 +1,4 @@
-"""Machines on a bridge of their own, with real systemd and real SSH; Ansible rolls out to them.
-
-Nothing of it is on this machine's network, and nothing is left of it, however the test ends.
-"""
+"""Machines with systemd and SSH on a bridge of their own, for Ansible; nothing is left of them."""
 
 import os
 import re
@@ -122,11 +119,9 @@ class Field:
         path.write_text(yaml.safe_dump(content), "utf-8")
 
     def play(self, playbook: str, *arguments: str) -> dict[str, int]:
-        """Play a playbook on the inventory, which must succeed.
+        """Play a playbook that must succeed; return the number of changed tasks of each machine.
 
-        Return how many tasks changed something on each machine.
-
-        What it says is in `log`, from its first word on.
+        All of its output is in `log`.
         """
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
@@ -158,10 +153,7 @@ class Field:
 
 
 def received(judge: Callable[[], Verdict]) -> None:
-    """Wait for a perfect verdict.
-
-    Machines go on to log of themselves, so they are looked at until no line is under way.
-    """
+    """Wait for a perfect verdict: machines go on to log, so lines may be under way."""
     with suppress(TookTooLong):
         wait_until("all lines are received", lambda: judge().is_perfect, 120, every=1)
         return

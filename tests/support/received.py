@@ -1,7 +1,4 @@
-"""What a receiver wrote for a host, as one run of bytes.
-
-The closed segments in the order of their numbers, then the live one.
-"""
+"""What a receiver wrote for a host: closed segments by their numbers, then the live file."""
 
 import gzip
 import re
@@ -15,10 +12,7 @@ _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.
 
 
 def segments_by_host(output: Path) -> dict[str, list[Path]]:
-    """Return the files of every host, oldest first.
-
-    Raises ValueError when a number is there twice.
-    """
+    """Return the files of every host, oldest first; raises ValueError for a number twice."""
     numbered: dict[str, dict[int | float, Path]] = {}
     for path in output.iterdir():
         name = _SEGMENT.fullmatch(path.name)

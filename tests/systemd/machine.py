@@ -1,11 +1,8 @@
-"""A machine of a test's own.
+"""A machine of a test's own: this root, read only, under a layer in memory, with real systemd.
 
-This one's root, read only, under a layer in memory, booted with real systemd.
-
-It has a network, users and processes of its own, a name that nobody resolves, not even itself, and
-the suite at /opt/logship as an operator installs it, unless it is bare. All of its mounts and
-processes are in namespaces that end with it, so nothing is left of it, however the test ends, but
-for empty groups of processes where it is killed.
+It has its own network, users, processes and a name that nobody resolves, and the suite at
+/opt/logship as an operator installs it, unless it is bare. Its mounts and processes end with it,
+however the test ends, but for empty groups of processes if it is killed.
 """
 
 import os
@@ -101,10 +98,7 @@ class Machine:
 
     @property
     def disk(self) -> Path:
-        """Its files as they are stored, also while it is off.
-
-        What it mounts itself is not there.
-        """
+        """Its files as they are stored, also while it is off, without its own mounts."""
         return Path(f"/proc/{self.process.pid}/root{self._layers}")
 
     def wait(self) -> None:
@@ -195,10 +189,7 @@ def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]
 def bare(
     folder: Path, host: str, laid: Path, bridge: tuple[int, str]
 ) -> AbstractContextManager[Machine]:
-    """Boot a machine that has nothing of the suite, but files in `laid`.
-
-    It is on a bridge in the network of a process.
-    """
+    """Boot a machine with files in `laid` only, on a bridge in the network of a process."""
     process, name = bridge
     return _switched_on(
         folder,
@@ -246,10 +237,7 @@ def _switched_on(
 
 
 def _lay_out(suite: Path) -> list[str]:
-    """Make an installation of this checkout.
-
-    Return what it takes of this machine, as nspawn mounts it.
-    """
+    """Make an installation of this checkout; return the mounts that it needs, for nspawn."""
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     inside = [f"{_SUITE}/from/{number}" for number in range(len(packages))]
     site, commands = suite / "lib" / _PYTHON / "site-packages", suite / "bin"

@@ -1,8 +1,4 @@
-"""A pull whose final status comes before the last message.
-
-nats-server sends them in this order in a cluster, for large messages; here the test's own server
-decides the order.
-"""
+"""A pull whose final status comes before its last message, as in a cluster for large messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
