@@ -82,13 +82,10 @@ accounts {{
 
 
 class Server(NamedTuple):
-    """A running plain nats-server."""
-
     url: str
     process: Process
 
     def kill_and_restart(self) -> None:
-        """Kill it with -9 and start it again on the same port and store."""
         self.stop()
         self.start()
 
@@ -97,7 +94,6 @@ class Server(NamedTuple):
         self.process.kill()
 
     def start(self) -> None:
-        """Start it again on the same port and store."""
         self.process.start()
         wait_until_ready(self.process)
 
@@ -117,8 +113,6 @@ def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Serve
 
 
 def apply_topology(url: str, topology: Topology = _LOGS) -> None:
-    """Set up the streams and the buckets at an address."""
-
     async def apply(connection: Connection) -> None:
         for configuration in topology.streams():
             await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)

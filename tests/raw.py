@@ -61,12 +61,10 @@ class _Wire:
         raise NotImplementedError
 
     def send_only(self, data: bytes) -> None:
-        """Send it, and read no answer."""
         with suppress(OSError):
             self._socket.sendall(data)
 
     def send(self, data: bytes) -> Answers:
-        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:
@@ -96,8 +94,6 @@ def _head(header: str) -> bytes:
 
 
 class Raw(_Wire):
-    """A client."""
-
     def _options(self) -> Mapping[str, object]:
         return {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
 
@@ -115,7 +111,6 @@ class Raw(_Wire):
         return self.send(f"SUB {subject} {queue} {self._sid}\r\n".encode())
 
     def ask(self, subject: str, body: Any = None, inbox: str = "_INBOX.raw") -> dict[str, Any]:
-        """Return an answer in JSON; raises AssertionError for none."""
         return self.ask_all((subject, body), inbox=inbox)[0]
 
     def ask_all(self, *asked: tuple[str, Any], inbox: str = "_INBOX.raw") -> list[dict[str, Any]]:

@@ -59,7 +59,6 @@ class Secured(NamedTuple):
         return [*arguments, *("--api-prefix", API)]
 
     def read_log(self) -> str:
-        """Return all that it has logged."""
         return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
 

@@ -63,7 +63,6 @@ def check(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
-    """Check the files that are given, or all."""
     table = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["tool"]["vocabulary"]
     listed = subprocess.run(
         ["git", "ls-files", "-z", *(sys.argv[1:] or table["paths"])],

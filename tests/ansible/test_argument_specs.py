@@ -24,7 +24,6 @@ def options(role: str) -> dict[str, Any]:
 
 
 def text_of(name: str, field: FieldInfo) -> str:
-    """Return a text that a setting takes."""
     return OWN_FORM.get(name) or written(name, field)
 
 

@@ -29,7 +29,6 @@ class Cluster(Machines):
     """Three brokers, of whose role some tasks are played."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the machines."""
         super().__init__(folder, BROKERS)
         for name in BROKERS:
             program = folder / name / "bin/systemctl"
@@ -39,7 +38,6 @@ class Cluster(Machines):
 
     @property
     def here(self) -> dict[str, str]:
-        """The secrets of the controller."""
         files = (self.folder / "logship-secrets").glob("*")
         return {path.name: path.read_text("utf-8") for path in files}
 

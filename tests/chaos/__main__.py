@@ -98,7 +98,6 @@ def main(
 
 
 def _run_apart(seed: int, folder: Path | None) -> int:
-    """Carry out one run in namespaces of its own, and return its exit code."""
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         raise click.UsageError(f"no run here: {', '.join(missing)} (util-linux and iproute2)")
     apart = ["unshare", *(_APART if os.geteuid() == 0 else (*_AS_ROOT, *_APART))]

@@ -62,7 +62,6 @@ class Disk:
         return alone(self._trouble, f"{self.name} has trouble already")
 
     def fill(self, left: int = 0) -> None:
-        """Leave so many bytes free, or a little less."""
         if self.image is None:
             self._resize(left)
             return
@@ -71,7 +70,6 @@ class Disk:
             os.posix_fallocate(file.fileno(), 0, max(1, self._free() - left))
 
     def free(self) -> None:
-        """Take away what `fill` has put there."""
         if self.image is None:
             self._remount(f"size={self.megabytes}m")
         else:
@@ -108,7 +106,6 @@ class Disk:
             time.sleep(0.1)
 
     def mend(self) -> None:
-        """Check and mount it again after `unmount`."""
         checked = subprocess.run(
             ["e2fsck", "-f", "-y", str(self.image)], check=False, capture_output=True, text=True
         )

@@ -46,7 +46,6 @@ class Fault:
 
     @property
     def group(self) -> str:
-        """The module that defines it."""
         return getattr(self.act, "func", self.act).__module__.rpartition(".")[2]
 
 
@@ -55,15 +54,12 @@ FAULTS: dict[str, Fault] = {}
 
 
 def add(name: str, act: Act, lasts: tuple[float, float] = MOMENT, *needs: str) -> None:
-    """Add a fault."""
     if name in FAULTS:
         raise ValueError(f"two faults are called {name}")
     FAULTS[name] = Fault(name, act, lasts, frozenset(needs))
 
 
 def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], Act]:
-    """Add the decorated act as the fault of its name."""
-
     def added(act: Act) -> Act:
         add(act.__name__.replace("_", "-"), act, lasts, *needs)
         return act
@@ -139,13 +135,11 @@ def alone(lock: Lock, otherwise: str) -> Iterator[None]:
 
 @contextmanager
 def dead(world: "World") -> Iterator[None]:
-    """Have all receivers dead by -9, with their tasks."""
     with held(world.receivers, kill=True), world.locked():
         yield
 
 
 def one_that_runs(programs: Iterable[Program], chance: Chance) -> Program:
-    """Return one of the programs that run."""
     running = [program for program in programs if program.is_running()]
     if not running:
         raise CannotStrike("none runs just now")

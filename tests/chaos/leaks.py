@@ -63,12 +63,10 @@ class _Life:
 
     @property
     def age(self) -> float:
-        """Seconds since it began."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self.began / _TICKS
 
     @property
     def program(self) -> str:
-        """The name of the file that it runs."""
         return self.command.partition(" ")[0].rpartition("/")[2]
 
     def __str__(self) -> str:
@@ -76,7 +74,6 @@ class _Life:
 
 
 def _lives() -> list[_Life]:
-    """Return all processes but this one."""
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
     return [one for pid in sorted(pids) if pid != os.getpid() and (one := _life(pid))]
 

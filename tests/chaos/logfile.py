@@ -37,7 +37,6 @@ class LogFile:
         self._begin_file()
 
     def truncate(self) -> None:
-        """Cut the file to nothing, and go on in it."""
         retried(lambda: os.ftruncate(self._descriptor, 0))
         self._begin_file()
 
@@ -53,12 +52,10 @@ class LogFile:
             text = text[taken:]
 
     def content(self) -> bytes:
-        """Return everything that was written."""
         self._account.flush()
         return Path(self._account.name).read_bytes()
 
     def close(self) -> None:
-        """Close the file; the account stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -72,7 +72,6 @@ class Line:
 
     @contextmanager
     def losing(self, share: float = 1.0) -> Iterator[None]:
-        """Lose packets in both directions meanwhile."""
         with self.inward.losing(share), self.outward.losing(share):
             yield
 
@@ -93,7 +92,6 @@ class Machine:
 
     @property
     def within(self) -> tuple[str, ...]:
-        """What the command line of a program on it begins with."""
         return _within(self.name)
 
     @property
@@ -102,12 +100,10 @@ class Machine:
 
     @property
     def client(self) -> Address:
-        """Where a broker on it is reached."""
         return Address(self.address, 4222)
 
     @property
     def route(self) -> Address:
-        """Where a broker on it is reached by the others."""
         return Address(f"{_ROUTES}.{self.number}", 6222)
 
 

@@ -48,7 +48,6 @@ class Program:
             self._held -= 1
 
     def hold(self) -> None:
-        """Leave it dead for good if it dies."""
         self._held += 1
 
     def kill_tree(self) -> None:
@@ -112,7 +111,6 @@ class Supervisor:
             self._thread.join()
 
     def take(self, process: Process) -> Program:
-        """Look after a program that runs already."""
         program = Program(process)
         self.programs.append(program)
         return program

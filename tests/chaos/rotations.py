@@ -73,7 +73,6 @@ class Rotation:
 
     @property
     def is_late(self) -> bool:
-        """Whether a renamed file is still being written."""
         return self._late is not None
 
     def _interval(self) -> float:
@@ -88,7 +87,6 @@ class Rotation:
         return self._is_received(self._known_from + 1)
 
     def rename(self) -> None:
-        """Rename the file; a new one is made at once."""
         self._move()
         self._log.begin()
 

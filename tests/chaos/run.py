@@ -62,13 +62,11 @@ class Result:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, event: str, **fields: Any) -> None:
-        """Append an event to run.jsonl."""
         told = {"event": event, "at": round(time.monotonic() - self._began, 2), **fields}
         with self._lock, self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
 
     def find(self, text: str) -> None:
-        """Note what speaks against the suite."""
         self.record("finding", text=text)
         self.findings.append(text)
 
@@ -85,7 +83,6 @@ class Result:
             self.find(f"{killed} programs were killed, and none was started again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return what goes into result.json."""
         return {
             "faults": dict(self.struck),
             "not_struck": dict(self.missed),
@@ -118,8 +115,6 @@ def run(folder: Path, shape: Shape, minutes: float, strokes: Iterator[Stroke]) -
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run on a world that is built."""
-
     world: World
     result: Result
     leaks: Leaks

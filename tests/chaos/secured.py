@@ -62,16 +62,13 @@ class Keys:
 
     @property
     def admin(self) -> Path:
-        """The credential of the harness itself."""
         return self.file("admin", _ADMIN)
 
     @property
     def access(self) -> Access:
-        """How the harness itself gets in."""
         return Access(nkey=self.admin, tls_ca=self.authority)
 
     def file(self, kind: str, name: str) -> Path:
-        """Return where the credential of a "host", a "receiver" or an "admin" is."""
         return self.folder / f"{kind}-{name}.toml"
 
     def add(self, kind: str, *names: str) -> None:

@@ -38,7 +38,6 @@ def machine_features() -> frozenset[str]:
 
 
 def missing_here() -> list[str]:
-    """Return a sentence for each feature that is not there."""
     return [why for name, (_, why) in _FEATURES.items() if name not in machine_features()]
 
 
@@ -70,5 +69,4 @@ class Shape:
 
 
 def host_name(number: int) -> str:
-    """Return the name of the host of this number: of every kind that a host may have."""
     return f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"

@@ -13,8 +13,6 @@ _SOURCE = Path(__file__).with_name("shim.c")
 
 
 class _Page(ctypes.Structure):
-    """As `struct control` in `shim.c`."""
-
     _fields_ = (
         ("clock", ctypes.c_int64),
         ("calls", ctypes.c_uint32),
@@ -72,7 +70,6 @@ class Control:
         page.calls = calls  # the last: from now on it is hit
 
     def rest(self) -> None:
-        """Refuse nothing any more; the clock stays as it is."""
         self._page.calls = 0
 
     def step(self, seconds: float) -> None:
@@ -81,7 +78,6 @@ class Control:
 
     @property
     def hits(self) -> int:
-        """How many calls were hit since `refuse`."""
         return int(self._page.hits)
 
 

@@ -54,8 +54,6 @@ _NOT_FOUND = 404
 
 @dataclass(slots=True)
 class Broker:
-    """One of the brokers; `store` is its folder."""
-
     name: str
     machine: Machine
     store: Path
@@ -68,8 +66,6 @@ class Broker:
 
 @dataclass(slots=True)
 class Host:
-    """One host; `machine` is where it runs."""
-
     name: str
     machine: str
     writing: Writing
@@ -147,7 +143,6 @@ class World:
 
     @property
     def access(self) -> Access:
-        """How the harness itself gets in at the brokers."""
         return self.keys.access if self.keys else Access()
 
     @property
@@ -169,11 +164,9 @@ class World:
 
     @property
     def partitions_in_use(self) -> list[int]:
-        """The partitions that hosts belong to."""
         return sorted({partition_of(host.name, self.shape.partitions) for host in self.hosts})
 
     def offset(self, partition: int) -> Offset | None:
-        """Return the offset of a partition; None where there is none that can be read."""
         try:
             return Offset.decode(self.read_entry(OFFSETS_BUCKET, offset_key(partition)))
         except UnreadableOffset:
@@ -239,7 +232,6 @@ class World:
     def start_program(
         self, program: str, name: str, machine: Machine, arguments: Sequence[str | Path]
     ) -> Program:
-        """Start one of our programs on a machine, and look after it."""
         scratch = self.folder / "tmp" / name
         scratch.mkdir(parents=True, exist_ok=True)
         process = self.processes.start(

@@ -30,7 +30,6 @@ class Text:
         self._entries = entries
 
     def take(self, lines: int) -> bytes:
-        """Return the next whole lines, at least so many."""
         parts = []
         while lines > 0:
             parts.append(next(self._entries))
@@ -84,7 +83,6 @@ def mixed(
 
 
 def steady(rate: float, chance: random.Random) -> Rhythm:
-    """Return an even rate, in lines per second."""
     owed = 0.0
 
     def due(seconds: float) -> int:

@@ -26,8 +26,6 @@ _PIECES = (1, 1, 1, 2, 3)
 
 @dataclass(slots=True)
 class _Pen:
-    """What writes one log."""
-
     application: Application
     log: LogFile
     rotation: Rotation
@@ -121,7 +119,6 @@ class Writing:
         return [pen.log for pen in self._pens]
 
     def start(self) -> None:
-        """Begin to write."""
         self._thread = threading.Thread(target=self._run, name=f"writing {self.folder}")
         self._thread.start()
 

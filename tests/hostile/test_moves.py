@@ -190,7 +190,6 @@ async def test_a_host_that_floods_its_old_partition_holds_nobody_up(
 
 
 async def flood(url: str) -> None:
-    """Publish to the old partition as fast as the server takes it."""
     connection = Connection([url], "flood")
     await connection.connect()
     try:

@@ -71,14 +71,12 @@ class Site(Suite):
         self.hosts = [self._ship(host) for host in hosts]
 
     def credentials(self, *arguments: str) -> None:
-        """Add a credential; its file is put into the folder."""
         where = ("--output", f"{self.folder}/", "--store-dir", str(self.folder / "store"))
         options = ["credentials", "add", *arguments, *where, "--server", self.url]
         done = CliRunner().invoke(group, options)  # ten times as fast as a program
         assert done.exit_code == 0, (done.output, done.exception)
 
     def connect(self, name: str, stack: ExitStack) -> Raw:
-        """Open a connection with a credential, until the stack ends."""
         seed = seed_of((self.folder / f"{name}.toml").read_text())
         return stack.enter_context(Raw(int(self.url.rpartition(":")[2]), seed=seed))
 
@@ -109,7 +107,6 @@ Operation = Callable[[Connect], Sequence[Answers]]
 def publish(
     connect: Connect, *messages: Sequence[dict[str, object]], payload: bytes
 ) -> list[Answers]:
-    """Publish messages of these sections in one go."""
     common = {"file": "", "start": 0, "end": 2, "size": 2, "lines": 1}
     head = "Log-Agent: evil-agent\r\nLog-Read-At: 1\r\nLog-Spans: "
     texts = [
@@ -119,7 +116,6 @@ def publish(
 
 
 def gaps(connect: Connect) -> list[Answers]:
-    """Leave a gap in each of 1,500 files."""
     messages = [
         [
             {"id": f"{number}", "start": start, "end": start + 2}

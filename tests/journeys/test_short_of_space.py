@@ -66,8 +66,6 @@ class Receiver:
 
 
 def space(suite: Suite) -> dict[str, Any]:
-    """Return what the broker reports of the space in its stream."""
-
     async def report(connection: Connection) -> dict[str, Any]:
         told = json.loads((await connection.request(REPORT_SUBJECT)).data)["retention"]
         return dict(told.get(STREAM, {}))

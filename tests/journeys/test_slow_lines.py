@@ -22,7 +22,6 @@ HOST = f"far-{os.getpid()}"  # whose agent nobody else on this machine asks
 
 
 def noise(size: int, longest: int = 300) -> bytes:
-    """Return lines of bytes that cannot be compressed."""
     chance, lines, left = random.Random(1), list[bytes](), size
     while left > 0:
         line = chance.randbytes(chance.randrange(longest // 2, longest)).replace(b"\n", b" ")

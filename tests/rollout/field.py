@@ -77,7 +77,6 @@ class Field:
         self.packages = _packages(folder / "packages")
 
     def boot(self, name: str) -> None:
-        """Boot a machine that is bare but for an sshd."""
         self.machines[name] = None  # type: ignore[assignment]  # its number is its address
         place = self.folder / name
         place.mkdir()
@@ -87,18 +86,15 @@ class Field:
         )
 
     def address(self, name: str) -> str:
-        """Return the address of a machine."""
         return f"10.77.0.{11 + list(self.machines).index(name)}"
 
     def wait(self) -> None:
-        """Wait until all machines are reached."""
         is_up = "systemctl is-active sshd address"
         for name, machine in self.machines.items():
             up = lambda machine=machine: machine.does(is_up)  # noqa: E731
             wait_until(f"{name} is reached", up, 60)
 
     def inventory(self, groups: dict[str, Sequence[str]], variables: dict[str, Any]) -> None:
-        """Write an inventory of groups of machines, and of variables for all."""
         path = self.folder / "inventory/hosts.yml"
         path.parent.mkdir(exist_ok=True)
         hosts = {name: {"ansible_host": self.address(name)} for name in self.machines}
@@ -228,7 +224,6 @@ def _packages(folder: Path) -> list[Path]:
 
 
 def _flatten(laid: Path) -> None:
-    """Move what is in /lib below /usr, as it is on the machine."""
     if (laid / "lib").is_dir():
         subprocess.run(["cp", "-a", f"{laid}/lib/.", f"{laid}/usr/lib/"], check=True)
         subprocess.run(["rm", "-r", f"{laid}/lib"], check=True)

@@ -90,13 +90,11 @@ class Fork:
         os.close(self._process)
 
     def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; raises `subprocess.TimeoutExpired`."""
         if not select.select([self._process], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
         if self.returncode is None:
@@ -104,7 +102,6 @@ class Fork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
         if self.poll() is None:
             signal.pidfd_send_signal(self._process, number)
 

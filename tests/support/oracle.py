@@ -200,7 +200,6 @@ def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[i
 
 
 def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
-    """Return the source of each line, `_SHARED` for several."""
     owners: dict[bytes, int] = {}
     for number, lines in enumerate(sources):
         if number:

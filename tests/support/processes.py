@@ -26,7 +26,6 @@ _INSTALLED = {
 
 
 def installed(program: str) -> str:
-    """Return the path of a program that is installed beside this Python."""
     return str(Path(sys.executable).with_name(program))
 
 
@@ -90,7 +89,6 @@ class Process:
     popen: Running | None = None
 
     def start(self) -> None:
-        """Start it, or start it again after it ended."""
         if self.is_running():
             raise RuntimeError(f"{self.name} runs already")
         with self.log.open("ab") as log, _signals_held():
@@ -114,22 +112,18 @@ class Process:
         return self.popen.pid
 
     def is_running(self) -> bool:
-        """Whether the latest start still lives."""
         return self.popen is not None and self.popen.poll() is None
 
     def check(self) -> None:
-        """Raise `ProgramDied` when it has ended."""
         if self.popen is not None and (code := self.popen.poll()) is not None:
             raise ProgramDied(f"{self.name} ended with {code}: {self.last_output()}")
 
     def read_log(self) -> str:
-        """Return all that it wrote."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes().decode(errors="replace").strip()
 
     def last_output(self) -> str:
-        """Return the end of what it wrote, for people."""
         return self.read_log()[-_LAST_OUTPUT:].strip()
 
     def catches(self, number: int) -> bool:
@@ -182,7 +176,6 @@ class Process:
             ) from None
 
     def stop(self, seconds: float = 15) -> int:
-        """Ask it to end and return its exit code; raises `TookTooLong`."""
         self.terminate()
         return self.wait(seconds)
 
@@ -200,7 +193,6 @@ class Process:
         return sorted(found)
 
     def send(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
         with suppress(ProcessLookupError):  # another thread has seen its end just now
             if self.is_running():
                 os.kill(self.pid, number)
@@ -239,7 +231,6 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Process:
-        """Start a program under a name of its own and return it."""
         process = Process(
             name,
             tuple(os.fspath(argument) for argument in arguments),

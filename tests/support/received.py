@@ -27,7 +27,6 @@ def segments_by_host(output: Path) -> dict[str, list[Path]]:
 
 
 def segments_of(output: Path, host: str) -> list[Path]:
-    """Return the files of a host, oldest first; raises ValueError when a number is there twice."""
     return segments_by_host(output).get(host, [])
 
 
@@ -46,17 +45,14 @@ def received_bytes(output: Path, host: str) -> int:
 
 
 def read_received(output: Path, host: str) -> bytes:
-    """Return everything that was received from a host; empty when there is nothing."""
     return b"".join(map(read_segment, segments_of(output, host)))
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is a compressed segment."""
     return path.suffix in (".zst", ".gz")
 
 
 def read_segment(path: Path) -> bytes:
-    """Return the lines of one file, unpacked."""
     match path.suffix:
         case ".zst":
             unpacker = zstandard.ZstdDecompressor()

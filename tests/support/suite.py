@@ -53,13 +53,11 @@ class Suite:
         wait_until("the broker is ready", self._is_ready, 90, [broker])
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
-        """Start a shipper that follows `files` as `host`; does not wait."""
         arguments = [word for file in files for word in ("--file", file)]
         arguments += ["--server", self.url, "--host", host, *options]
         return self.start_program("logshipper", f"logshipper-{host}", arguments)
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
-        """Start one receiver for the given partitions; does not wait."""
         name = "logreceiver-p" + "-".join(map(str, partitions))
         arguments = [word for number in partitions for word in ("--partition", str(number))]
         arguments += ["--server", self.url, "--output", str(self.output)]
@@ -73,11 +71,9 @@ class Suite:
         arguments: Sequence[str | Path],
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start one of the programs with arguments of the caller's own."""
         return self._processes.start(name, [installed(program), *arguments], environment)
 
     def administer(self, command: str, *arguments: str) -> str:
-        """Return the output of a command of logbroker; raises `CommandFailed`."""
         return run_command("logbroker", command, *arguments, "--server", self.url, seconds=180)
 
     def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
@@ -112,7 +108,6 @@ class Suite:
         return int(self.ask(lambda connection: connection.ask(subject, payload))["seq"])
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """Ask the broker on a connection of its own; raises as `ask` below."""
         return ask(self.url, question, self.access)
 
     def _is_ready(self) -> bool:

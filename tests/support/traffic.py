@@ -36,7 +36,6 @@ class Traffic:
         self.stop()
 
     def stop(self) -> None:
-        """Stop at the end of a line."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -48,7 +47,6 @@ class Traffic:
             return {path: bytes(content) for path, content in self._written.items()}
 
     def rotate(self, path: Path) -> None:
-        """Rename the file, once, and begin a new one, as logrotate does."""
         with self._writing:
             path.rename(path.with_name(f"{path.name}.1"))
             path.touch()

@@ -93,7 +93,6 @@ class Machine:
 
     @property
     def root(self) -> Path:
-        """Its files."""
         return Path(f"/proc/{self._init}/root")
 
     @property
@@ -118,7 +117,6 @@ class Machine:
         self._wait_for_next()
 
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
-        """Run a command there as root."""
         arguments = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         path = f"{_SUITE}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return subprocess.run(
@@ -130,11 +128,9 @@ class Machine:
         )
 
     def does(self, command: str, seconds: float = 60) -> bool:
-        """Whether a command succeeds there."""
         return self.run(command, seconds).returncode == 0
 
     def output_of(self, command: str, seconds: float = 60) -> str:
-        """Return what a command says that must succeed."""
         done = self.run(command, seconds)
         if done.returncode:
             said = (
@@ -144,15 +140,12 @@ class Machine:
         return done.stdout.strip()
 
     def show(self, unit: str, name: str) -> str:
-        """Return a property of a unit."""
         return self.output_of(f"systemctl show --value -p {name} {shlex.quote(unit)}")
 
     def journal(self, unit: str = "log*") -> str:
-        """Return what units have said."""
         return self.run(f"journalctl --no-pager -o short-monotonic -u '{unit}'").stdout
 
     def write(self, path: str, text: str) -> None:
-        """Write a file there."""
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")

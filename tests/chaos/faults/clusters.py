@@ -56,7 +56,6 @@ def kill_leader(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((1.0, 20.0), "cluster")
 def stop_leader(world: World, chance: Chance) -> Iterator[None]:
-    """Stop the server of the leader."""
     return stop(world, chance, lambda world, _: server_of(_leader(world).program))
 
 

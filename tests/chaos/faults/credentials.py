@@ -76,7 +76,6 @@ def _damaged(broker: Broker, world: World, chance: Chance) -> Iterator[None]:
 
 
 def _start_refused(program: Program) -> None:
-    """Start a program again that finds the damage just now."""
     deadline = time.monotonic() + _REFUSES_WITHIN
     while not program.refused and time.monotonic() < deadline:
         time.sleep(0.1)

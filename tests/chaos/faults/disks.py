@@ -42,7 +42,6 @@ def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
 
 
 def _users(world: World, disk: Disk) -> list[Program]:
-    """Return the programs that have files on a disk."""
     machine_kind, _, name = disk.name.partition("-")
     match machine_kind:
         case "host":

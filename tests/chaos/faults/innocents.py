@@ -84,8 +84,6 @@ def short_of_space(world: World, chance: Chance) -> None:
 
 
 def _hold(world: World, messages: int) -> None:
-    """Let the stream hold so many messages, and refuse more."""
-
     async def update(connection: Connection) -> None:
         config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
         limited = {**config, "max_msgs": messages, "discard": "new"}

@@ -57,7 +57,6 @@ def _host(world: World, chance: Chance) -> list[Line]:
 
 
 def lines_of(broker: Broker) -> list[Line]:
-    """Return what connects a broker with clients and with other brokers."""
     return [broker.machine.clients, broker.machine.routes]
 
 
@@ -74,7 +73,6 @@ def _routes(world: World, chance: Chance) -> list[Line]:
 
 
 def at(world: World, chance: Chance, trouble: Trouble, targets: Places) -> Iterator[None]:
-    """Have such trouble on all lines of a place."""
     with ExitStack() as stack:
         for line in targets(world, chance):
             stack.enter_context(trouble(line, chance))

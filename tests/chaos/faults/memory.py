@@ -161,7 +161,6 @@ def _wait_for_tasks(world: World) -> None:
 
 
 def _received(world: World, number: int) -> Offset:
-    """Return the offset of a partition of which something was received."""
     offset = world.offset(number)
     if offset is None or not offset.lines or offset.moved_in:
         raise CannotStrike("nothing was received yet")
@@ -249,7 +248,6 @@ def _copy(path: Path) -> bytes:
 
 
 def _lives(world: World, path: Path) -> dict[Path, int]:
-    """Return the live files that a partition has, by how long they are."""
     with _opened(path) as store:
         paths = [world.output / row.path for row in store.list_files()]
     return {one: one.stat().st_size for one in paths if one.exists()}

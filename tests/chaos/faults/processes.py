@@ -29,7 +29,6 @@ def send(pid: int, number: int) -> None:
 
 
 def server_of(broker: Program) -> int:
-    """Return the process id of a broker's nats-server."""
     for pid in broker.process.tree():
         if _is_server(pid):
             return pid
@@ -41,8 +40,6 @@ def _one_of(programs: Programs) -> Pick:
 
 
 def _below(programs: Programs, is_one: Callable[[int], bool]) -> Pick:
-    """Pick one of the processes of a kind that some programs have started."""
-
     def pick(world: World, chance: Chance) -> int:
         trees = {
             pid

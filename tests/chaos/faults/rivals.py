@@ -89,7 +89,6 @@ def all_anew(world: World, chance: Chance) -> None:
 
 
 def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
-    """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)

@@ -52,7 +52,6 @@ def serve(processes: Processes, tmp_path: Path) -> Serve:
 
 
 async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
-    """Connect, and return whether the line is secured."""
     connection = Connection([url], "test", access=access)
     try:
         client = await connection.connect()
@@ -184,7 +183,6 @@ async def test_an_error_says_that_a_port_belongs_to_no_broker(
     greeting: bytes, access: dict[str, bool], text: str
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer as a server of another protocol does, HTTP for one."""
         writer.write(greeting)
         with suppress(ConnectionError):
             while await reader.read(1000):
