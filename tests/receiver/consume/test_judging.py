@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_logship.wire.message import Section, Span
-from receiver.consume.judging import judge
+from nats_logship.wire.message import EXPECTED_SEQUENCE, Section, Span
+from receiver.consume.judging import expected_sequence, judge
 from receiver.storage.anomalies import AnomalyKind
+
+OURS = {"Log-Agent": "a"}
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
@@ -47,3 +49,22 @@ def test_a_filtered_section_is_written_whole_or_not_at_all(
     assert found.skip == skip
     assert found.anomaly is not None
     assert found.anomaly.kind is kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "predecessor"),
+    [
+        (None, None),
+        ({EXPECTED_SEQUENCE: "5"}, None),  # of another client
+        (OURS, None),
+        (OURS | {EXPECTED_SEQUENCE: "0"}, 0),
+        (OURS | {EXPECTED_SEQUENCE: "5"}, 5),
+        (OURS | {EXPECTED_SEQUENCE: "-5"}, None),
+        (OURS | {EXPECTED_SEQUENCE: "9" * 99}, None),
+        (OURS | {EXPECTED_SEQUENCE: "5", "Nats-Stream-Source": "x 5"}, None),  # of another stream
+    ],
+)
+def test_a_message_names_its_predecessor(
+    headers: dict[str, str] | None, predecessor: int | None
+) -> None:
+    assert expected_sequence(headers) == predecessor
