@@ -8,11 +8,11 @@ import pytest
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.pulling import pull
+from tests.nats_logship.client.served import INFO, served
 
 CONSUMER = "LOGS.receiver-p0"
 ALL = "409 Batch Completed\r\nNats-Pending-Messages: 0"
 TWO_OF_TEN = "409 Batch Completed\r\nNats-Pending-Messages: 8"
-INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":8388608,"headers":true}\r\n'
 
 
 class Broker:
@@ -34,7 +34,6 @@ class Broker:
                     sid = next(sid for name, sid in sids.items() if inbox.startswith(name))
                     for answer in self.answers:
                         writer.write(_message(inbox, sid, answer))
-        writer.close()
 
 
 def _message(inbox: bytes, sid: bytes, answer: int | str) -> bytes:
@@ -48,9 +47,8 @@ def _message(inbox: bytes, sid: bytes, answer: int | str) -> bytes:
 @pytest.fixture
 async def broker() -> AsyncIterator[tuple[Broker, Connection]]:
     broker = Broker()
-    async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        connection = Connection([f"nats://127.0.0.1:{port}"], "puller")
+    async with served(broker.serve) as where:
+        connection = Connection([f"nats://{where}"], "puller")
         yield broker, connection
         await connection.close()
 
