@@ -1,9 +1,6 @@
 """Bugs that the tests must find: each is one wrong expression in the core of a promise.
 
-`python -m tests.mutants` plants one after the other.
-
-The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no
-test finds is a gap in the tests.
+`python -m tests.mutants` plants each in a copy of the checkout and runs the tests named with it.
 """
 
 import os
@@ -23,10 +20,7 @@ _FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failu
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: in `path` the text `right`, which is there once, becomes `wrong`.
-
-    Tests of `tests` find it.
-    """
+    """A bug that `tests` find: in `path` the text `right`, which is there once, is `wrong`."""
 
     promise: str
     path: str
@@ -187,10 +181,7 @@ MUTANTS = (
 
 
 def planted(mutant: Mutant, copy: Path) -> None:
-    """Plant a bug in a copy of the checkout.
-
-    Raises ValueError where the code has changed, or SyntaxError.
-    """
+    """Plant a bug in a copy of the checkout; raises ValueError if the code has changed."""
     path = copy / mutant.path
     text = path.read_text("utf-8")
     if text.count(mutant.right) != 1:

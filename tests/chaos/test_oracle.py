@@ -1,7 +1,4 @@
-"""The judge counts each kind of harm under its own name, and nothing else.
-
-Here, as most journeys hang on it.
-"""
+"""The judge of most journeys counts each kind of harm under its own name, and nothing else."""
 
 import random
 from collections import Counter
