@@ -121,10 +121,7 @@ def _build_account(
     name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
 ) -> Section:
     imports = [
-        {
-            one.kind: {"account": one.of, "subject": one.subject},
-            "to": one.alias or None,
-        }
+        {one.kind: {"account": one.of, "subject": one.subject}, "to": one.alias or None}
         for one in crossings
         if one.into == name
     ]
