@@ -1,4 +1,4 @@
-"""What each identity has no right to: subjects to publish to, and subjects to subscribe to."""
+"""Subjects that each client may not publish or subscribe to, beside those in `rights`."""
 
 import hashlib
 
@@ -22,7 +22,6 @@ IDENTITIES = (
 )
 
 OTHER_HOSTS = (
-    "logs.p0.web02",
     "logs.p1.web02",
     "logs.p0.WEB01",
     "logs.p0.web",
@@ -32,13 +31,10 @@ OTHER_HOSTS = (
     "logs.p0.>",
     "logs.>",
     f"{API}.DIRECT.GET.LOGS.logs.>",
-    f"{API}.DIRECT.GET.LOGS",
-    *(f"$KV.LOGS_POSITIONS.{key}" for key in ("web02", "WEB01", "web01.x", "web01x", "*", ">")),
+    *(f"$KV.LOGS_POSITIONS.{key}" for key in ("WEB01", "web01.x", "web01x", "*", ">")),
     f"$KV.LOGS_POSITIONS.{positions_key('web01.example.net')}",
-    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
     f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.*",
     f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.>",
-    f"{API}.STREAM.MSG.GET.KV_LOGS_POSITIONS",
     f"{API}.CONSUMER.CREATE.KV_LOGS_POSITIONS.shipper-web01.$KV.LOGS_POSITIONS.web01",
     f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.p0.web02",
     f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.>",
@@ -75,7 +71,6 @@ OF_NO_RECEIVER = ("logship.leave.r0.x", "logship.receiver.r0.x")
 OTHER_PARTITIONS = (
     "$KV.LOGS_OFFSETS.>",
     f"{API}.DIRECT.GET.KV_LOGS_OFFSETS",
-    f"{API}.DIRECT.GET.LOGS",
     f"{API}.CONSUMER.CREATE.LOGS",
     f"{API}.CONSUMER.CREATE.LOGS.receiver-p0",
     f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.p1.>",
