@@ -2,7 +2,7 @@
 
 | account | its clients | it has |
 |---|---|---|
-| LOGS | admins, logbroker itself, and all clients while there are no credentials | streams, buckets |
+| LOGS | admins, logbroker, and all clients while there are no credentials | streams, buckets |
 | SHIP | hosts | imports of LOGS |
 | RECEIVE | receivers, which also ask each other | imports of LOGS |
 | MONITOR | monitors | imports of LOGS, RECEIVE and SYS |

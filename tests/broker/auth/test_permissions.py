@@ -1,4 +1,4 @@
-"""Rights as values: the examples of `permissions` are true, and every right of a host has its name."""
+"""Rights as values: the examples of `permissions` are true, and a host's rights have its name."""
 
 import re
 from collections.abc import Iterator
