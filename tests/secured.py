@@ -59,7 +59,6 @@ class Secured(NamedTuple):
         return [*arguments, *("--api-prefix", API)]
 
     def read_log(self) -> str:
-        """Return all that it has logged."""
         return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
 
@@ -110,10 +109,7 @@ def _take(url: str, *lines: str) -> None:
 def write_conf(
     path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
 ) -> None:
-    """Write the configuration of a server that lets in these, and itself.
-
-    A SIGHUP has it read the file again.
-    """
+    """Write the configuration of a server that admits these and itself; SIGHUP reads it again."""
     accounts = build_accounts(credentials, BuiltinKeys(key_of(OWN)), streams=streams, site=SITE)
     rendered = render(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""

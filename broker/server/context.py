@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,7 @@ class ServerContext:
         """The configuration in force."""
         self._stamps = _stamp_files(folder, self.conf.tls) | self._stamps
         self._after_restart: BrokerSettings | None = None
+        self._checked_partitions = 0  # the declared number that was compared with the stored one
 
     @property
     def settings(self) -> BrokerSettings:
@@ -212,10 +214,15 @@ class ServerContext:
                 logger.info("waiting for its cluster: %s", reason)
             self._cluster_lacks = reason
 
+        topology, partitions = conf.topology, conf.settings.partitions
+        # compared once: `logbroker partitions` may have changed the stored number since the start
+        if partitions == self._checked_partitions:
+            topology = replace(topology, partitions_given=False)
+        self._checked_partitions = partitions
         if conf.settings.cluster:
-            infos = await provision_cluster(self.connection, conf.topology, report)
+            infos = await provision_cluster(self.connection, topology, report)
         else:
-            infos = await provision_alone(self.connection, conf.topology, stored)
+            infos = await provision_alone(self.connection, topology, stored)
         self._mirror = find_mirrored_site(infos[0]["config"])
         return infos
 

@@ -63,7 +63,8 @@ def measure_space(folder: Path) -> Space:
     for parent, _, names in os.walk(folder / _DATA):
         for name in names:
             try:
-                size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - ten times faster
+                # ten times faster than with pathlib
+                size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118
             except FileNotFoundError:
                 continue  # the file was removed meanwhile
     return Space(usage.free, size, usage.total)
