@@ -37,7 +37,7 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
-from receiver.storage.anomalies import gap_report
+from receiver.storage.anomalies import name_gap_report
 from receiver.storage.layout import Permissions
 from receiver.storage.partition_folders import PartitionFolders
 from tests.support.forks import Fork
@@ -282,7 +282,7 @@ class Partition:
 
     def read_gaps(self) -> list[dict[str, Any]]:
         """Return the report of gaps; a run appends the gaps of committed batches."""
-        path = self.output / gap_report(self.number)
+        path = self.output / name_gap_report(self.number)
         return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
 
     def set_aside(self) -> list[tuple[dict[str, Any], bytes]]:

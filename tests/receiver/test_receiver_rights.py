@@ -57,13 +57,22 @@ async def test_least_rights_suffice_to_receive_and_leave(server: Secured, tmp_pa
     assert "Violation" not in server.read_log()
 
 
-@pytest.mark.parametrize("size", [10, 5_000, 20_000])
+@pytest.mark.parametrize(
+    ("payload", "headers"),
+    [
+        (b"x" * 10 + b"\n", None),
+        (b"x" * 5_000 + b"\n", None),
+        (b"x" * 20_000 + b"\n", None),
+        (b"", {"Nats-Msg-Size": "5"}),  # looks as if the consumer delivered headers only
+    ],
+    ids=["small", "middle", "large", "forged"],
+)
 def test_empty_messages_delay_no_line_of_another_host(
-    server: Secured, tmp_path: Path, size: int
+    server: Secured, tmp_path: Path, payload: bytes, headers: dict[str, str] | None
 ) -> None:
     anybody = Partition(server.url(), tmp_path)
     anybody.claim()
-    anybody.lines("web01", *[b"", b"x" * size + b"\n"] * 600)
+    anybody.publish(*[("logs.p0.web01", b"", None), ("logs.p0.web01", payload, headers)] * 600)
     until = anybody.lines("web02", b"of an honest host") + 1
 
     central = Partition(server.address, tmp_path, access=server.access("r0"))

@@ -94,12 +94,12 @@ async def ship_once(follower: Follower) -> bytes:
 async def test_once_fails_if_a_disk_fails_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.log").write_bytes(LINE * 100)
-    follower = follower_of(tmp_path, block_size=len(LINE) * 10)
+    (tmp_path / "a.log").write_bytes(LINE * 100_000)  # more than a block
+    follower = follower_of(tmp_path)
     read = os.preadv
 
     def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
-        if offset > len(LINE) * 50:
+        if offset:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(descriptor, buffers, offset)
 

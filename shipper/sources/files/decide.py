@@ -65,7 +65,7 @@ class FileState(Enum):
 
 
 class Sampled(NamedTuple):
-    """A sample was taken of a followed file, which has all bytes that were read of it, or has not."""
+    """A sample shows whether a followed file has all bytes that were read of it."""
 
     has_all: bool
 

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_logship.wire.delivery import Delivery, RawMessage
-from nats_logship.wire.message import Section, Span
+from nats_logship.wire.message import EXPECTED_SEQUENCE, Section, Span
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
-from receiver.consume.judging import judge
+from receiver.consume.judging import judge, read_expected_sequence
 from receiver.storage.anomalies import AnomalyKind
 from tests.receiver.partition import Message, Partition, lines_of, message
 from tests.receiver.stored import opened
 
+OURS = {"Log-Agent": "a"}
 NOON = 1_700_000_000_000_000_000
 _NUMBERS = st.sampled_from([0, 1, 5, 7, -1, 10**19, True, 1e3, "1", None])
 _WHOLE = {"file": "/var/log/a", "id": "id", "start": 0, "end": 5, "size": 5, "lines": 1}
@@ -174,3 +175,22 @@ def test_a_filtered_section_is_written_whole_or_not_at_all(
 
     assert found.anomaly
     assert (found.skip, found.anomaly.kind) == (skip, kind)
+
+
+@pytest.mark.parametrize(
+    ("headers", "predecessor"),
+    [
+        (None, None),
+        ({EXPECTED_SEQUENCE: "5"}, None),  # of another client
+        (OURS, None),
+        (OURS | {EXPECTED_SEQUENCE: "0"}, 0),
+        (OURS | {EXPECTED_SEQUENCE: "5"}, 5),
+        (OURS | {EXPECTED_SEQUENCE: "-5"}, None),
+        (OURS | {EXPECTED_SEQUENCE: "9" * 99}, None),
+        (OURS | {EXPECTED_SEQUENCE: "5", "Nats-Stream-Source": "x 5"}, None),  # of another stream
+    ],
+)
+def test_a_message_names_its_predecessor(
+    headers: dict[str, str] | None, predecessor: int | None
+) -> None:
+    assert read_expected_sequence(headers) == predecessor

@@ -15,11 +15,11 @@ from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, adapt_to_restored
-from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead
+from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead, confirm_entry
 from receiver.consume.stream_check import StreamMismatch, find_first_sequence
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.damage import Damaged
-from tests.lagging import Lagging
+from tests.lagging import Crowded, Lagging
 
 pytestmark = pytest.mark.nats
 
@@ -76,7 +76,7 @@ async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
         await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
 
     with pytest.raises(EntryTaken) as taken:
-        await task.move(FIRST)
+        await task.commit(FIRST)
     assert taken.value.found
     assert (taken.value.found.epoch > 1, taken.value.found.is_moved) == (True, by_hand)
     with pytest.raises(FencedError):
@@ -90,7 +90,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     if before == "an older batch":
         entry = await claimed(connection)
         await connection.remember(ENTRY)
-        await entry.move(FIRST)
+        await entry.commit(FIRST)
     else:
         await connection.remember(ENTRY)
         entry = await claimed(connection)
@@ -103,6 +103,21 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
         await entry.read(offset.epoch, offset.next)
 
     assert await entry.read(offset.epoch, offset.next) == offset
+
+
+async def test_the_newest_entry_is_confirmed_without_a_write(logs_url: str) -> None:
+    connection = Crowded([logs_url], "tests")
+    key = (connection, OFFSETS_BUCKET, "p0")
+    await confirm_entry(*key, None)
+    await bucket.write(*key, b"one", 0)
+    entry = await bucket.read(*key)
+    for connection.left in (0, 5):  # also while others write
+        await confirm_entry(*key, entry)
+
+    assert await bucket.read(*key) == entry
+    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+    await confirm_entry(*key, None)
+    await connection.close()
 
 
 async def test_a_claim_is_not_refused_because_of_a_stale_entry(connection: Lagging) -> None:

@@ -55,7 +55,7 @@ async def test_an_owner_that_commits_or_has_no_address_is_not_gone(
     async def commit_and_request(subject: str, *rest: Any, **more: Any) -> Message:
         if subject == "logship.receiver.nobody-there":
             next_ = next(commits)
-            await mine.move(Done(0, next_, next_ + 1, stored_at=1))
+            await mine.commit(Done(0, next_, next_ + 1, stored_at=1))
             if next_ > 3:
                 enough.set()
         return await request(subject, *rest, **more)
