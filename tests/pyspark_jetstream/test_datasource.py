@@ -96,9 +96,7 @@ def test_removed_messages_are_an_error_or_skipped(logs_url: str) -> None:
     assert sequences(logs_url) == [4, 5, 6]
 
 
-def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
-    own_server: Any,
-) -> None:
+def test_a_restart_leaves_no_gap_and_lost_sequences_are_an_error(own_server: Any) -> None:
     largest = bytes(8_000_000 - 1) + b"\n"
     api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
@@ -138,9 +136,7 @@ def guarded(processes: Processes, tmp_path: Path) -> dict[str, str]:
     return {"servers": f"nats://{where}", "user": "analyst", "password": _SECRET}
 
 
-def test_the_documented_rights_suffice_and_no_error_shows_the_password(
-    guarded: dict[str, str],
-) -> None:
+def test_documented_rights_suffice_and_no_error_shows_a_password(guarded: dict[str, str]) -> None:
     page = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")
 
     assert all(right in page for right in RIGHTS)

@@ -90,14 +90,12 @@ def read_lines(
     assert done.stdout.split() == ["one", "web01"], done.stderr
 
 
-def test_the_data_source_works_with_foreign_packages_of_our_names(
-    logs_url: str, tmp_path: Path
-) -> None:
+def test_the_source_works_with_foreign_packages_of_our_names(logs_url: str, tmp_path: Path) -> None:
     read_lines([sys.executable, "-c", WITH_OUR_JVM], logs_url, tmp_path, "local[1]")
 
 
 @pytest.mark.long
-def test_it_works_with_foreign_packages_on_a_cluster(
+def test_foreign_packages_do_no_harm_on_a_cluster(
     logs_url: str, tmp_path: Path, processes: Processes
 ) -> None:
     cluster = Cluster(processes, tmp_path, "127.0.0.1", (), {})
@@ -106,7 +104,7 @@ def test_it_works_with_foreign_packages_on_a_cluster(
 
 
 @pytest.mark.long  # downloads PySpark
-def test_the_wheel_with_its_extra_spark_works_in_an_empty_environment(
+def test_the_wheel_with_extra_spark_works_in_an_empty_environment(
     logs_url: str, tmp_path: Path
 ) -> None:
     pip = ("-m", "pip", "-q", "--disable-pip-version-check")

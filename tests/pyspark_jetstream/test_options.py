@@ -33,7 +33,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
         ({"explode": "true", "includeHeaders": "true"}, {"headers": True}),
     ],
 )
-def test_options_mean_the_same_as_in_sparks_kafka_source(
+def test_options_mean_the_same_as_for_kafka(
     given: dict[str, str], meaning: dict[str, object]
 ) -> None:
     options = SourceOptions.parse(given)

@@ -41,7 +41,7 @@ def test_the_batch_examples_count_lines_per_host_and_write_a_table(
 
 
 @pytest.mark.long
-def test_the_streaming_example_counts_errors_per_host_and_minute(
+def test_the_stream_counts_errors_per_minute(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -61,7 +61,7 @@ def test_the_streaming_example_counts_errors_per_host_and_minute(
     assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
 
 
-def test_the_growing_table_has_each_line_once_after_several_runs(
+def test_a_growing_table_has_each_line_once(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url, *_LINES)

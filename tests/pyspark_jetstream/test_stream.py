@@ -53,7 +53,7 @@ def fill(url: str, count: int) -> None:
         pytest.param({"maxOffsetsPerTrigger": "5"}, [5, 5, 2], id="sequences"),
     ],
 )
-def test_available_now_reads_all_messages_within_the_limit(
+def test_available_now_reads_all_within_the_limit(
     options: dict[str, str], sizes: list[int], logs_url: str
 ) -> None:
     fill(logs_url, 12)
@@ -64,9 +64,7 @@ def test_available_now_reads_all_messages_within_the_limit(
     assert sum(batches, []) == list(range(1, 13))  # noqa: RUF017 - a few
 
 
-def test_a_query_killed_in_its_first_batch_continues_at_its_beginning(
-    logs_url: str,
-) -> None:
+def test_a_query_killed_in_its_first_batch_continues_at_its_beginning(logs_url: str) -> None:
     fill(logs_url, 3)
     died = Query(logs_url, startingOffsets="latest")
     start = dict(died.reader.initialOffset())

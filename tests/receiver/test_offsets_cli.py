@@ -102,9 +102,7 @@ def test_moving_the_offset_of_a_running_receiver_needs_force(partition: Partitio
 
 
 @pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
-def test_an_unreadable_offset_is_shown_and_can_be_set_again(
-    partition: Partition, value: bytes
-) -> None:
+def test_an_unreadable_offset_is_shown_and_can_be_set(partition: Partition, value: bytes) -> None:
     async def write(connection: Connection) -> None:
         await connection.ask("$KV.LOGS_OFFSETS.p0", value)
         await connection.ask("$KV.LOGS_OFFSETS.p1", GOOD.encode())

@@ -294,9 +294,7 @@ def status(scene: Scene) -> dict[str, Any]:
     return dict(json.loads(run_command("logreceiver", *words))["partitions"][0])
 
 
-def test_a_receiver_reports_to_its_service_manager_and_reloads(
-    scene: Scene, manager: Manager, tmp_path: Path
-) -> None:
+def test_a_receiver_reports_to_its_manager(scene: Scene, manager: Manager, tmp_path: Path) -> None:
     config = tmp_path / "receiver.toml"
     config.write_text('keep = 3\nlog_level = "info"\n')
     partition = scene.partition(0)

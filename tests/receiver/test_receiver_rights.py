@@ -83,9 +83,7 @@ def test_empty_messages_delay_no_line_of_another_host(
     assert central.read("web02") == b"of an honest host\n"
 
 
-def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
-    server: Secured, tmp_path: Path
-) -> None:
+def test_least_rights_suffice_for_a_host_that_moved(server: Secured, tmp_path: Path) -> None:
     old, new = (Partition(server.url(), tmp_path, number, partitions=2) for number in (1, 0))
     for one in (old, new):
         one.claim()
@@ -124,9 +122,7 @@ async def test_a_receiver_answers_admins_and_only_in_inboxes(server: Secured) ->
         await connection.close()
 
 
-def test_the_status_of_all_partitions_needs_the_right_to_all(
-    server: Secured, tmp_path: Path
-) -> None:
+def test_the_status_of_all_needs_the_right_to_all(server: Secured, tmp_path: Path) -> None:
     Partition(server.url(), tmp_path).lines("web01", b"1\n")
 
     run_command("logreceiver", "status", *server.options("all"))
