@@ -206,7 +206,7 @@ class ServerContext:
 
     async def _provision(
         self, conf: ServerConf, stored: frozenset[str] = frozenset()
-    ) -> list[dict[str, Any]]:
+    ) -> list[Mapping[str, Any]]:
         def report(reason: str) -> None:
             if reason and not self._cluster_lacks:
                 logger.info("waiting for its cluster: %s", reason)
@@ -221,7 +221,7 @@ class ServerContext:
             infos = await provision_cluster(self.connection, topology, report)
         else:
             infos = await provision_alone(self.connection, topology, stored)
-        self._mirror = find_mirrored_site(infos[0]["config"])
+        self._mirror = find_mirrored_site(infos[0]["config"]) if infos else None
         return infos
 
     async def _announce(
