@@ -125,10 +125,11 @@ def get(
         raise click.UsageError("give SEQUENCE or --host, not both")
 
     async def read(connection: Connection) -> StoredMessage:
-        if host:
-            names = [stream] if stream else await list_streams(connection)
-            return await get_last_message(connection, names, host)
+        if host and not stream:
+            return await get_last_message(connection, await list_streams(connection), host)
         name = await choose_stream(connection, stream)
+        if host:
+            return await get_last_message(connection, [name], host)
         return await get_message(connection, name, sequence)
 
     found = shared.read_from_broker(settings, "get", read)

@@ -2,7 +2,8 @@
 
 The stores list the segments, and say which ones an undo may still need; no folder is searched. A
 segment is removed only after its compressed form is on disk: if the process is killed at any
-moment, the next call finishes the work. Live files are never removed.
+moment, the next call finishes the work. Live files are never removed. All limits of age and space
+are listed in `broker/retention`.
 """
 
 import gzip

@@ -30,7 +30,7 @@ def test_the_help_has_sections_and_the_version_is_also_nats_servers() -> None:
     ours, server = logbroker("--version").stdout.splitlines()
 
     assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
-        *("Options", "Running", "Declaring", "Looking", "Changing")
+        *("Options", "Running", "Configuring", "Inspecting", "Changing")
     ]
     assert re.fullmatch(r"logbroker \d+\.\d+\.\d+", ours)
     assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
