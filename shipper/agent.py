@@ -72,7 +72,11 @@ class Agent:
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._publisher = _publisher_of(settings, host, clock)
+        kind = Publisher if settings.ack else UnacknowledgedPublisher
+        denial = settings.explain_denial(host)
+        self._publisher = kind(connection_for(settings, host), host, clock, denial)
+        if settings.once:
+            self._publisher.patience = settings.patience.total_seconds()
         self._spool: Spool | None = None
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
         self._meter, follower = AgentMeter(clock), self._follower(_NO_FILES, Positions())
@@ -123,7 +127,11 @@ class Agent:
         """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
         try:
             if self._settings.is_input:
-                self._spool = await asyncio.to_thread(self._open_spool)
+                from shipper.sources.stdin import open_spool  # a library that files do not need
+
+                folder, new_file = self._settings.spool_dir, self._publisher.new_file
+                spooling = asyncio.to_thread(open_spool, folder, self._host, new_file, self._clock)
+                self._spool = await spooling
             if self._settings.once:
                 # before the claim, which ends another agent
                 if self._spool is None:
@@ -136,12 +144,6 @@ class Agent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._publisher.connection.close()
-
-    def _open_spool(self) -> "Spool":
-        from shipper.sources.stdin import open_spool  # a library that files do not need
-
-        new_file = self._publisher.new_file
-        return open_spool(self._settings.spool_dir, self._host, new_file, self._clock)
 
     async def _run_sessions(self) -> None:
         """Run one session after the other: claim, go to the positions of the stream, ship."""
@@ -173,7 +175,6 @@ class Agent:
                 # files that came while the subject was claimed again came after the start
                 selection = replace(selection, from_end=False)
             loop.follower = self._follower(selection, positions)
-        loop.resize()
 
     def _follower(self, selection: Selection, positions: Positions) -> Follower:
         settings = self._settings
@@ -283,12 +284,3 @@ class Agent:
             spool_trouble=spool.trouble if spool else "",
             retries=publisher.waiting.retries,
         )
-
-
-def _publisher_of(settings: ShipperSettings, host: str, clock: Callable[[], int]) -> Publisher:
-    """Return what publishes the host's rounds: the only place that asks for `--no-ack`."""
-    kind = Publisher if settings.ack else UnacknowledgedPublisher
-    publisher = kind(connection_for(settings, host), host, clock, settings.explain_denial(host))
-    if settings.once:
-        publisher.patience = settings.patience.total_seconds()
-    return publisher

@@ -43,7 +43,6 @@ async def write(connection: Connection, key: str, value: bytes) -> None:
 
 
 def follow_advice(advice: str, url: str) -> None:
-    """Run the command of a message exactly."""
     arguments = re.findall(r"`logreceiver ([^`]*)`", advice)[-1].split()
     done = CliRunner().invoke(logreceiver, [*arguments, "--yes", "--server", url])
     assert done.exit_code == 0, (arguments, done.output, done.exception)
