@@ -1,7 +1,7 @@
 """The credential store as a value: the holders of credentials, and their public keys.
 
 It holds no secret: an nkey here is the public half. Once the store has had a credential, clients
-need one: when the last credential is revoked, nobody can connect until an operator removes the file.
+need one: after the last one is revoked, nobody can connect until an operator removes the file.
 """
 
 import re

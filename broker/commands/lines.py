@@ -38,9 +38,7 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Start with the last N lines."
 )
-@shared.option(
-    "--match", "REGEX", "Only lines in which this is found.", default="", type=shared.REGEX
-)
+@shared.option("--match", "REGEX", "Only lines that match.", default="", type=shared.REGEX)
 @click.option(
     "--follow/--no-follow", "-f", default=True, help="Go on with new lines.", show_default=True
 )

@@ -119,7 +119,7 @@ async def _publish_all(connection: Connection, file: Path, messages: list[Quaran
     subjects = sorted({message.subject for message in messages})
     try:
         before = _Progress.model_validate_json(read_file(path))
-        published = await _find_published(connection, before, subjects)
+        published = await _read_tags(connection, before, subjects)
     except FileNotFoundError:
         before = await _start(connection, messages[0].subject)
         write_atomic(path, before.model_dump_json())
@@ -129,7 +129,7 @@ async def _publish_all(connection: Connection, file: Path, messages: list[Quaran
         while message.tag not in published:
             if await _publish(connection, before.stream, message):
                 break
-            published = await _find_published(connection, before, subjects)
+            published = await _read_tags(connection, before, subjects)
 
 
 async def _start(connection: Connection, subject: str) -> _Progress:
@@ -140,7 +140,7 @@ async def _start(connection: Connection, subject: str) -> _Progress:
     return _Progress(stream=streams[0], created=info["created"], last=info["state"]["last_seq"])
 
 
-async def _find_published(
+async def _read_tags(
     connection: Connection, before: _Progress, subjects: Sequence[str]
 ) -> set[str]:
     """Return the tags of messages that are published already.

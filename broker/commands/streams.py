@@ -113,9 +113,7 @@ def _make_group(kind: str, metavar: str) -> click.Group:
 
     @group.command(help=f"Show the configuration and the state of a {kind}.")
     @path_argument
-    @click.option(
-        "--json", is_flag=True, expose_value=False, help="Accepted; the output is always JSON."
-    )
+    @click.option("--json", is_flag=True, expose_value=False, help="The output is always JSON.")
     @shared.with_settings()
     def info(settings: BrokerSettings, path: str) -> None:
         shared.print_json(_read_info(settings, kind, path))

@@ -156,6 +156,7 @@ class MessageReader:
         self._client = await self._connection.client()
         own = self._connection.user_token
         names = reader_names(own) if own else (f"logbroker-{secrets.token_hex(8)}",)
+        start = at_sequence(self._next) if self._next else self._start
         for name in random.sample(names, len(names)):
             reader = StreamReader(
                 self._connection,
@@ -166,9 +167,7 @@ class MessageReader:
                 lives=_INACTIVE,
             )
             try:
-                waiting = await reader.create(
-                    at_sequence(self._next) if self._next else self._start
-                )
+                waiting = await reader.create(start)
             except NameInUse:
                 continue
             reader.next_sequence = max(1, self._next)

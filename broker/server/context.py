@@ -255,6 +255,7 @@ class ServerContext:
             return
         version = (await self.connection.client()).connected_server_version
         store, tls, remotes = self.conf.credentials, self.conf.tls, self.settings.site_remote
+        links = await count_site_links(self.connection, self.settings.name) if remotes else 0
         report = NodeReport(
             name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
@@ -263,9 +264,7 @@ class ServerContext:
             certificates=read_expiries(tls.files if tls else ()),
             mirror=self._mirror,
             site_remotes=len(remotes),
-            site_links=await count_site_links(self.connection, self.settings.name)
-            if remotes
-            else 0,
+            site_links=links,
             free=shutil.disk_usage(self.folder).free,
             reserve=self.reserve,
             frozen=self.frozen or None,

@@ -52,9 +52,7 @@ def test_a_broker_killed_at_any_moment_leaves_no_server_behind(start_broker: Sta
     wait_until("no server is left", is_gone, 20)
 
 
-def test_a_server_that_dies_ends_the_broker_with_one_line(
-    start_broker: StartBroker,
-) -> None:
+def test_a_server_that_dies_ends_the_broker_with_one_line(start_broker: StartBroker) -> None:
     broker = start_broker()
     child = broker.ready()["nats_server_pid"]
     before = len(broker.read_log().splitlines())

@@ -70,10 +70,7 @@ SYSTEM = (
     "logship.credentials",
 )
 
-OF_NO_RECEIVER = (
-    "logship.leave.r0.x",
-    "logship.receiver.r0.x",
-)
+OF_NO_RECEIVER = ("logship.leave.r0.x", "logship.receiver.r0.x")
 
 OTHER_PARTITIONS = (
     "$KV.LOGS_OFFSETS.>",
@@ -94,10 +91,7 @@ OTHER_PARTITIONS = (
 
 LINES = ("logs.p0.web01", "logs.p0.*", "logs.>")
 
-POSITIONS = (
-    "$KV.LOGS_POSITIONS.>",
-    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
-)
+POSITIONS = ("$KV.LOGS_POSITIONS.>", f"{API}.DIRECT.GET.KV_LOGS_POSITIONS")
 
 CHANGES = (
     *LINES,

@@ -105,9 +105,7 @@ def test_the_example_of_a_receiver_of_all_partitions_is_true() -> None:
 
 
 @pytest.mark.parametrize(
-    "credential",
-    [*CREDENTIALS.values(), secured.receiver("all")],
-    ids=lambda one: str(one.holder),
+    "credential", [*CREDENTIALS.values(), secured.receiver("all")], ids=lambda one: str(one.holder)
 )
 def test_no_right_but_an_admins_reaches_the_api_of_the_streams_itself(
     credential: Credential,

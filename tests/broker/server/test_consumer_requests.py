@@ -119,9 +119,7 @@ def test_a_site_creates_no_consumer_but_one_for_its_copy(change: dict[str, Any])
 
 
 @pytest.mark.nats
-async def test_lines_pushed_to_a_request_subject_are_no_requests(
-    connection: Connection,
-) -> None:
+async def test_lines_pushed_to_a_request_subject_are_no_requests(connection: Connection) -> None:
     heard, listens = list[bytes](), asyncio.Event()
 
     async def handle(message: Message) -> None:
