@@ -153,8 +153,11 @@ def events(
     the credential of an admin or a monitor.
     """
 
+    def is_wanted(kind: str) -> bool:
+        return any(fnmatchcase(kind, glob) for glob in kinds) if kinds else kind not in NOISE
+
     def select(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
-        return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))
+        return (one async for one in listen(connection) if is_wanted(one.kind))
 
     async def show(event: BrokerEvent) -> None:
         line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
@@ -162,7 +165,3 @@ def events(
         await shared.write_to_stdout(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     shared.show_each(settings, "events", select, show, count)
-
-
-def _is_wanted(kind: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(kind, glob) for glob in globs) if globs else kind not in NOISE

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from broker.commands.shared import JSON, run_on_broker, show, with_settings
 from broker.inspect.message import json_object
-from broker.inspect.reader import MessageReader, find_message
+from broker.inspect.reader import MessageReader
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -27,6 +27,7 @@ from nats_logship.app.files import open_folder, read_file, report_errors, write_
 from nats_logship.app.text import format_count, printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from broker.inspect.message import StoredMessage
 from broker.report import SpaceState
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
@@ -110,7 +110,7 @@ def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
     return offset.next <= int(info["state"]["last_seq"]) + 1
 
 
-def ends_at(offset: Offset, last: StoredMessage | None) -> bool:
+def ends_at(offset: Offset, last: StreamMessage | None) -> bool:
     """Whether `last`, the message just below the offset, is the one that was committed last.
 
     A stream that lost its end assigns the same sequences again, to other messages. None means that

@@ -77,9 +77,7 @@ def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:
 
 
 @pytest.mark.nats
-def test_apply_asks_before_it_deletes_and_refuses_without_a_terminal(
-    call: Call, logs_url: str
-) -> None:
+def test_apply_asks_before_it_deletes_and_needs_a_terminal(call: Call, logs_url: str) -> None:
     ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)
     options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "100")
 

@@ -114,9 +114,7 @@ def wait_for_state(broker: Broker, manager: Manager, state: str) -> None:
     wait_until(f"{state} is sent", lambda: manager.has_received(state), 40, [broker])
 
 
-def test_a_service_manager_gets_the_state_from_start_to_end(
-    broker: Broker, manager: Manager
-) -> None:
+def test_a_service_manager_gets_the_state_until_the_end(broker: Broker, manager: Manager) -> None:
     assert manager.has_received("STATUS=serving")
     wait_for_state(broker, manager, "WATCHDOG=1")
 

@@ -107,9 +107,7 @@ def test_a_host_receives_the_pauses_of_an_admin(server: Secured) -> None:
     assert [subject for subject, _ in heard] == [PAUSE_SUBJECT]
 
 
-def test_a_revoked_client_is_disconnected_and_no_other(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_only_a_revoked_client_is_disconnected(processes: Processes, tmp_path: Path) -> None:
     server = secured.start_secured(processes, tmp_path, *IDENTITIES)
     with Raw(server.port, "web01") as revoked, Raw(server.port, "web02") as other:
         secured.write_conf(server.conf, server.port, *IDENTITIES[1:], leaf_port=server.leaf_port)

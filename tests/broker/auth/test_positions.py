@@ -80,9 +80,7 @@ def test_a_host_deletes_its_own_positions_only(server: Secured, own: Raw, operat
         b'{"multi_last": ["$KV.LOGS_POSITIONS.>"]}',
     ],
 )
-def test_the_body_of_a_read_reaches_no_further_than_its_subject(
-    server: Secured, body: bytes
-) -> None:
+def test_the_body_of_a_read_reaches_no_other_subject(server: Secured, body: bytes) -> None:
     with Raw(server.port, "web01") as client:
         client.subscribe("_INBOX_web01.>")
         heard = answers(client, client.publish(READ, body, "_INBOX_web01.x"))
