@@ -16,8 +16,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
-from shipper.intervals import Intervals
-from shipper.loop import ShippingLoop
+from shipper.loop import Intervals, ShippingLoop
 from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
