@@ -73,6 +73,21 @@ async def test_clients_that_never_read_do_not_block_others(own_host: str) -> Non
     assert answers == ([large], [])
 
 
+def test_an_agent_that_ends_while_it_answers_logs_no_error(
+    own_host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def end() -> None:
+        async with status_socket(own_host, lambda: report(own_host, files=4_000)):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(name_of(own_host))
+                await asyncio.to_thread(client.recv, 1)
+                await ask(own_host)  # by then the first answer waits for its client
+
+    asyncio.run(end())
+
+    assert caplog.text == ""
+
+
 async def test_agents_without_a_valid_answer_are_named_and_the_others_shown(
     own_host: str, processes: Processes
 ) -> None:
