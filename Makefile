@@ -69,6 +69,7 @@ lint: types rollout-lint ## Check style, types, import directions, spelling, rol
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python -m tests.vocabulary
 
 types: $(TOOLS) ## Check types only
 	$(BIN)/mypy

@@ -14,8 +14,8 @@ _TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 def judge_large(source: Path, output: Path, host: str, to_be_named: int = _TO_BE_NAMED) -> Verdict:
     """Judge what a receiver wrote for `host` below `output` against the one source file.
 
-    Where one of more than `to_be_named` bytes differs, it is reported whether that is a matter of order
-    (`reordered` is 1), and not what became of each line.
+    Where one of more than `to_be_named` bytes differs, it is reported whether that is a matter of
+    order (`reordered` is 1), and not what became of each line.
     """
     segments = segments_of(output, host)
     if (lines := _equal_lines(source, segments)) is not None:

@@ -48,7 +48,7 @@ def _seconds_until_end(program: Process, most: float) -> float:
 
         wait_until(f"{program.name} has ended", has_ended, most, [program], _LOOK)
     if code := program.wait(1):
-        raise ProgramDied(f"{program.name} ended with {code}: {program.last_words()}")
+        raise ProgramDied(f"{program.name} ended with {code}: {program.last_output()}")
     return used
 
 

@@ -50,8 +50,8 @@ class Meter:
     def health(self) -> Page:
         """Return the page of `/healthz`.
 
-        A receiver that has lost a partition and receives others is well: whoever restarted it would
-        have it take the partition back.
+        A receiver that has lost a partition and receives others is well: a restart would take the
+        partition back.
         """
         meters = self.sorted_partitions
         problems = (problem for one in meters if (problem := one.find_problem(self.clock())))

@@ -1,9 +1,11 @@
 """Start the parts of a receiver, and end them.
 
-broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
-│   ▲                                                      │
-assignment ▼   │ report                                               │
-jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
+    broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
+                          │   ▲                                                      │
+               assignment ▼   │ report                                               │
+                         jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
+
+A supervisor takes a slot, which is one of some threads, only once messages wait for its partition.
 """
 
 import asyncio
@@ -113,12 +115,8 @@ class _Pipeline:
             return
         layout, existing = found
         wanted = settings.select_partitions(existing)
-        await run_unless_stopped(
-            self._stop, require_unused(settings, self._connection, layout, wanted)
-        )
-        await run_unless_stopped(
-            self._stop, require_sound(settings, self._connection, layout, wanted)
-        )
+        for check in (require_unused, require_sound):
+            await run_unless_stopped(self._stop, check(settings, self._connection, layout, wanted))
         slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(
             settings.master,

@@ -78,8 +78,8 @@ def _check_mode(text: str, least: int) -> str:
         mode = 0
     if mode & least != least or mode & 0o002 or mode > 0o7777:
         raise ValueError(
-            f"{text!r} is no mode that works here; the owner needs {least:04o}, others may not "
-            f"write: e.g. {least + 0o040:04o}"
+            f"{text!r} is no usable mode: the owner needs at least {least:04o}, and others must "
+            f"not write; for example {least + 0o040:04o}"
         )
     return text
 
@@ -346,7 +346,8 @@ class ReplaySettings(StreamSettings):
         "slash; may be given several times.",
     )
     speed: Literal["instant", "original"] = Field(
-        "instant", description="How fast: instant, or original (at the pace of the stored lines)."
+        "instant",
+        description="How fast: instant, or original (with the pauses of the stored lines).",
     )
     output: Path = option(
         ...,

@@ -59,12 +59,10 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     # nats-py imports aiohttp, if installed, for web sockets: a fifth of a start's CPU, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
-    from nats_logship.app.memory import keep_large_buffers
     from shipper.agent import Agent
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
-    keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(Notifier(os.environ), lambda: _reread(options)))
 

@@ -8,12 +8,9 @@ class Manager:
     """The notifications that a service manager receives, in order."""
 
     def __init__(self, folder: Path, prefix: str = "") -> None:
-        """Listen at a path in `folder`.
-
-        With the prefix `@` at the name of that path in the abstract namespace.
-        """
+        """Listen at a path in `folder`, with the prefix `@` in the abstract namespace."""
         self.address = f"{prefix}{folder / 'notify'}"
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(f"\0{self.address[1:]}" if prefix else self.address)
         self._socket.setblocking(False)
@@ -21,16 +18,16 @@ class Manager:
     def listen(self) -> list[str]:
         while True:
             try:
-                self.heard.append(self._socket.recv(65536).decode())
+                self.received.append(self._socket.recv(65536).decode())
             except BlockingIOError:
-                return self.heard
+                return self.received
 
-    def has_heard(self, text: str) -> bool:
+    def has_received(self, text: str) -> bool:
         return any(text in said for said in self.listen())
 
     def forget(self) -> None:
         self.listen()
-        self.heard.clear()
+        self.received.clear()
 
     def close(self) -> None:
         self._socket.close()

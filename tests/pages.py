@@ -10,7 +10,6 @@ from tests.support.processes import Process
 
 
 def fetch(url: str) -> tuple[int, str]:
-    """Return the code and the text of a page."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -20,7 +19,7 @@ def fetch(url: str) -> tuple[int, str]:
 
 def page(program: Process, path: str) -> tuple[int, str]:
     """Return the code and the text of a page of a program that has said where it listens."""
-    found = re.search(r"listening on (http://\S+)", program.said())
+    found = re.search(r"listening on (http://\S+)", program.read_log())
     assert found
     return fetch(f"{found[1]}{path}")
 

@@ -42,7 +42,7 @@ class Loop:
         output = folder / "out"
         output.mkdir()
         receiver = _start(processes, "receive", url, output)
-        wait_until("it receives", lambda: receiver.last_words() == READY, 30, [receiver])
+        wait_until("it receives", lambda: receiver.last_output() == READY, 30, [receiver])
         centre = {"broker": server, "receiver": receiver}
         return _Staged(processes, url, output, centre)
 

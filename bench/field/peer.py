@@ -54,8 +54,8 @@ class Peer:
     """One peer. `arguments` makes a command line from a configuration file and a state folder.
 
     `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with
-    `*` for what differs between machines, and `module_option` is the option for their folder. `version` is
-    how it is asked for its version.
+    `*` for what differs between machines, and `module_option` is the option for their folder.
+    `version` is how it is asked for its version.
     """
 
     name: str

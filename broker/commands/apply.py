@@ -98,8 +98,8 @@ def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
         if await _propose(connection, made, mode, question):
             mode.echo(
                 f"hosts are spread over {wanted} now; shippers change within 10 seconds\n"
-                f"1. set --partitions {number} in the settings of all brokers: with another number a "
-                "broker does not start\n"
+                f"1. set --partitions {number} in the settings of all brokers: with another number "
+                "a broker does not start\n"
                 "2. start receivers for new partitions\n"
                 "3. keep the receivers of unused partitions until `logbroker status` shows 0 behind"
             )

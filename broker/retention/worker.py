@@ -106,17 +106,23 @@ class StreamRetention:
         space, state, needed_by = self.space, decision.state, decision.needed_by
         if (space.state, space.needed_by) == (state, needed_by):
             return
-        if state.is_full:
-            logger.warning(
-                "stream %s is full, and %s: %s still needs its oldest message; start that "
-                "receiver, or give the stream more space (--max-bytes)",
-                self._stream,
-                state,
-                " and ".join(needed_by) or "nobody",
-            )
-        else:
-            logger.info("space of stream %s: %s", self._stream, state)
+        self._log(decision)
         if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state is SpaceState.OK else now.isoformat("T", "seconds")
         space.state, space.needed_by = state, needed_by
+
+    def _log(self, decision: SpaceDecision) -> None:
+        match decision.state:
+            case SpaceState.OK:
+                logger.info("stream %s has space again", self._stream)
+            case SpaceState.PURGING:
+                logger.info("stream %s is short of space: purged received messages", self._stream)
+            case SpaceState.HOSTS_WAIT | SpaceState.LINES_DROPPED:
+                logger.warning(
+                    "stream %s is full, and %s: %s still needs its oldest message; start that "
+                    "receiver, or give the stream more space (--max-bytes)",
+                    self._stream,
+                    decision.state,
+                    " and ".join(decision.needed_by) or "nobody",
+                )

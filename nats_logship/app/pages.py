@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -69,23 +70,7 @@ async def page_server(
     Raises `ConfigurationError`, which names `option`, if the address cannot be used.
     """
     clients: set[asyncio.StreamWriter] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(clients) >= _MAX_CLIENTS:
-            writer.transport.abort()
-            return
-        clients.add(writer)
-        try:
-            async with asyncio.timeout(patience):
-                writer.write(_answer(pages, await _read_head(reader)))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            writer.transport.abort()
-        finally:
-            clients.discard(writer)
-
+    serve = partial(_serve, pages, patience, clients)
     try:
         server = await asyncio.start_server(serve, address.host, address.port, limit=_MAX_REQUEST)
     except OSError as error:
@@ -100,6 +85,29 @@ async def page_server(
         server.close()
         for client in clients:
             client.transport.abort()
+
+
+async def _serve(
+    pages: Mapping[str, Callable[[], Page]],
+    patience: float,
+    clients: set[asyncio.StreamWriter],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    if len(clients) >= _MAX_CLIENTS:
+        writer.transport.abort()
+        return
+    clients.add(writer)
+    try:
+        async with asyncio.timeout(patience):
+            writer.write(_answer(pages, await _read_head(reader)))
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+    finally:
+        clients.discard(writer)
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:

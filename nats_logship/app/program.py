@@ -102,10 +102,11 @@ def _report(error: Exception, program: str) -> int:
         case OperatorError():
             _write_error(program, str(error))
             return error.code
-    if _has_current_directory():
-        raise error
-    _write_error(program, _NO_FOLDER)
-    return Exit.CONFIGURATION
+        case _ if _has_current_directory():
+            raise error
+        case _:
+            _write_error(program, _NO_FOLDER)
+            return Exit.CONFIGURATION
 
 
 def _has_current_directory() -> bool:

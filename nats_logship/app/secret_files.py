@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
 
-_HEAD = "# {}: whoever has this file gets in as that, so nobody else may read it"
+_HEAD = "# {}: a credential; nobody else may read this file"
 _HOLDER = re.compile(_HEAD.format(r"(?P<kind>[a-z]+) \S+"), re.MULTILINE)
 # beside a certificate: a private key, the seed of an nkey, a password, also one in an address
 _SECRET = re.compile(rb"PRIVATE KEY|\bS[A-Z2-7]{57}\b|password|://[^/\s]*:[^/\s]*@", re.IGNORECASE)

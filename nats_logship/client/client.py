@@ -171,6 +171,16 @@ class BrokerClient(Client):
         """All bytes received so far while a message is incomplete, else 0."""
         return self._received if self._parser.is_amid_message else 0
 
+    async def wait_for_any(self, futures: "set[asyncio.Future[Any]]", patience: float) -> None:
+        """Wait until one is done, or until no byte of a message has come for `patience` seconds."""
+        while True:
+            before = self.incoming
+            done, _ = await asyncio.wait(
+                futures, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done or self.incoming <= before:
+                return
+
     async def end(self) -> None:
         """Send pending output and close the connection, within a second: it may be dead."""
         try:
@@ -232,9 +242,9 @@ class BrokerClient(Client):
     async def _take(self, item: Received | Control) -> None:
         match item:
             case Received(number, (subject, reply, head, data)):
-                raw = [text.encode("utf-8", "surrogateescape") for text in (subject, reply)]
+                to, back = (t.encode("utf-8", "surrogateescape") for t in (subject, reply))
                 with suppress(UnicodeDecodeError):  # we subscribe to no such subject
-                    await self._process_msg(number, *raw, data, head)
+                    await self._process_msg(number, to, back, data, head)
             case Control("PING"):
                 await self._process_ping()
             case Control("PONG"):

@@ -3,15 +3,14 @@
 Nothing is sent twice: a request ends in `ConnectionLost` when its client is lost, and the caller
 decides. nats-py's own reconnect is off, because its buffer reorders messages.
 
-Each connect tries the servers of a cluster in turn, with the present credential files. A server
-that lost contact with the others accepts clients and requests, and never answers: we leave it.
+Each connect tries the servers of a cluster in random order, with the present credential files. A
+server that lost contact with the others accepts requests and never answers: we leave it.
 """
 
 import asyncio
 import json
 import logging
 import random
-import re
 import secrets
 from collections.abc import (
     AsyncIterator,
@@ -31,11 +30,12 @@ from nats.aio.subscription import Subscription
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
-from nats_logship.client.answer import ConnectionLost, Denied, Rejected, parse_answer
-from nats_logship.client.client import DIRECT_BYTES, BrokerClient, Tap
+from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
+from nats_logship.client.answer_times import AnswerTimes
+from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
+from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
-from nats_logship.wire.streams import SLOWEST_LINK
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -49,13 +49,8 @@ ELECTION = 20.0
 _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
-_MAX_SILENCE = 4.5  # seconds without an answer; a server may need them to notice a dead server
-_MAX_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_SLOWER = 10  # an answer is late if the network is this much slower than before
-_MOMENT = 0.001  # seconds
 _NEVER = 86_400.0  # seconds: `guard` ends a request sooner
-_VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
 
 
@@ -82,11 +77,8 @@ class Connection:
         self._inbox, self._api = access.inbox_prefix or _INBOX, access.api_prefix or _API
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
-        self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
-        self._is_deaf = False  # the server denied our inbox: no answer arrives
-        self._under_way = 0  # bytes of requests without an answer
-        self._rate = 0.0  # bytes a second of this client's last large request
-        self._doubted: float | None = None  # since when no leader has answered
+        self._denials = Denials()
+        self._times = AnswerTimes()
         self.away = ""
         """Why there is no broker; empty if there is one."""
         self.connected_at = 0.0
@@ -143,7 +135,8 @@ class Connection:
                 if task and task.cancelling() > before:
                     await self.close()
                     raise asyncio.CancelledError
-            self._is_deaf, self._doubted, self._rate = False, None, 0.0
+            self._denials.is_deaf = False
+            self._times.forget()
             self.connected_at = asyncio.get_running_loop().time()
             return self._client
 
@@ -173,39 +166,22 @@ class Connection:
 
     def is_current(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and receives messages."""
-        return client is self._client and client.is_usable and not self._is_deaf
+        return client is self._client and client.is_usable and not self._denials.is_deaf
 
     def note_outcome(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Note the outcome of a request that took `seconds`.
 
         Leaves a server that seems to have lost its cluster, if there is another server.
         """
-        if isinstance(error, Rejected) and error.is_conflict:
-            return  # such a server says so too: it has kept our own write
-        if error is None or (isinstance(error, Rejected) and not error.is_leaderless):
-            self._doubted = None
-            return
-        now = asyncio.get_running_loop().time()
-        most = _MAX_REFUSALS if isinstance(error, Rejected) else _MAX_SILENCE
-        self._doubted = min(now - seconds, self._doubted or now)
-        client = self._client
-        if client is not None and len(self._servers) > 1 and now - self._doubted >= most:
+        client, now = self._client, asyncio.get_running_loop().time()
+        is_lost = self._times.has_lost_cluster(now, seconds, error)
+        if is_lost and client is not None and len(self._servers) > 1:
             logger.debug("leaving %s: it does not answer", client.address)
             client.leave()
 
     async def _on_error(self, error: Exception) -> None:
-        """End requests whose subject is denied: the server drops them without an answer."""
         logger.debug("nats: %s", error)
-        found = _VIOLATION.search(str(error).lower())  # nats-py may pass it in lower case
-        if found is None:
-            return
-        action, subject = found[1], found[2]
-        is_inbox = action == "subscription" and subject.startswith(self._inbox.lower())
-        self._is_deaf |= is_inbox
-        for watched, denied in self._watched:
-            if (is_inbox or watched.lower() == subject) and not denied.done():
-                named = f"{self._inbox}.>" if is_inbox else watched
-                denied.set_result(Denied(f'permissions violation for {action} to "{named}"'))
+        self._denials.note_error(error, self._inbox)
 
     async def guard(
         self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
@@ -222,11 +198,9 @@ class Connection:
         work = asyncio.ensure_future(call)
         # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
-        denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
-        self._watched.append(watch := (subject, denied))
         try:
-            either: set[asyncio.Future[Any]] = {work, client.lost, denied}
-            await _wait(either, client, patience)
+            with self._denials.watch(subject) as denied:
+                await client.wait_for_any({work, client.lost, denied}, patience)
             if denied.done():
                 raise denied.result()
             if client.lost.done() and not work.done():
@@ -237,7 +211,6 @@ class Connection:
             with _translate_errors():
                 return work.result()
         finally:
-            self._watched.remove(watch)
             work.cancel()
 
     async def request(
@@ -258,18 +231,17 @@ class Connection:
         call = client.request(subject, payload, timeout=_NEVER, headers=given)
         patience += self.seconds_for(len(payload))
         began = asyncio.get_running_loop().time()
-        self._under_way += len(payload)
+        self._times.start(len(payload))
         try:
             answer = await self.guard(call, patience, subject)
         finally:
-            self._under_way -= len(payload)
-        if len(payload) >= DIRECT_BYTES:
-            self._rate = len(payload) / (asyncio.get_running_loop().time() - began + _MOMENT)
+            self._times.stop(len(payload))
+        self._times.note_answer(len(payload), asyncio.get_running_loop().time() - began)
         return answer
 
     def seconds_for(self, size: int) -> float:
-        """Return how long `size` bytes may take, with all that is under way before them."""
-        return (self._under_way + size) / max(SLOWEST_LINK, self._rate / _SLOWER)
+        """Return how long `size` bytes may take on this network, after all that is under way."""
+        return self._times.seconds_for(size)
 
     async def ask(
         self,
@@ -445,15 +417,6 @@ def raise_for_operator(connection: Connection) -> Iterator[None]:
         raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
     except ConnectionLost as error:
         raise OperatorError(f"{at} does not answer: {error}") from None
-
-
-async def _wait(waited: set["asyncio.Future[Any]"], client: BrokerClient, patience: float) -> None:
-    """Wait until one is done, or until no byte of a message has come for `patience` seconds."""
-    while True:
-        before = client.incoming
-        done, _ = await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        if done or client.incoming <= before:
-            return
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The error codes (`err_code`) of nats-server that the programs tell apart."""
+"""The error codes (`err_code`) of nats-server that our programs distinguish."""
 
 from enum import IntEnum
 

@@ -41,23 +41,15 @@ EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 IMPOSSIBLE_SEQUENCE = 2**62
 """No subject reaches it: the leader refuses a message that expects it, and names the last one."""
 
-MAX_LINES_BYTES = 16 * 1024 * 1024
-"""Bytes of lines in a message, decompressed: limits the cost of a hostile message."""
-MAX_SPANS_BYTES = 60_000
-"""Bytes of `Log-Spans`: nats-server accepts 64 KiB of headers in all."""
-MAX_ID_BYTES = 128
-"""Bytes of a file id or an agent id: a receiver stores them for weeks."""
-MAX_FOLLOWED = 16
-"""Partitions in `Log-Follows`: a receiver sends a request about each."""
-MAX_PATH_BYTES = 4096
-"""Bytes of a source file's path: PATH_MAX of Linux."""
+MAX_LINES_BYTES = 16 * 1024 * 1024  # of lines in a message, decompressed
+MAX_SPANS_BYTES = 60_000  # of `Log-Spans`; nats-server accepts 64 KiB of headers in all
+MAX_ID_BYTES = 128  # of a file id or an agent id: a receiver stores them for weeks
+MAX_FOLLOWED = 16  # partitions in `Log-Follows`: a receiver sends a request about each
+MAX_PATH_BYTES = 4096  # of a source file's path: PATH_MAX of Linux
+# Bytes of content for each byte of a zstd frame: no log compresses better. A frame with a window of
+# 1 KiB stays below: its blocks hold at most 1 KiB and take 4 bytes or more.
 MAX_RATIO = 256
-"""Bytes of content for each byte of a zstd frame. No log compresses better.
-
-A frame with a window of 1 KiB stays below: its blocks hold at most 1 KiB, and take 4 bytes or more.
-"""
-ALWAYS_BYTES = 16 * 1024
-"""Bytes of content that a zstd frame may have at any ratio."""
+ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
 _MAX_HASH = 128  # hex digits: SHA-512
 _MAX_SHOWN = 100  # characters of a bad header in an error message
 _MAX_POSITION = 2**63  # exclusive; of any file system
@@ -280,13 +272,13 @@ def _decode_section(entry: Any) -> Section:
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:
     found = []
-    for entry in text.split(",", MAX_FOLLOWED):
+    entries = text.split(",", MAX_FOLLOWED)
+    if len(entries) > MAX_FOLLOWED:
+        raise MalformedMessage(f"{_FOLLOWS} has more than {MAX_FOLLOWED} entries")
+    for entry in entries:
         partition, _, sequence = entry.partition(":")
         if not _is_number(sequence):
-            raise MalformedMessage(
-                f"{_FOLLOWS} {_shorten(entry)} is not at most {MAX_FOLLOWED} times "
-                "<partition>:<sequence>"
-            )
+            raise MalformedMessage(f"{_FOLLOWS} {_shorten(entry)} is not <partition>:<sequence>")
         found.append(Followed(_decode_partition(partition), int(sequence)))
     return tuple(found)
 

@@ -21,29 +21,18 @@ class UnreadableOffset(ValueError):
 class Offset:
     """How far a partition is received, and who receives it. Times are RFC 3339."""
 
-    next: int
-    """The first sequence of `stream` that is in no file yet."""
-    epoch: int
-    """The number of claims and of moves by hand so far; a higher epoch fences lower ones."""
-    stream_created: str
-    """When `stream` was made: tells a recreated stream from the one that `next` belongs to."""
+    next: int  # the first sequence of `stream` that is in no file yet
+    epoch: int  # claims and moves by hand so far; a higher epoch fences lower ones
+    stream_created: str  # another time means another stream of the same name
     owner: str
-    lines: int = 0
-    """Lines that were received in all epochs."""
-    size: int = 0
-    """Bytes that were received in all epochs."""
-    last_time: str = ""
-    """When the last committed message was stored."""
-    committed_at: str = ""
-    """When this entry was written."""
-    commit: str = ""
-    """The id of the last committed batch; empty if not known."""
-    moved_in: int = 0
-    """The epoch in which a person moved the offset; 0 for none."""
-    presence: str = ""
-    """A subject at which the living owner answers; empty for none."""
-    released: bool = False
-    """Whether the owner has ended in order, so that a standby may take over at once."""
+    lines: int = 0  # received in all epochs
+    size: int = 0  # bytes received in all epochs
+    last_time: str = ""  # when the last committed message was stored
+    committed_at: str = ""  # when this entry was written
+    commit: str = ""  # the id of the last committed batch; empty if not known
+    moved_in: int = 0  # the epoch in which a person moved the offset; 0 for none
+    presence: str = ""  # a subject at which the living owner answers; empty for none
+    released: bool = False  # the owner has ended in order: a standby may take over at once
     stream: str = STREAM
 
     @property

@@ -28,18 +28,12 @@ class UnreadablePositions(ValueError):
 class Cursor:
     """The position of a file, and the facts by which the shipper recognises the file."""
 
-    file: str
-    """The file id, which the file keeps when it is renamed."""
-    path: str
-    """Where the file was last."""
-    offset: int
-    """The next byte to ship."""
-    identity: Identity
-    """Its tail ends at `offset`."""
-    seen: int
-    """When the file was last read, in nanoseconds since the epoch."""
-    ended: bool = False
-    """Whether the file was rotated away or deleted, and read to its end."""
+    file: str  # the file id, which the file keeps when it is renamed
+    path: str  # where the file was last
+    offset: int  # the next byte to ship
+    identity: Identity  # its tail ends at `offset`
+    seen: int  # when the file was last read, in nanoseconds since the epoch
+    ended: bool = False  # the file was rotated away or deleted, and read to its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ LARGEST_PULL = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MarkedFolder:
-    """A folder, and the mark that tells it from all others."""
+    """A folder, and the mark that identifies it."""
 
     folder: Path
     mark: str

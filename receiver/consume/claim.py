@@ -1,7 +1,7 @@
 """A partition's entry in KV as its driver uses it: claimed with a new epoch, watched, released.
 
 The epoch in the entry says which claim owns the partition. A claim is a compare-and-set on the
-revision that was examined, so of two receivers that claim at a time the later one examines anew.
+revision that was examined, so of two receivers that claim at a time the later one examines again.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.offset_entry import confirm_entry
 from receiver.consume.stream_check import find_first_sequence, require_same_stream
-from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
@@ -49,7 +49,7 @@ def adapt_to_restored(offset: Offset | None, stream: StreamState, now: str) -> O
     """Return an offset of the stream that `stream` was restored from as an offset of `stream`.
 
     Returns any other offset unchanged. A restore counts as a move by a person, who has asked for
-    it. Spans tell which lines the files have received since the backup.
+    it. Spans keep the lines that the files have received since the backup from being repeated.
     """
     until = stream.in_common_with(offset.stream_created) if offset else None
     if offset is None or until is None:
@@ -110,7 +110,7 @@ class Claim:
         return self.connection, OFFSETS_BUCKET, offset_key(self.partition)
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
-        """Take the partition from whoever owns it, and return where to go on.
+        """Take the partition from its owner, and return where to go on.
 
         With a `revision` only if the entry is still at it, else None. Raises what `examine` raises.
         """
@@ -172,7 +172,7 @@ class Claim:
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claimed = _begin_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            find_first_undone(last, claimed, self.partition)
+            find_first_to_undo(last, claimed, self.partition)
         return replace(claimed, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:

@@ -61,7 +61,7 @@ class OffsetEntry:
             await confirm_entry(*self._at, entry)
         return self.offset
 
-    async def move(self, done: Done) -> None:
+    async def commit(self, done: Done) -> None:
         """Move the offset over a batch that is on disk: from here on the batch is committed.
 
         Raises `EntryTaken`. After `Rejected` and `ConnectionLost` it is unknown whether the offset
@@ -104,8 +104,8 @@ async def confirm_entry(
 ) -> None:
     """Return if `entry` is the newest of its key (None: the key has none); else raise `StaleRead`.
 
-    Sends a write that is always refused: the leader refuses it and names the last revision.
-    Whoever may write the key may ask. Raises `Rejected`, `ConnectionLost`.
+    Sends a write that the leader always refuses, naming the last revision. It needs the right to
+    write the key. Raises `Rejected`, `ConnectionLost`.
     """
     named = None
     try:

@@ -27,7 +27,7 @@ def find_first_sequence(offset: Offset | None, stream: StreamState, partition: i
         # the reason does not name the stream's end: it grows, and each new reason is logged
         raise StreamMismatch(
             partition,
-            f"stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the "
+            f"stream {stream.name}, of {stream.created}, was recreated, rewound or restored: the "
             f"offset {offset.next} belongs to the one of {offset.stream_created}",
             "set --partition {} --to earliest",
             "begins with what the stream holds now, behind the lines that the files have",

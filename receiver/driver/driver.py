@@ -23,7 +23,7 @@ from receiver.driver.from_settings import (
 )
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
-from receiver.driver.presence import Presence
+from receiver.driver.presence import ReceiverPresence
 from receiver.driver.retention import run_retention
 from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor, Shared
@@ -69,7 +69,7 @@ class Driver:
             calendar=make_calendar(self.settings),
             limits=make_limits(self.settings, self.slots, self.slots),
         )
-        self._presence = Presence(self.connection, self.meter.report)
+        self._presence = ReceiverPresence(self.connection, self.meter.report)
         self._cleaner = SegmentCleaner(make_segment_policy(self.settings), self.meter.clock)
 
     async def run(
@@ -112,7 +112,7 @@ class Driver:
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
-        logger.info("told by SIGUSR1 to close the files of all partitions")
+        logger.info("SIGUSR1: closing the files of all partitions")
         for supervisor, _ in self._supervised.values():
             supervisor.timer.asked.set()
 

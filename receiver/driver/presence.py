@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Presence:
+class ReceiverPresence:
     """The address at which this receiver answers, empty until it has received its own question.
 
     A receiver that may not subscribe has no address, and so is never taken for dead. `report`

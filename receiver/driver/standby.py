@@ -41,7 +41,7 @@ async def wait_until_free(claim: Claim, meter: PartitionMeter, silence: float) -
                 "partition %d: standing by behind %s%s", meter.partition, offset.owner, advice
             )
         logged = offset.owner
-        # an owner that commits is asked as well: it reports who stands by
+        # an owner that commits is asked as well: `logreceiver status` shows who has asked
         is_silent = bool(offset.presence) and await is_gone(connection, offset.presence, asked)
         if not is_silent or revision != seen:
             seen, since = revision, clock()

@@ -1,6 +1,6 @@
 """Keep one partition received: claim it, wait for messages, run a Spark task there; repeat.
 
-A standby claims a partition once nobody owns it, and stands by again if it loses the partition.
+A standby claims a partition once nobody owns it, and waits again if it loses the partition.
 """
 
 import asyncio
@@ -114,8 +114,8 @@ class PartitionSupervisor:
         """Keep the partition received.
 
         A reason that only a person can remove blocks this partition, unless `once`. Raises
-        OperatorError for a reason that may concern all partitions, and unless it stands by
-        `TakenOver` by another receiver, and `FencedError` if a person has moved the offset.
+        OperatorError for a reason that may concern all partitions. A supervisor that is no standby
+        raises `TakenOver` by another receiver, and `FencedError` if a person has moved the offset.
         """
         refusals = 0
         while not self.stop.is_set():
@@ -155,7 +155,7 @@ class PartitionSupervisor:
     def _stand_by_again(self, error: FencedError) -> None:
         if self._shared.limits.standby is None:
             raise error
-        logger.warning("%s; it stands by again", error)
+        logger.warning("%s; standing by again", error)
         self.claim.offset = None
 
     def _log_refusal(self, error: Rejected, count: int) -> None:

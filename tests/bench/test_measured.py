@@ -59,14 +59,14 @@ def test_a_command_measures_what_it_is_for(
     command = commands[name]
 
     if command.wait(600) and name == "wan":
-        assert command.last_words().startswith("cannot lay a line here")
+        assert command.last_output().startswith("cannot lay a line here")
         return
 
-    assert command.wait(0) == 0, command.last_words()
+    assert command.wait(0) == 0, command.last_output()
     (record,) = (one for one in read(results) if one.command == name)
     assert record.results
     for result in record.results:
-        assert not result.void, (result.void, command.last_words())
+        assert not result.void, (result.void, command.last_output())
         assert all(value >= 0 for value in result.runs[0].figures.values())
 
 

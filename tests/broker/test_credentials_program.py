@@ -169,7 +169,7 @@ async def test_the_log_names_the_credential_of_a_refused_client(secured: Secured
     await connection.publish("logs.p0.other", b"x")
 
     def until_logged(text: str) -> None:
-        wait_until(f"logged: {text}", lambda: text in secured.broker.said(), 30)
+        wait_until(f"logged: {text}", lambda: text in secured.broker.read_log(), 30)
 
     refused = ' - host named - Publish Violation - Subject "logs.p0.other"'
     await asyncio.to_thread(until_logged, refused)
@@ -263,11 +263,11 @@ async def test_a_broken_store_changes_nothing_at_a_running_broker(secured: Secur
     text, pid = stored.read_text(), json.loads((secured.store / "broker.json").read_text())["pid"]
 
     for broken in ('{"version": 1', text.replace('"version": 1', '"version": 9'), None):
-        said = len(secured.broker.said())
+        said = len(secured.broker.read_log())
         stored.write_text(broken) if broken is not None else stored.unlink()
         os.kill(pid, signal.SIGHUP)
         kept = "reload failed, keeping current settings"
-        wait_until("it is logged", lambda: kept in secured.broker.said()[said:], 60)  # noqa: B023 - called at once
+        wait_until("it is logged", lambda: kept in secured.broker.read_log()[said:], 60)  # noqa: B023 - called at once
         assert (await secured.accepts(), await secured.accepts(admin)) == (False, True)
 
     stored.write_text(text)
@@ -275,12 +275,12 @@ async def test_a_broken_store_changes_nothing_at_a_running_broker(secured: Secur
 
 
 async def test_a_change_that_the_disk_refused_is_applied_later(secured: Secured) -> None:
-    conf, said = secured.store / "nats-server.conf", len(secured.broker.said())
+    conf, said = secured.store / "nats-server.conf", len(secured.broker.read_log())
     conf.unlink()
     conf.mkdir()
 
     change = asyncio.create_task(asyncio.to_thread(secured.add, "host", "late"))
-    refused = lambda: "reload failed" in secured.broker.said()[said:]  # noqa: E731
+    refused = lambda: "reload failed" in secured.broker.read_log()[said:]  # noqa: E731
     await asyncio.to_thread(wait_until, "the disk refuses", refused, 60)
     conf.rmdir()
     with suppress(OperatorError):  # the change is stored

@@ -69,7 +69,7 @@ async def test_a_full_disk_loses_no_acknowledged_line_and_is_healed(
 
     assert stored > 10
     assert info["state"]["messages"] >= stored + 1
-    assert broker.said().count("nats-server stores nothing more") == 1
-    assert broker.said().count("there is space again") == 1
-    assert "does not stop" not in broker.said()
+    assert broker.read_log().count("nats-server stores nothing more") == 1
+    assert broker.read_log().count("there is space again") == 1
+    assert "does not stop" not in broker.read_log()
     assert broker.is_running()

@@ -57,12 +57,12 @@ def test_a_server_that_dies_ends_the_broker_with_one_line(
 ) -> None:
     broker = start_broker()
     child = broker.ready()["nats_server_pid"]
-    before = len(broker.said().splitlines())
+    before = len(broker.read_log().splitlines())
 
     os.kill(child, signal.SIGKILL)
 
     assert broker.wait(10) == 1
-    assert broker.said().splitlines()[before:] == [
+    assert broker.read_log().splitlines()[before:] == [
         "logbroker: nats-server ended (killed by SIGKILL)"
     ]
 
@@ -113,17 +113,17 @@ def broker(start_broker: StartBroker, manager: Manager, config: Path) -> Broker:
 
 
 def wait_for_state(broker: Broker, manager: Manager, state: str) -> None:
-    wait_until(f"{state} is sent", lambda: manager.has_heard(state), 40, [broker])
+    wait_until(f"{state} is sent", lambda: manager.has_received(state), 40, [broker])
 
 
 def test_a_service_manager_gets_the_state_from_start_to_end(
     broker: Broker, manager: Manager
 ) -> None:
-    assert manager.has_heard("STATUS=serving")
+    assert manager.has_received("STATUS=serving")
     wait_for_state(broker, manager, "WATCHDOG=1")
 
     assert broker.stop(10) == 0
-    assert manager.has_heard("STOPPING=1")
+    assert manager.has_received("STOPPING=1")
 
 
 def test_a_reload_applies_settings_names_others_and_survives_errors(
@@ -139,18 +139,18 @@ def test_a_reload_applies_settings_names_others_and_survives_errors(
         return int(info["config"]["max_age"]) // 10**9
 
     assert max_age('max_age = "12h"', 'memory = "1GB"') == 12 * 3600
-    assert manager.has_heard("RELOADING=1")
-    assert "changed: max_age; needs a restart: memory" in broker.said()
+    assert manager.has_received("RELOADING=1")
+    assert "changed: max_age; needs a restart: memory" in broker.read_log()
 
     assert max_age('max_age = "never"') == 12 * 3600
-    assert "keeping current settings: " in broker.said()
-    assert "broker.toml: max_age" in broker.said()
+    assert "keeping current settings: " in broker.read_log()
+    assert "broker.toml: max_age" in broker.read_log()
 
     assert max_age("[nats]", "max_connection = 79") == 12 * 3600  # the real one has an s
-    assert "max_connection" in broker.said()
+    assert "max_connection" in broker.read_log()
 
     assert max_age('max_age = "6h"', "[nats]", "max_connections = 79") == 6 * 3600
-    assert "Traceback" not in broker.said()
+    assert "Traceback" not in broker.read_log()
 
 
 @pytest.mark.long  # a server is given up after 50 s
@@ -158,8 +158,8 @@ def test_a_server_that_does_not_answer_is_restarted(broker: Broker) -> None:
     child = broker.ready()["nats_server_pid"]
     os.kill(child, signal.SIGSTOP)
 
-    wait_until("is ready again", lambda: broker.said().count("ready: ") == 2, 120)
+    wait_until("is ready again", lambda: broker.read_log().count("ready: ") == 2, 120)
 
-    assert "restarting nats-server: no answer for 50 s" in broker.said()
+    assert "restarting nats-server: no answer for 50 s" in broker.read_log()
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)

@@ -47,7 +47,7 @@ def test_an_encrypted_store_shows_no_line_and_opens_with_its_key_alone(
     for options, reason in (((), "is encrypted: give its"), (another, "with another key")):
         refused = start_broker(*options)
         assert refused.wait(120) == 78
-        assert reason in refused.said()
+        assert reason in refused.read_log()
     assert messages(start_broker(*own)) == 20
 
 
@@ -64,9 +64,9 @@ def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
     failed = start_broker("--max-bytes=6MB", within=mounted(READ_ONLY.format(path)))
     code = failed.wait(60)
 
-    assert code == 1, failed.said()
-    assert "failed to update stream LOGS" in failed.said().splitlines()[-1]
-    assert "read-only" in failed.said()
+    assert code == 1, failed.read_log()
+    assert "failed to update stream LOGS" in failed.read_log().splitlines()[-1]
+    assert "read-only" in failed.read_log()
     start_broker("--max-bytes=6MB").ready()
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_stream_is_kept_and_refused_until_it_is_repaired(
 
     refused = start_broker()
     assert refused.wait(60) == 1
-    assert f"could not recover {STREAM}" in refused.said()
+    assert f"could not recover {STREAM}" in refused.read_log()
 
     meta.write_bytes(whole)
     assert messages(start_broker(), publish=3) == 6

@@ -108,7 +108,7 @@ def test_thousands_of_denials_are_some_lines_of_the_log_and_how_many_more_there_
 
     assert broker.process.stop() == 0
 
-    lines = broker.process.said().splitlines()
+    lines = broker.process.read_log().splitlines()
     denied = [line for line in lines if "Publish Violation" in line]
     assert 0 < len(denied) <= 10
     assert all(f" - host {BAD} - Publish Violation - " in line for line in denied)

@@ -49,7 +49,7 @@ def test_a_name_that_is_not_utf8_is_received_with_its_gap_and_stops_nobody(
     found = sorted(partition.files().values())
     assert found == [b"good\n", b"one\nthree\nfour\nnew\n"]
     assert partition.sql("SELECT host, start, until FROM gaps") == [("odd", 4, 8)]
-    assert [one["file"] for one in partition.told()] == [ODD]
+    assert [one["file"] for one in partition.read_gaps()] == [ODD]
     assert not partition.set_aside()
 
 

@@ -18,8 +18,8 @@ def test_the_demo_kills_every_program_once_and_finds_every_line(
     words = [sys.executable, "-u", "-m", "bench.demo"]
     demo = processes.start("demo", words, {"TMPDIR": str(tmp_path)})
 
-    assert demo.wait(500) == 0, demo.said()
-    assert len(set(re.findall(r"kill -9 (\S+);", demo.said()))) == 6
-    perfect = re.findall(r"^\S+ +(\d+) +\1 +0 +0 +0 +0 +yes$", demo.said(), re.MULTILINE)
-    assert len(perfect) == 3, demo.said()
+    assert demo.wait(500) == 0, demo.read_log()
+    assert len(set(re.findall(r"kill -9 (\S+);", demo.read_log()))) == 6
+    perfect = re.findall(r"^\S+ +(\d+) +\1 +0 +0 +0 +0 +yes$", demo.read_log(), re.MULTILINE)
+    assert len(perfect) == 3, demo.read_log()
     assert demo.tree() == []

@@ -1,7 +1,4 @@
-"""What operators do while lines flow and programs die.
-
-A fleet is paused, a broker is set back to a backup. No line is lost or comes twice.
-"""
+"""A fleet is paused, a broker is set back to a backup: no line is lost or comes twice."""
 
 import time
 from pathlib import Path
@@ -30,7 +27,7 @@ def test_a_pause_and_a_backup_that_is_restored_cost_no_line_and_repeat_none(
         flow = lambda: all(received_bytes(suite.output, host) for host in HOSTS)  # noqa: E731
         wait_until("lines flow", flow, 150, shippers)
         suite.administer("pause", "pause0*", "--reason", "broker is moved")
-        have_heard = lambda: all("paused until" in one.said() for one in shippers)  # noqa: E731
+        have_heard = lambda: all("paused until" in one.read_log() for one in shippers)  # noqa: E731
         wait_until("all are paused", have_heard, 60, shippers)
         time.sleep(2)  # within which a round under way has come
         before = suite.last_sequence()

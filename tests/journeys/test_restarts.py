@@ -31,10 +31,10 @@ def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shippe
             read_received(suite.output, "web01").count(b"\n") == number  # noqa: B023
         )
         wait_until("the line is received", is_received, 60, [receiver, shipper])
-        times = {one: one.said().count("broker away") for one in (receiver, shipper)}
+        times = {one: one.read_log().count("broker away") for one in (receiver, shipper)}
         end()
         for one, before in times.items():
-            is_said = lambda: one.said().count("broker away") > before  # noqa: B023, E731
+            is_said = lambda: one.read_log().count("broker away") > before  # noqa: B023, E731
             wait_until("the broker is missed", is_said, 60, [one])
         broker.start()
         suite.wait_for_broker(broker)
@@ -43,7 +43,7 @@ def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shippe
     wait_until("all is received", lambda: b"last" in read_received(suite.output, "web01"), 60)
 
     for program in (receiver, shipper):
-        bad = re.findall(r"^(?:WARNING|ERROR|CRITICAL) .*", program.said(), re.MULTILINE)
+        bad = re.findall(r"^(?:WARNING|ERROR|CRITICAL) .*", program.read_log(), re.MULTILINE)
         assert len(bad) == 3, bad
         assert all(line.startswith("WARNING client: broker away: ") for line in bad)
-        assert program.said().count(" is back") == 3
+        assert program.read_log().count(" is back") == 3

@@ -22,7 +22,6 @@ HOST = f"far-{os.getpid()}"  # whose agent nobody else on this machine asks
 
 
 def noise(size: int, longest: int = 300) -> bytes:
-    """Return lines of bytes that cannot be compressed."""
     chance, lines, left = random.Random(1), list[bytes](), size
     while left > 0:
         line = chance.randbytes(chance.randrange(longest // 2, longest)).replace(b"\n", b" ")
@@ -32,10 +31,7 @@ def noise(size: int, longest: int = 300) -> bytes:
 
 
 def impatient(folder: Path, every: int) -> Path:
-    """Write the settings of a broker by which a client is dead whose pings wait for thrice so long.
-
-    `every` is in seconds.
-    """
+    """Write settings by which a client is dead after three pings, each after `every` seconds."""
     settings = folder / "broker.toml"
     settings.write_text(f'[nats]\nping_interval = "{every}s"\n', "utf-8")
     return settings
@@ -58,7 +54,7 @@ def steps(shipper: Process, seconds: float) -> set[int]:
         return not shipper.is_running()
 
     wait_until("all is shipped", is_done, seconds, every=0.5)
-    assert shipper.wait(1) == 0, shipper.last_words()
+    assert shipper.wait(1) == 0, shipper.last_output()
     return seen
 
 
@@ -85,13 +81,13 @@ def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(3_000_000, longest=900_000))
     shipper = suite.start_shipper(HOST, [log], "--once")
-    assert shipper.wait(60) == 0, shipper.last_words()
+    assert shipper.wait(60) == 0, shipper.last_output()
 
     with slow_line(suite.url, 150_000) as line:
         arguments = ["--server", line.url, "--output", str(suite.output), "--partition", "all"]
         receiver = suite.start_program("logreceiver", "receiver", [*arguments, "--once"])
 
-        assert receiver.wait(120) == 0, receiver.last_words()
+        assert receiver.wait(120) == 0, receiver.last_output()
     assert (suite.output / f"{HOST}.log").read_bytes() == written
 
 
@@ -106,7 +102,7 @@ def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
     arguments = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
     shipper = suite.start_program("logshipper", "shipper", arguments)
 
-    assert shipper.wait(60) == 0, shipper.last_words()
+    assert shipper.wait(60) == 0, shipper.last_output()
     assert read_lines(suite.url) == written
 
 
@@ -141,16 +137,14 @@ def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
     log.write_bytes(written := noise(8_000_000))  # longer than a ping of a client may take
     sources = tmp_path / "centre.toml"
     sources.write_text('source = ["branch"]\n', "utf-8")
-    centre.start_broker(
-        *("--config", str(sources), "--site", "centre", "--site-listen", door),
-    )
+    centre.start_broker(*("--config", str(sources), "--site", "centre", "--site-listen", door))
     with slow_line(f"nats://{door}", rate) as line:
         branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
         arguments = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
         shipper = branch.start_program(
             "logshipper", "shipper", [*arguments, "--round-size", "7MiB"]
         )
-        assert shipper.wait(60) == 0, shipper.last_words()
+        assert shipper.wait(60) == 0, shipper.last_output()
         # nats-server asks another site for the first time after 40 s
         began, is_due = time.monotonic(), lambda: held(centre) >= held(branch)
         wait_until("all is copied", is_due, 60 + 3 * len(written) / rate, every=2)

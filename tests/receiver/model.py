@@ -1,7 +1,4 @@
-"""What must stand in the files of a receiver, whatever happens to it: the bytes of each, and the gaps that are to be told.
-
-Follows the offset: what it passes over is expected on disk, once and in order. What retention takes away is no longer.
-"""
+"""What the files of a receiver must have at any time: the bytes of each, and the gaps to report."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -16,9 +13,9 @@ from tests.support.received import read_segment
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A section of a message of the stream. `lines` as they are written; of a shipper's, `start` and `end` are its span in `file`.
+    """A section of a message in the stream: its `lines` as they are written to files.
 
-    What `is_bad` belongs into quarantine.
+    A shipper's section has a span `[start, end)` in `file`. One that `is_bad` is for quarantine.
     """
 
     sequence: int
@@ -33,7 +30,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Model:
-    """The stream as it was published, where each partition stands, and what the folders must hold, by live file."""
+    """The messages that were published, the offsets, and the content of each live file."""
 
     path: Path
     sent: dict[int, tuple[Sent, ...]] = field(default_factory=dict)
@@ -50,7 +47,7 @@ class Model:
         return self.path / "out"
 
     def take(self, sent: Sent, live: str) -> None:
-        """Take a section in, as the receiver must."""
+        """Add a section to the files, as the receiver must."""
         if sent.is_bad:
             self.bad.add(sent.sequence)
             return
@@ -75,7 +72,7 @@ class Model:
         place, name = (self.output / live).parent, Path(live).name
         if not place.exists():
             return {}
-        closed = ((path, rotation.parse_closed(path.name)) for path in place.iterdir())
+        closed = ((path, rotation.parse_segment(path.name)) for path in place.iterdir())
         numbered = {found[1]: path for path, found in closed if found and found[0] == name}
         return {number: read_segment(numbered[number]) for number in sorted(numbered)}
 
@@ -86,7 +83,7 @@ class Model:
         return b"".join(self.segments(live).values()) + last
 
     def removed(self, live: str, before: dict[int, bytes]) -> None:
-        """Note which of the closed segments that there were are gone; none may be that is not committed."""
+        """Note which closed segments were removed since `before`; only committed ones may be."""
         left = self.segments(live)
         begins = list(accumulate((len(content) for content in before.values()), initial=0))
         for begin, (number, content) in reversed(list(zip(begins, before.items(), strict=False))):
@@ -95,17 +92,17 @@ class Model:
                 assert end <= len(self.files[live]), "removed before it was committed"
                 del self.files[live][begin:end]
 
-    def told(self) -> Counter[tuple[str, str, int, int]]:
-        """Return the gaps that were told."""
-        gaps = [gap for number in self.next for gap in Partition("", self.path, number).told()]
+    def read_gaps(self) -> Counter[tuple[str, str, int, int]]:
+        """Return the gaps that were reported."""
+        gaps = [gap for number in self.next for gap in Partition("", self.path, number).read_gaps()]
         return Counter((gap["host"], gap["file"], gap["start"], gap["end"]) for gap in gaps)
 
     def quarantined(self) -> set[int]:
-        """Return the sequences that were set aside."""
+        """Return the sequences of messages in quarantine."""
         return {about["sequence"] for about, _ in Partition("", self.path).set_aside()}
 
     def commit(self, partition: int, until: int, live: Callable[[Sent], str]) -> None:
-        """Take in what the offset has passed over."""
+        """Add the messages before `until`, which are committed."""
         for sequence in range(self.next[partition], until):
             for sent in self.sent.get(sequence, ()):
                 if sent.partition == partition:
@@ -113,6 +110,6 @@ class Model:
         self.next[partition] = max(until, self.next[partition])
 
     def purge(self, first: int) -> None:
-        """Forget what the stream has lost."""
+        """Forget the messages before `first`, which were purged."""
         for sequence in [number for number in self.sent if number < first]:
             del self.sent[sequence]

@@ -1,4 +1,4 @@
-"""A partition as tests see it: publish into it, run its tasks, move its offset, look at its files."""
+"""A partition for tests: publish into it, run its tasks, move its offset, read its files."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import pickle
 import signal
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,7 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
-from receiver.storage.anomalies import gap_report
+from receiver.storage.anomalies import name_gap_report
 from receiver.storage.layout import Permissions
 from receiver.storage.partition_folders import PartitionFolders
 from tests.support.forks import Fork
@@ -53,8 +54,8 @@ ONE_BATCH = SessionLimits()
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 _RUN = """
 import pickle, sys
-from receiver.consume import fetch, task
-assignment, destination, fetch._PULL_MESSAGES = pickle.loads(bytes.fromhex(sys.argv[1]))
+from receiver.consume import task
+assignment, destination = pickle.loads(bytes.fromhex(sys.argv[1]))
 print(task.run_session(assignment, destination))
 """
 
@@ -135,7 +136,7 @@ class Partition:
         self.ask(make_anew)
 
     def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
-        """Write the offset, whatever it was; what is committed is what the store knows, at its end where in doubt."""
+        """Write the offset, whatever it was; its commit is one that the store knows."""
         known = ("",)
         if self.store.exists():
             known = self.sql("SELECT commit_id, previous_id FROM batch")[0]
@@ -195,6 +196,20 @@ class Partition:
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
         return task.run_session(self.assignment(first, epoch, session), self.destination)
 
+    @contextmanager
+    def long_session(
+        self, first: int = 1, gather: float = 0.0, destination: Destination | None = None
+    ) -> Iterator[Future[Report]]:
+        """Run a session in a thread; ask it to leave at the end, and yield its report."""
+        session = SessionLimits(60, 60, gather=gather)
+        assignment = replace(self.assignment(first, session=session), leave="leave.now")
+        with ThreadPoolExecutor(1) as thread:
+            yield thread.submit(task.run_session, assignment, destination or self.destination)
+            self.ask(lambda connection: connection.publish("leave.now"))
+
+    def wait_until_committed(self, next_: int) -> None:
+        wait_until(f"{next_} is committed", lambda: self.offset().next == next_, 30)
+
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""
         whole = Done(self.number, first, first)
@@ -205,24 +220,29 @@ class Partition:
                 return whole
             whole = whole.then(done)
 
+    def take_over_and_receive(self) -> None:
+        """Have the next task receive the rest, in a new epoch."""
+        reached = self.offset().next
+        self.move(reached, epoch=2)
+        self.receive(reached, epoch=2)
+
     def run_apart(
         self,
         first: int = 1,
         epoch: int = 1,
         fault: str | None = None,
-        pull: int = 8192,
         passes: int = 0,
         **changes: object,
     ) -> int:
-        """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
+        """Run a batch in another process, which dies at a fault point; `changes` its assignment."""
         assignment = replace(self.assignment(first, epoch), **changes)  # type: ignore[arg-type]
-        return self._fork(assignment, self._environment(fault, passes), pull).wait(180)
+        return self._fork(assignment, self._environment(fault, passes)).wait(180)
 
     @contextmanager
     def stopped_at(self, point: str, first: int, epoch: int) -> Iterator[Callable[[], str]]:
-        """Run a batch in a process that stops at a fault point by SIGSTOP, and yield what lets it go on to its report."""
+        """Run a batch in a process that stops at a fault point; yield what resumes it."""
         environment = self._environment(f"{point}.stop", 0)
-        fork = self._fork(self.assignment(first, epoch), environment, 8192)
+        fork = self._fork(self.assignment(first, epoch), environment)
 
         def go_on() -> str:
             fork.send_signal(signal.SIGCONT)
@@ -247,26 +267,26 @@ class Partition:
         (faults / fault).write_bytes(b"." * passes)
         return {**os.environ, VARIABLE: str(faults)}
 
-    def _fork(self, assignment: Assignment, environment: dict[str, str], pull: int) -> Fork:
-        words = (_RUN, pickle.dumps((assignment, self.destination, pull)).hex())
+    def _fork(self, assignment: Assignment, environment: dict[str, str]) -> Fork:
+        arguments = (_RUN, pickle.dumps((assignment, self.destination)).hex())
         with self._report.open("wb") as report:
-            return Fork("receiver", *words, env=environment, stdout=report)
+            return Fork("receiver", *arguments, env=environment, stdout=report)
 
     def with_folder(self, folder: Path) -> "Partition":
         folder.mkdir(exist_ok=True)
         return replace(self, folder=folder)
 
     def read(self, live: str) -> bytes:
-        """Return everything of a host's file: closed segments in order, decompressed, then the live one."""
+        """Return a host's closed segments in order, decompressed, and its live file."""
         return read_received(self.output, live) if self.output.exists() else b""
 
-    def told(self) -> list[dict[str, Any]]:
-        """Return what is in the report of gaps; another run tells what the one before has committed."""
-        path = self.output / gap_report(self.number)
+    def read_gaps(self) -> list[dict[str, Any]]:
+        """Return the report of gaps; a run appends the gaps of committed batches."""
+        path = self.output / name_gap_report(self.number)
         return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
 
     def set_aside(self) -> list[tuple[dict[str, Any], bytes]]:
-        """Return what is in quarantine, in order: what is said of each message, and its payload."""
+        """Return the messages in quarantine, in order: what is known of each, and its payload."""
         found = []
         for path in sorted((self.output / ".quarantine").glob("*.msg")):
             data, begin = path.read_bytes(), 0
@@ -307,7 +327,7 @@ def publish(url: str, *messages: Message) -> int:
 def lines_of(
     file: str, start: int, payload: bytes, *, end: int | None = None, filtered: bool = False
 ) -> tuple[Section, bytes]:
-    """Return lines of a file below /var/log and the section that says so; by themselves they end where the span does."""
+    """Return a section with lines of a file below /var/log, and the lines."""
     span = Span(file, start, start + len(payload) if end is None else end)
     identity = Identity(1, 0, "", 0, "")
     count = payload.count(b"\n")
@@ -318,7 +338,7 @@ def lines_of(
 def message(
     host: str, *parts: tuple[Section, bytes], compressed: bool = False
 ) -> tuple[str, bytes, dict[str, str]]:
-    """Return a message of partition 0 as a shipper makes it of lines of several files: subject, payload, headers."""
+    """Return a shipper's message in partition 0 with lines of several files."""
     origin = Origin("1-00000001", 1_000, tuple(section for section, _ in parts), compressed)
     payload = b"".join(lines for _, lines in parts)
     data = zstandard.compress(payload) if compressed else payload
@@ -333,10 +353,9 @@ def ours(
     return message(host, lines_of(file, start, payload, end=end, **changes), compressed=compressed)
 
 
-def blocked(outcome: object, cause: Cause, *words: str) -> None:
-    """Assert that an outcome is this and says so in one line."""
+def blocked(outcome: object, cause: Cause, *parts: str) -> None:
+    """Assert that an outcome has a cause, and a detail in one line with these parts."""
     assert isinstance(outcome, Blocked), outcome
     assert outcome.cause is cause
     assert "\n" not in outcome.detail
-    for word in words:
-        assert word in outcome.detail
+    assert all(part in outcome.detail for part in parts), outcome.detail

@@ -1,4 +1,4 @@
-"""The points of a receiver at which a test can kill it; `nats_logship.app.faults` does it."""
+"""The points of a receiver at which a test can kill it, by `nats_logship.app.faults`."""
 
 IN_BATCH = (
     "fetched",
@@ -14,7 +14,7 @@ IN_BATCH = (
     "acknowledged",
     "reported",
 )
-"""Those that every batch in which files are rotated comes through, on its way to the end of the session."""
+"""Those of a batch in which files are rotated, and of the end of its session, in order."""
 IN_UNDO = ("fenced", "undoing", "undone", "settled")
 IN_ROTATION = ("files_closed",)
 IN_DRIVER = ("claimed", "report_received", "compressed", "packed", "pruned")

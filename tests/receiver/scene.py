@@ -1,4 +1,4 @@
-"""What the tests of whole receivers share: a broker, receivers of its two partitions, and what was published."""
+"""What tests of whole receivers share: a broker, receivers of two partitions, and what was sent."""
 
 import sys
 from contextlib import suppress

@@ -1,7 +1,6 @@
-"""Who publishes in a model test: shippers of several files on several hosts, plain clients, and what is no line."""
+"""Senders of a model test: shippers of several files and hosts, plain clients, garbage."""
 
 import asyncio
-import os
 import random
 import threading
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker.topology import Topology
 from nats_logship.client import background
-from nats_logship.client.access import Access
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
@@ -26,31 +24,37 @@ HOSTS = {0: ("web01", "web02.example.net"), 1: ("db",)}
 FILES = ("/var/log/app.log", "/var/log/sys.log")
 
 
-class Flaky(Connection):
-    """A connection whose next write to KV ends as if it was cut, before or after the answer: "stored" or "not stored"."""
+class Flaky:
+    """Makes the next write to KV of a connection fail, after or before it was done.
 
-    breaks: str | None = None
+    `breaks` is "stored" or "not stored", None for a connection that works.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.breaks: str | None = None
+        self._ask = connection.ask
+        connection.ask = self.ask  # type: ignore[method-assign]
 
     async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
         if not subject.startswith("$KV.") or self.breaks is None:
-            return await super().ask(subject, *rest, **more)
+            return await self._ask(subject, *rest, **more)
         when, self.breaks = self.breaks, None
         if when == "stored":
-            await super().ask(subject, *rest, **more)
+            await self._ask(subject, *rest, **more)
         raise ConnectionLost("cut")
 
 
 class Broker:
-    """A server, a connection to it that any thread may use, and the one that tasks in this process use, `flaky`."""
+    """A server, a connection for any thread, and the connection of tasks here, made `flaky`."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.loop = asyncio.new_event_loop()  # not that of the tasks, on which the caller may stand
+        self.loop = asyncio.new_event_loop()  # the caller may run on the loop of the tasks
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self.connection = Connection([server.url], "model")
-        self.flaky = Flaky([server.url], "logreceiver worker")
-        background._connections[os.getpid(), (server.url,), Access()] = self.flaky
+        self.worker = background.connection((server.url,))
+        self.flaky = Flaky(self.worker)
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """Ask, again and again while the broker is away."""
@@ -76,7 +80,7 @@ class Broker:
         apply_topology(self.server.url, Topology(partitions=2))
 
     def close(self) -> None:
-        background.wait(self.flaky.close(), 10)
+        background.wait(self.worker.close(), 10)
         self.ask(lambda connection: connection.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -117,11 +121,11 @@ class Senders:
             if self.chance.random() < 0.25:
                 self._plain(source)
             else:
-                sources = [source, *self._beside(source)]
+                sources = [source, *self._others_of(source)]
                 self._store(*(self._next(one, self._some_lines(one)) for one in sources))
 
     def publish_bad(self, amount: int) -> None:
-        """Send what is no zstd, what nobody can decompress, or sections that do not make up the lines."""
+        """Send an invalid zstd frame, an unknown encoding, or sections of another size."""
         source = self._any()
         headers = {"Content-Encoding": ("zstd", "br")[amount % 2]}
         if amount == 2:
@@ -132,11 +136,11 @@ class Senders:
     def leave_a_gap(self, amount: int) -> None:
         source = self._any()
         self.positions[source] = self.positions.get(source, 0) + 10 + amount
-        sources = [*self._beside(source), source]
+        sources = [*self._others_of(source), source]
         self._store(*(self._next(one, self._some_lines(one)) for one in sources))
 
     def repeat(self, amount: int) -> None:
-        """Send once more what was sent, which may end in something new, or have something new of another file behind it."""
+        """Send lines again, perhaps with new lines behind them, of this or another file."""
         source = self._any()
         shipped = self.shipped.get(source)
         if not shipped:
@@ -144,7 +148,7 @@ class Senders:
         start, payload = shipped[-1 - amount % len(shipped)]
         if start + len(payload) == self.positions[source] and self.chance.random() < 0.5:
             payload += self._some_lines(source)
-        beside = [self._next(one, self._some_lines(one)) for one in self._beside(source)]
+        beside = [self._next(one, self._some_lines(one)) for one in self._others_of(source)]
         self._store(_Run(source, start, payload), *beside)
 
     def tear(self, amount: int) -> None:
@@ -152,7 +156,9 @@ class Senders:
         source = self._any()
         payload = self._some_lines(source)
         torn = self._next(source, payload[: -2 - amount])
-        self._store(torn, *(self._next(one, self._some_lines(one)) for one in self._beside(source)))
+        self._store(
+            torn, *(self._next(one, self._some_lines(one)) for one in self._others_of(source))
+        )
         if amount:
             self.rests[source] = payload[-2 - amount :]
 
@@ -160,7 +166,7 @@ class Senders:
         rest = self.rests.pop(source, b"")
         return _Run(source, self.positions.get(source, 0), rest + payload)
 
-    def _beside(self, source: Source) -> list[Source]:
+    def _others_of(self, source: Source) -> list[Source]:
         """Return other files of a host that are shipped in the same message: none, as a rule."""
         others = [source._replace(file=file) for file in FILES if file != source.file]
         return others if self.chance.random() < 0.3 else []

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
-from nats_logship.client.connection import Connection
+from nats_logship.client.connection import Connection, Message
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
@@ -17,6 +18,25 @@ from receiver.storage.rotation import Calendar
 from tests.receiver.partition import Partition
 
 _OFTEN = {"pause": 0.05, "check_every": 0.1}
+
+
+class RequestCounter:
+    """Counts the requests of a connection from now on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._request = connection.request
+        self._requests: asyncio.Queue[None] = asyncio.Queue()
+        connection.request = self._count  # type: ignore[method-assign]
+
+    async def _count(self, *arguments: Any, **options: Any) -> Message:
+        self._requests.put_nowait(None)
+        return await self._request(*arguments, **options)
+
+    async def wait(self, count: int) -> None:
+        """Wait for so many requests."""
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                await self._requests.get()
 
 
 class Supervised:

@@ -1,4 +1,4 @@
-"""What Prometheus, a load balancer and `status` are told of a receiver."""
+"""Metrics, health page and status of a receiver."""
 
 import json
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ def a_session(partition: int, batches: int, pending: int = 0) -> Report:
     return Report(done, batches, Ending.SILENCE, 0.5)
 
 
-def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
+def test_committed_lines_are_counted_for_each_partition(meter: Meter) -> None:
     meter.partitions[0].note_claim(Offset(10, 7, "", ""))
     meter.partitions[0].count(a_session(0, batches=3))
     meter.partitions[0].count(a_session(0, batches=2, pending=5))
@@ -71,7 +71,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
     assert told["logreceiver_lines_total|3"] == told["logreceiver_lag_seconds|3"] == 0
 
 
-def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
+def test_a_blocked_partition_is_shown_with_its_cause_until_it_resumes(
     meter: Meter, clock: Clock
 ) -> None:
     for partition in (0, 3):
@@ -98,7 +98,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     assert problem(meter) == ""
 
 
-def test_a_broker_that_refuses_for_a_moment_is_logged_for_no_partition(
+def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
     meter: Meter, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = [Blocked(Cause.BROKER, f"the broker refuses: {why}") for why in ("no leader", "503")]
@@ -122,7 +122,7 @@ def test_a_broker_that_refuses_for_a_moment_is_logged_for_no_partition(
     assert caplog.messages.count("partition 3: resumed") == 1
 
 
-def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(meter: Meter) -> None:
+def test_a_receiver_is_not_healthy_while_it_starts_or_the_broker_is_away(meter: Meter) -> None:
     connection = Connection([], "")
     meter = Meter(meter.clock, connection)
     assert meter.health().status == 503
@@ -134,22 +134,22 @@ def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(meter: M
     assert meter.is_ready
 
 
-def test_gaps_and_quarantined_messages_are_told_for_a_day(meter: Meter, clock: Clock) -> None:
-    def told() -> tuple[int, int]:
+def test_gaps_and_quarantined_messages_are_reported_for_a_day(meter: Meter, clock: Clock) -> None:
+    def reported() -> tuple[int, int]:
         report = json.loads(meter.report())["0"]
         assert sum(report["gaps_of"].values()) == report["gaps"]
         return report["gaps"], report["quarantined"]
 
-    assert told() == (0, 0)
+    assert reported() == (0, 0)
     meter.partitions[0].count(a_session(0, batches=1))
     clock.now += 20 * 3600 * SECOND
     meter.partitions[0].count(a_session(0, batches=1))
-    assert told() == (2, 4)
+    assert reported() == (2, 4)
     clock.now += 5 * 3600 * SECOND
-    assert told() == (1, 2)
+    assert reported() == (1, 2)
 
 
-def test_of_those_that_stand_by_the_last_are_named_for_some_seconds(
+def test_the_standbys_that_asked_last_are_named_for_some_seconds(
     meter: Meter, clock: Clock
 ) -> None:
     def named() -> list[str]:
@@ -167,9 +167,7 @@ def test_of_those_that_stand_by_the_last_are_named_for_some_seconds(
     assert named() == []
 
 
-def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stands_by(
-    meter: Meter, clock: Clock
-) -> None:
+def test_the_status_line_has_lag_rate_and_owners(meter: Meter, clock: Clock) -> None:
     assert meter.status() == "starting"
     meter.partitions[0].note_claim(Offset(1, 1, "", ""))
     assert not meter.is_ready

@@ -1,4 +1,4 @@
-"""`logreceiver offsets`: what it shows, what it asks, what it refuses, and what becomes of the files."""
+"""`logreceiver offsets`: what it shows, asks, refuses and changes."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from nats_logship.client import background
 from nats_logship.client.connection import Connection
 from receiver.cli import logreceiver
 from receiver.consume.claim import Claim
-from receiver.driver.presence import Presence
+from receiver.driver.presence import ReceiverPresence
 from tests.receiver.partition import Partition
 from tests.support.hostile import GARBAGE, GOOD, acts_on_a_terminal
 
@@ -32,7 +32,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
-        presence = Presence(connection, lambda _: answer)
+        presence = ReceiverPresence(connection, lambda _: answer)
         await presence.start()
         await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 
@@ -43,9 +43,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
         background.wait(connection.close(), 10)
 
 
-def test_it_shows_where_a_partition_stands_and_moves_nothing_without_a_yes(
-    partition: Partition,
-) -> None:
+def test_offsets_are_shown_and_not_moved_without_a_yes(partition: Partition) -> None:
     partition.lines("web01", b"1", b"2")
     partition.start()
     partition.lines("web01", b"3")
@@ -64,7 +62,7 @@ def test_it_shows_where_a_partition_stands_and_moves_nothing_without_a_yes(
     assert partition.take_over().next == 3
 
 
-def test_a_time_is_a_place_too(partition: Partition) -> None:
+def test_an_offset_is_moved_to_a_time(partition: Partition) -> None:
     partition.lines("web01", b"1")
     partition.lines("web01", b"2")
 
@@ -76,7 +74,7 @@ def test_a_time_is_a_place_too(partition: Partition) -> None:
 
 
 @pytest.mark.parametrize("to", ["4", "-1", "soon", "2999-01-01"])
-def test_a_place_that_is_none_is_refused(partition: Partition, to: str) -> None:
+def test_a_wrong_target_is_refused(partition: Partition, to: str) -> None:
     partition.lines("web01", b"1", b"2")
 
     result = offsets(partition, "set", "--partition", "0", f"--to={to}", "--yes")
@@ -85,7 +83,7 @@ def test_a_place_that_is_none_is_refused(partition: Partition, to: str) -> None:
     assert "--to" in str(result.exception)
 
 
-def test_where_a_receiver_is_running_it_takes_force(partition: Partition) -> None:
+def test_moving_the_offset_of_a_running_receiver_needs_force(partition: Partition) -> None:
     partition.lines("web01", b"1")
     with running(partition):
         shown = json.loads(offsets(partition, "show", "--json").output)["partitions"][0]
@@ -99,7 +97,7 @@ def test_where_a_receiver_is_running_it_takes_force(partition: Partition) -> Non
 
 
 @pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_in_one_offset_is_shown_as_such_the_others_as_usual_and_is_mended(
+def test_an_unreadable_offset_is_shown_and_can_be_set_again(
     partition: Partition, value: bytes
 ) -> None:
     async def write(connection: Connection) -> None:
@@ -131,13 +129,13 @@ def test_garbage_in_one_offset_is_shown_as_such_the_others_as_usual_and_is_mende
     "answer",
     [
         b"[" * 100_000,
-        b'{"partitions": {"0": {"lines_per_second": "x", "batch_seconds": [], "blocked": 7}}}',
-        b'{"partitions": {"0": {"bytes_per_second": 1e999, "blocked": {"cause": "\\u001b[2J"}}}}',
-        b'{"partitions": {"0": {"blocked": {"cause": "\\u001b", "detail": "\\u009b", "since": ""}}}}',
+        b'{"0": {"lines_per_second": "x", "gaps": [], "blocked": 7}}',
+        b'{"0": {"lines_per_second": 1e999, "blocked": {"cause": "\\u001b[2J"}}}',
+        b'{"0": {"blocked": {"cause": "\\u001b", "detail": "\\u009b", "since": ""}}}',
     ],
     ids=["nested", "types", "parts", "codes"],
 )
-def test_what_an_owner_answers_does_not_end_a_status(partition: Partition, answer: bytes) -> None:
+def test_no_answer_of_an_owner_ends_a_status(partition: Partition, answer: bytes) -> None:
     with running(partition, answer):
         shown = CliRunner().invoke(logreceiver, ["status", "--server", partition.url])
 

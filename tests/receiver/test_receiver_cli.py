@@ -1,4 +1,4 @@
-"""What logreceiver's command line says of good and bad input: one line, the right code, no traceback."""
+"""logreceiver's command line: one line, the right exit code, no traceback."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from tests.support import forks
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "parts"),
     [
         pytest.param(["--partition", "-1"], ["--partition"], id="negative"),
         pytest.param(["--partition", "0", "--max-batch", "1KB"], ["1048576"], id="too small"),
@@ -33,16 +33,16 @@ from tests.support import forks
         ),
     ],
 )
-def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:
+def test_a_bad_option_is_a_usage_error(arguments: list[str], parts: list[str]) -> None:
     ended = CliRunner().invoke(command, arguments)
 
     assert ended.exit_code == Exit.USAGE
-    assert all(word in ended.output for word in words), ended.output
+    assert all(part in ended.output for part in parts), ended.output
 
 
 @pytest.mark.nats
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "reason"),
     [
         pytest.param([], Exit.USAGE, "--partition is required", id="no partition"),
         pytest.param(
@@ -57,19 +57,19 @@ def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -
         ),
     ],
 )
-def test_what_ends_it_is_said_at_once_in_a_line(
-    tmp_path: Path, logs_url: str, words: list[str], code: int, said: str
+def test_the_reason_of_the_end_is_one_line(
+    tmp_path: Path, logs_url: str, arguments: list[str], code: int, reason: str
 ) -> None:
     options = ["--output", str(tmp_path / "out"), "--once", "--patience", "0"]
-    given = (word.format(url=logs_url) for word in words)
+    given = (word.format(url=logs_url) for word in arguments)
 
     ended = forks.run("logreceiver", *given, *options, seconds=180)
 
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
-    assert re.fullmatch(f"logreceiver: .*{said}.*\n", ended.stderr), ended.stderr
+    assert re.fullmatch(f"logreceiver: .*{reason}.*\n", ended.stderr), ended.stderr
 
 
-def test_help_is_quick_and_brings_no_spark() -> None:
+def test_help_imports_no_spark() -> None:
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom receiver.cli import logreceiver\n"
         "print(CliRunner().invoke(logreceiver, ['--help']).output)\n"

@@ -1,8 +1,9 @@
-"""Random programs of what happens to a receiver, run by whole tasks without Spark on a real broker, against a model of its files.
+"""Random programs of events around a receiver, against a model of its files.
 
-Tasks die at named points and at any call that changes a file; at these points others do things to files, offset, stream
-and broker. What is said of the files is `tests/receiver/model.py`. An in-process death is an exception that nothing
-catches, and the connection is left as it was, as by a worker that is used again.
+Whole tasks run without Spark on a real broker. They die at named points and at any call that
+changes a file; at these points others change files, offset, stream and broker. The model is
+`tests/receiver/model.py`. A death within this process is an exception that nothing catches; the
+connection stays as it was, as in a worker that is used again.
 """
 
 import os
@@ -72,7 +73,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is
 
 
 class Program:
-    """A receiver of two partitions, what a driver does around its tasks, and steps that happen to it; `log` is what has happened."""
+    """A receiver of two partitions, and the steps that happen to it, which it logs."""
 
     def __init__(self, broker: Broker, folder: Path, chance: random.Random) -> None:
         self.broker = broker
@@ -127,9 +128,9 @@ class Program:
             return False
         self.note(f"p{partition} {report}")
         self.sync(partition)
-        return self.heard(partition, epoch, report)
+        return self.take_report(partition, epoch, report)
 
-    def heard(self, partition: int, epoch: int, report: Report) -> bool:
+    def take_report(self, partition: int, epoch: int, report: Report) -> bool:
         if self.epochs[partition] == epoch:  # else that was another driver
             self.first[partition] = max(self.first[partition], report.done.until)
         match report.outcome:
@@ -157,8 +158,8 @@ class Program:
     def live(self, sent: Sent) -> str:
         return self.layout.path(sent.host, sent.file or None)
 
-    def note(self, words: str) -> None:
-        self.log.append(f"    {words}")
+    def note(self, text: str) -> None:
+        self.log.append(f"    {text}")
 
     def check(self) -> None:
         for live, expected in self.model.files.items():
@@ -283,7 +284,7 @@ class Program:
         self.note(f"at {point}")
 
         def happen() -> None:
-            thread = threading.Thread(target=what)  # we may stand on a loop
+            thread = threading.Thread(target=what)  # this thread may run a loop
             thread.start()
             thread.join()
 
@@ -301,7 +302,7 @@ class Program:
                 attempts += 1
                 assert attempts < MOST_ATTEMPTS, "it never comes to its end"
         self.check()
-        assert self.model.told() == self.model.gaps
+        assert self.model.read_gaps() == self.model.gaps
         assert self.model.quarantined() >= self.model.bad
 
 
@@ -337,7 +338,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @as_many_as(12)
 @given(seed=st.integers(0, 2**32), steps=programs(SENDING | RECEIVING))
-def test_what_the_offset_has_passed_is_in_the_files_once_and_in_order_whatever_happens(
+def test_committed_lines_are_in_the_files_once_and_in_order(
     broker: Broker, seed: int, steps: list[Step]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and with its workers, JVM or state taken from it."""
+"""logreceiver as a program with a real Spark: killed, disconnected, taken over, stopped."""
 
 import json
 import os
@@ -41,9 +41,7 @@ def has_asked(scene: Scene) -> bool:
     return any(one["in_msgs"] for one in connections if one["name"].startswith("logreceiver"))
 
 
-def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
-    scene: Scene,
-) -> None:
+def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None:
     scene.shipped(0, b"received\n")
     taken = scene.shipped(9, b"taken away\n")
     scene.shipped(20, b"after that\n")
@@ -51,7 +49,7 @@ def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
     ask(scene.url, lambda broker: broker.api("STREAM.MSG.DELETE.LOGS", {"seq": taken}))
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
-    assert receiver.wait(180) == 0, receiver.last_words()
+    assert receiver.wait(180) == 0, receiver.last_output()
 
     assert scene.received() == scene.expected()
     assert scene.committed() == scene.last + 1
@@ -69,8 +67,8 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     scene.wait_for_all(first)
     second = scene.partition(1, "second")
     offset = second.take_over()
-    is_told = lambda: "this one goes on with its others" in first.said()  # noqa: E731
-    wait_until("it has lost a partition", is_told, 90, [first])
+    is_logged = lambda: "this one goes on with its others" in first.read_log()  # noqa: E731
+    wait_until("it has lost a partition", is_logged, 90, [first])
     lost = files_of(scene.output, 1)
 
     scene.publish(50)
@@ -115,9 +113,7 @@ def files_of(output: Path, partition: int) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (*hosts, *state)}
 
 
-def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_killed_not_before(
-    scene: Scene, manager: Manager
-) -> None:
+def test_a_standby_takes_over_only_once_the_owner_is_killed(scene: Scene, manager: Manager) -> None:
     owner = scene.receiver("owner")
     scene.publish(50)
     scene.wait_for_all(owner)
@@ -126,15 +122,15 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
         environment={"NOTIFY_SOCKET": manager.address},
     )
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
-    told = lambda: manager.has_heard(f"STATUS={behind}0; {behind}1")  # noqa: E731
+    told = lambda: manager.has_received(f"STATUS={behind}0; {behind}1")  # noqa: E731
     wait_until("it says behind whom", told, 150, [owner, standby])
     shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.url]).output
     assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
-    assert manager.has_heard("READY=1")
+    assert manager.has_received("READY=1")
     assert page(standby, "/healthz") == (200, "ok\n")
-    assert "epoch 2" not in standby.said()
+    assert "epoch 2" not in standby.read_log()
 
     owner.kill()
     scene.publish(50)
@@ -144,7 +140,9 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     for number in (0, 1):
         scene.partition(number, "newest").take_over()
-    wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
+    wait_until(
+        "it is a standby again", lambda: "by again" in standby.log.read_text(), 90, [standby]
+    )
     assert standby.stop() == 0
     is_calm(standby)
 
@@ -152,9 +150,7 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
 @pytest.mark.parametrize(
     "is_standby", [False, pytest.param(True, marks=pytest.mark.long)], ids=["owner", "standby"]
 )
-def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_ends_under_load(
-    scene: Scene, is_standby: bool
-) -> None:
+def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_standby: bool) -> None:
     standby = ["--standby"] if is_standby else []
     receiver = scene.receiver("receiver", "--rotate-size", "100KB", "--compress", "none", *standby)
     scene.publish(20)
@@ -165,7 +161,7 @@ def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_e
 
     has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
     wait_until("the new partition is received", has_come, 90, [receiver])
-    assert "receiving partitions 0, 1, 2, 3 into" in receiver.said()
+    assert "receiving partitions 0, 1, 2, 3 into" in receiver.read_log()
     assert not scene.partition(3).offset().released
 
     ask(scene.url, lambda broker: change_partitions(broker, 2))
@@ -173,7 +169,7 @@ def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_e
 
     wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
     scene.publish(2000, 2000)
-    assert receiver.stop(10) == 0, receiver.last_words()
+    assert receiver.stop(10) == 0, receiver.last_output()
     scene.partition(2).lines("web2", b"while it was down\n")
     receiver.start()
     has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
@@ -200,32 +196,28 @@ def java_of(receiver: Process) -> int:
     return java
 
 
-def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_blocks_its_partition(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -> None:
     trigger = tmp_path / "appended"
     scene.publish(20)
     for point in ("claimed", "report_received"):
         (tmp_path / point).touch()
     receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     for _ in range(2):
-        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_words()
+        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_output()
         receiver.start()
     scene.wait_for_all(receiver)
 
-    def is_told() -> bool:
-        if "is blocked" in receiver.said():
+    def is_logged() -> bool:
+        if "is blocked" in receiver.read_log():
             return True
-        if (
-            trigger.exists()
-        ):  # nobody died: the last batch may have been written before the trigger was there again
+        if trigger.exists():  # no worker died: the batch was written before the trigger existed
             scene.publish(1)
         trigger.touch()
         return False
 
-    trigger.touch()  # before there is anything to write: a batch that was quicker would kill nobody
+    trigger.touch()  # before there is anything to write
     scene.publish(20)
-    wait_until("it is told", is_told, 150, [receiver])
+    wait_until("it is logged", is_logged, 150, [receiver])
     trigger.unlink(missing_ok=True)
 
     scene.wait_for_all(receiver)
@@ -234,9 +226,7 @@ def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_block
     is_calm(receiver)
 
 
-def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_nothing(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_a_receiver_whose_jvm_does_not_answer_ends_in_time(scene: Scene, tmp_path: Path) -> None:
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
@@ -255,7 +245,7 @@ def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_no
 
 
 @pytest.mark.long
-def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
+def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     scene: Scene, tmp_path: Path
 ) -> None:
     trigger = tmp_path / "appended.stop"
@@ -267,7 +257,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     scene.publish(20)
     wait_until("it hangs", lambda: not trigger.exists(), 90, [receiver])
 
-    assert receiver.stop(12) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_output()
     assert "1 partition did not come to the end of a batch" in receiver.log.read_text()
     is_calm(receiver)
 
@@ -276,13 +266,11 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("Spark has started again", claimed, 90, [receiver])
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
-    assert receiver.stop(12) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_output()
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_with_a_line_each(
-    scene: Scene,
-) -> None:
+def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
     scene.wait_for_all(receiver)
@@ -291,7 +279,7 @@ def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_w
     purged = {"filter": "$KV.LOGS_OFFSETS.p0"}
     ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS", purged))
     (scene.output / ".logreceiver" / "p1.db").unlink()
-    adopt_as_told(scene, receiver, "key p0 of", "p1.db is gone")
+    adopt_as_advised(scene, receiver, "key p0 of", "p1.db is gone")
     scene.publish(20)
     receiver.start()
     scene.wait_for_all(receiver)
@@ -299,17 +287,17 @@ def test_what_a_person_has_to_decide_of_all_partitions_and_a_killed_jvm_end_it_w
     os.kill(java_of(receiver), signal.SIGKILL)
 
     scene.publish(20)  # at the latest its lines need it
-    assert receiver.wait(90) == Exit.FAILED, receiver.last_words()
+    assert receiver.wait(90) == Exit.FAILED, receiver.last_output()
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
     receiver.start()
     scene.wait_for_all(receiver)
 
 
-def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:
-    """Start a receiver that says what is wrong, and do what it says, once."""
+def adopt_as_advised(scene: Scene, receiver: Process, *reasons: str) -> None:
+    """Start a receiver that refuses, and run the command that it names."""
     receiver.start()
-    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_words()
+    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_output()
     is_calm(receiver)
     words = last_line(receiver)
     assert all(reason in words for reason in reasons), words

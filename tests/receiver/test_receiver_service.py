@@ -1,4 +1,4 @@
-"""The receiver under a service manager, watched over and told to change, as a program with a real Spark."""
+"""logreceiver under a service manager, as a program with a real Spark."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def status(scene: Scene) -> dict[str, Any]:
     return dict(json.loads(CliRunner().invoke(logreceiver, words).output)["partitions"][0])
 
 
-def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
+def test_a_receiver_reports_to_its_service_manager_and_reloads(
     scene: Scene, manager: Manager, tmp_path: Path
 ) -> None:
     config = tmp_path / "receiver.toml"
@@ -35,19 +35,18 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
         *("receiver", "--config", str(config), "--listen", "127.0.0.1:0", "--compress", "gzip"),
         environment={"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
     )
-    words = receiver.said
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 150, [receiver])
+    words = receiver.read_log
+    wait_until("is ready", lambda: manager.has_received("READY=1"), 150, [receiver])
     counted = lambda: 'lines_total{partition="0"} 2.0' in page(receiver, "/metrics")[1]  # noqa: E731
     wait_until("has counted", counted, 90)
     partition.lines("web01", b"three\n")
-    wait_until("tells of itself", lambda: manager.has_heard("STATUS=2 partitions, "), 90)
+    wait_until("reports its status", lambda: manager.has_received("STATUS=2 partitions, "), 90)
     caught_up = lambda: partition.read("web01").count(b"\n") == 3  # noqa: E731
     wait_until("has received all", caught_up, 150, [receiver])
     shown = status(scene)
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
-    # at once: what nobody hears for long is dropped
-    wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
+    wait_until("reports the reload", lambda: manager.has_received("RELOADING=1"), 60, [receiver])
     wait_until("reads again", lambda: "settings reloaded" in words(), 60, [receiver])
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
@@ -63,8 +62,8 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert shown["blocked"] is None
     assert shown["lines_per_second"] >= 0
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
-    assert manager.has_heard("WATCHDOG=1")
+    assert manager.has_received("WATCHDOG=1")
     assert receiver.stop(12) == 0
     assert status(scene)["running"] is False
-    assert manager.has_heard("STOPPING=1")
+    assert manager.has_received("STOPPING=1")
     assert "Traceback" not in words()

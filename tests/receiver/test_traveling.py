@@ -1,7 +1,4 @@
-"""What runs elsewhere needs only what is there: tasks on executors, and the data source in somebody's own Spark.
-
-Executors get our packages, nats and zstandard.
-"""
+"""Tasks on executors and the data source need only the packages that they get."""
 
 import pickle
 import subprocess
@@ -20,7 +17,7 @@ def needs_no_foreign_package(code: str, *arguments: str) -> None:
     subprocess.run(words, check=True, timeout=180)
 
 
-def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
+def test_a_task_needs_no_package_that_only_the_driver_has() -> None:
     settings = ReceiverSettings(partition=("0",))
     sent = pickle.dumps(
         (make_destination(settings, (), StreamLayout(10)), make_limits(settings, 2, 2).session)

@@ -1,4 +1,4 @@
-"""A whole receiver but for Spark: its driver, and tasks in threads."""
+"""A whole receiver without Spark: its driver, and tasks in threads."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from receiver.settings import ReceiverSettings
 from tests.receiver.partition import Partition
 
 HOSTS = ("web01", "web02")
-"""Of two partitions each has one of these."""
+"""A host of each of two partitions."""
 
 
 class Receiver:
@@ -55,6 +55,9 @@ class Receiver:
         self.stop.set()
         await asyncio.wait({self.running}, timeout=20)
         await self.connection.close()
+
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 40)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(40):

@@ -31,4 +31,4 @@ def rotate(log: Path) -> None:
 
 
 def wait_for_log(process: Process, text: str) -> None:
-    wait_until(f"logs {text!r}", lambda: text in process.said(), 40, [process])
+    wait_until(f"logs {text!r}", lambda: text in process.read_log(), 40, [process])

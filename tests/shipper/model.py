@@ -1,9 +1,9 @@
-"""A log in a folder, what was ever written to it, and what an agent must therefore ship: the law of random programs.
+"""The oracle of random programs: a log, all that was written to it, and what an agent must ship.
 
-A generation is what a writer wrote to one file from its creation, or truncation, to the next. Each must be shipped under
-one file id, from 0 on without a hole, after all older ones, and whole - unless it is excused: the model knows why it could
-not be. Excuses are given here and nowhere else. What the agent knew of an excused one must be
-reported where it is not shipped. Knows nothing of agents but when they looked and when they
+A generation is what a writer wrote to one file from its creation, or truncation, to the next. Each
+must be shipped under one file id, from 0 on without a hole, after all older ones, and whole, unless
+it is excused: the model knows why it could not be. If an excused generation that the agent knew is
+not shipped, the agent must report it. Of agents the model knows only when they scanned and
 restarted, and what they reported.
 """
 
@@ -45,7 +45,7 @@ class Layout:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """What the agent is told to follow."""
+        """What the agent is to follow."""
         return self.pattern, CURRENT
 
 
@@ -54,14 +54,14 @@ LAYOUTS = {
     "extension": Layout(lambda number, _: f"app.{number}.log"),
     "extension, shown": Layout(lambda number, _: f"app.{number}.log", pattern="app*.log"),
     "olddir": Layout(lambda number, _: f"old/app.log.{number}", copies=False),
-    "dates": Layout(lambda _, turn: f"app.log-2026{turn:04}", shifts=False),
+    "dates": Layout(lambda _, count: f"app.log-2026{count:04}", shifts=False),
     "svlogd": Layout(
-        lambda _, turn: f"@4000000065a1b2c3{turn:08x}.s",
+        lambda _, count: f"@4000000065a1b2c3{count:08x}.s",
         *("current", "current", "current"),
         shifts=False,
     ),
     "pod": Layout(
-        lambda _, turn: f"pods/0.log.20260109-{turn:06}", file="pods/0.log", shifts=False
+        lambda _, count: f"pods/0.log.20260109-{count:06}", file="pods/0.log", shifts=False
     ),
 }
 
@@ -88,8 +88,8 @@ FILE_ACTIONS = {
 class Generation:
     """What was written from one beginning to the next.
 
-    `excused`: need not be shipped whole. `opened`: the running agent has seen it, and holds it open. `unlinked`: it has no
-    name any more. `found`: the agent's saved positions remember it.
+    `excused`: it need not be shipped whole. `opened`: the running agent has seen it, and holds it
+    open. `unlinked`: it has no name any more. `found`: the agent's saved positions have it.
     `begun`: the stream has its first line. `is_gone`: the file that had it has not any more.
     `is_missed`: that happened when the agent knew it and did not hold it open. `is_doubtful`: its
     file has a time from before the agent knew of it. `renamed`: it was rotated by renaming.
@@ -131,7 +131,7 @@ class Model:
         if layout.live != layout.file:
             (folder / layout.live).symlink_to(layout.file)
         self.names: list[str] = []
-        self.turn = 0
+        self.rotations = 0
         self.generations: list[Generation] = [Generation()]
         self.siblings: list[Generation] = []
         self.family_known = False
@@ -142,7 +142,7 @@ class Model:
 
     @property
     def now(self) -> Generation:
-        """The generation that stands, or will stand, at the live path."""
+        """The generation that is, or will be, at the live path."""
         return self.generations[-1]
 
     # what happens to files
@@ -179,12 +179,12 @@ class Model:
         self.truncate_copied(amount)
 
     def copy(self, _: int) -> None:
-        """Begin a rotation by copytruncate; nothing may be written before `truncate_copied` ends it."""
+        """Begin a copytruncate; nothing may be written before `truncate_copied` ends it."""
         self.begin_to_copy(0)
         self.finish_copying(0)
 
     def begin_to_copy(self, amount: int) -> None:
-        """Write a part of a copy; `finish_copying` and `truncate_copied` must follow before anything else."""
+        """Write a part of a copy; `finish_copying` and `truncate_copied` must follow next."""
         if not self.layout.copies:
             self.rename(amount)
         elif self._exists():
@@ -207,7 +207,7 @@ class Model:
             self._rotated()
 
     def leave_hole(self, amount: int) -> None:
-        """Write behind a hole, as a program does that does not append after its file was truncated."""
+        """Write behind a hole, as a program that does not append after a truncation."""
         if self._exists() and not self.now.allocated:
             size = BLOCK * (len(self.now.content) // BLOCK + 2)
             hole = bytes(size - len(self.now.content))
@@ -221,10 +221,11 @@ class Model:
             self._stamp(self._path())
             self.now.allocated = True
 
-    def write_anew(self, amount: int) -> bool:
-        """Write the file again in place, with another byte in its middle; return False where it has no line.
+    def rewrite(self, amount: int) -> bool:
+        """Write the file again in place, with another byte in its middle; False if it has no line.
 
-        The agent must have read the file, and must look at it before more is written: it would count as grown.
+        The agent must have read the file, and must scan before more is written: it would count as
+        grown.
         """
         content = self.now.content
         if not (self._exists() and b"\n" in content[:-1]):
@@ -273,7 +274,7 @@ class Model:
             self.siblings[self.names.index(str(original.relative_to(self.folder)))].is_gone = True
 
     def begin_to_compress(self, amount: int) -> None:
-        """Write a part of what a sibling is compressed to; `compress` must follow before it is rotated again."""
+        """Write a part of a sibling's compressed file; `compress` must follow before a rotation."""
         if (original := self._plain_sibling(amount)) is not None:
             data = packed(original.read_bytes(), _form(amount))
             path = original.with_name(original.name + _form(amount).value)
@@ -286,7 +287,7 @@ class Model:
     # what the agent does
 
     def may_have_scanned(self) -> None:
-        """Excuse what the agent, if this was its first look, has passed over for good."""
+        """Excuse what the agent, if this was its first scan, has passed over for good."""
         for number, sibling in enumerate(self.siblings, 1):
             # on a first start whatever was rotated is older than we are
             sibling.excused |= not self.family_known
@@ -295,12 +296,12 @@ class Model:
             older = any(s.known and s.renamed and not s.is_gone for s in self.siblings[number:])
             sibling.excused |= sibling.is_doubtful and is_unknown and not older
         if self._fresh and not any(s.begun for s in self.siblings):
-            # nothing is left of what we knew, so there is only time to tell old files from new ones
+            # nothing is left of what we knew, so only times distinguish old files from new ones
             for sibling in self.siblings:
                 sibling.excused |= not sibling.found
 
     def scanned(self) -> None:
-        """Take note that the agent has looked at the folder as it is now, and holds open what it found."""
+        """Note that the agent has scanned the folder as it is now, and holds open what it found."""
         self.may_have_scanned()
         self.family_known |= self._exists()
         self._fresh = False
@@ -310,16 +311,16 @@ class Model:
         self.now.opened &= self._exists()
 
     def restarted(self, stored: Sequence[Block], *, saved: bool) -> None:
-        """Take note that the agent begins anew from what it finds in the stream.
+        """Note that the agent starts again with what it finds in the stream.
 
-        `saved` says that its positions were saved as well, and with them what it had found and not begun to read.
+        `saved`: its positions were saved as well, with files that it had found and not begun.
         """
         for generation in self.generations:
             generation.found &= saved
             generation.begun = any(_begins(block, generation) for block in stored)
             generation.opened = False
             generation.excused |= generation.unlinked
-            # nobody has looked, or its position was lost, and by now nobody may know of it
+            # no scan came, or its position was lost, and it may be unknown by now
             if self._fresh or not saved:
                 generation.is_missed &= generation.known
             if generation.unlinked:
@@ -337,7 +338,7 @@ class Model:
         faults: list[str] = []
         shipped = self._owners(contents(blocks, faults), faults)
         # where the clock was set back, a file from before our time may seem to be new, and what a
-        # glob shows is shipped although nobody knows what it was rotated from
+        # glob shows is shipped although it is unknown what it was rotated from
         is_loose = self._is_clock_back or self.layout.pattern != self.layout.live
         excused = {
             number
@@ -358,7 +359,7 @@ class Model:
         shipped: dict[int, bytes] = {}
         for file, content in contents.items():
             found = [n for n, g in enumerate(self.generations) if g.content.startswith(content)]
-            # a file that was written anew may begin as it did before
+            # a file that was rewritten may begin as it did before
             new = [n for n in found if n not in shipped]
             if not (found and content):
                 faults.append(f"{file}: {shown(content)} was never written to one file")
@@ -391,7 +392,7 @@ class Model:
             return
         if not generation.excused:
             faults.append(lack)
-        elif generation.is_missed and not any(_tells(one, len(content)) for one in reports):
+        elif generation.is_missed and not any(_reports(one, len(content)) for one in reports):
             faults.append(f"{lack}, and nothing was said")
 
     def _exists(self) -> bool:
@@ -423,7 +424,7 @@ class Model:
         os.utime(path, ns=(self._clock(), self._clock()))
 
     def _plain_sibling(self, amount: int) -> Path | None:
-        # of NULs that are compressed nobody can tell whether they were allocated, where they are few
+        # a few compressed NULs do not show whether they were allocated
         named = zip(self.names, self.siblings, strict=False)
         there = [
             path
@@ -433,9 +434,9 @@ class Model:
         return there[amount % len(there)] if there else None
 
     def _shift(self) -> None:
-        self.turn += 1
+        self.rotations += 1
         before = self.names
-        self.names = [self.layout.rotated(1, self.turn), *before]
+        self.names = [self.layout.rotated(1, self.rotations), *before]
         if self.layout.shifts:
             count = len(self.names)
             self.names = [self.layout.rotated(number, 0) for number in range(1, count + 1)]
@@ -462,7 +463,7 @@ class Model:
 _BEHIND = re.compile("behind byte ([0-9]+) ")
 
 
-def _tells(report: str, offset: int) -> bool:
+def _reports(report: str, offset: int) -> bool:
     """Whether a report is of a file of which so many bytes were read."""
     if lost := _BEHIND.search(report):
         return int(lost[1]) == offset

@@ -48,7 +48,7 @@ class Way:
 
     `programs` are those that must be installed, `follow` the patterns of the shipper, below the
     folder of the logs. `how` is the writer's; its standard output goes to the command `pipe`, in
-    which `{folder}` stands for that folder. `link` is a link to the log that is made before.
+    which `{folder}` is replaced by that folder. `link` is a link to the log that is made before.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Way:
 
 @dataclass
 class Rotated:
-    """A log that is being written and rotated in `folder`, which exists; beside it are files of the test."""
+    """A log that is written and rotated in `folder`; the test's own files are next to that."""
 
     way: Way
     folder: Path
@@ -86,7 +86,7 @@ class Rotated:
         if link := self.way.link and self.folder / self.way.link:
             link.parent.mkdir()
             link.symlink_to(self.log)
-        count = self._beside("count")
+        count = self._path_of("count")
         words = [sys.executable, "-I", _WRITER, self.way.how, self.way.name, str(self.log), count]
         if self.way.pipe:
             command = self.way.pipe.format(folder=self.folder)
@@ -106,7 +106,7 @@ class Rotated:
 
     def expected(self) -> bytes:
         """Return all that was written."""
-        lines = range(int(Path(self._beside("count")).read_text("ascii")))
+        lines = range(int(Path(self._path_of("count")).read_text("ascii")))
         return b"".join(f"{line_of(self.way.name, number)}\n".encode() for number in lines)
 
     def pid_of(self, program: str) -> int:
@@ -115,13 +115,13 @@ class Rotated:
         living = {proc(pid, "comm").strip(): pid for pid in self.writer.tree()}
         return next(pid for name, pid in living.items() if name.startswith(program))
 
-    def run(self, *words: str) -> None:
+    def run(self, *command: str) -> None:
         """Run a program to its end; it must do what it is asked to."""
         environment = {**os.environ, "PATH": _PATH}
         done = subprocess.run(
-            words, capture_output=True, text=True, check=False, env=environment, cwd=self.folder
+            command, capture_output=True, text=True, check=False, env=environment, cwd=self.folder
         )
-        assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -136,11 +136,11 @@ class Rotated:
         """Rotate by logrotate."""
         if "dateext" in directives:
             self.await_next_second()
-        path, values = self._beside("logrotate.conf"), {"log": self.log, "pid": self.writer_pid}
+        path, values = self._path_of("logrotate.conf"), {"log": self.log, "pid": self.writer_pid}
         script = postrotate.format(**values)
         text = _CONFIGURATION.format(log=self.log, directives=directives, postrotate=script)
         Path(path).write_text(text, "utf-8")
-        self.run("logrotate", "-f", "-s", self._beside("logrotate.state"), path)
+        self.run("logrotate", "-f", "-s", self._path_of("logrotate.state"), path)
 
     def reopen(self) -> None:
         """Have the writer open the log again, and wait until it has."""
@@ -171,7 +171,7 @@ class Rotated:
                     found.add((str(path), path.stat().st_ino))
         return found
 
-    def _beside(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         return str(self.folder.with_name(f"{self.folder.name}.{name}"))
 
 

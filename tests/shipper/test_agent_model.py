@@ -1,8 +1,8 @@
-"""Random programs of file actions, shipped by whole agents to a real broker; both are killed now and then.
+"""Random programs of file actions, with whole agents and a real broker; both are killed at times.
 
-What is said of them is `tests/shipper/model.py`; the follower alone, made to look at chosen moments, is put through the
-same in `test_follower_model.py`. Agents live on the test's own loop: to kill one is to cancel it and to put back the
-snapshot of the positions as it was at that moment.
+`tests/shipper/model.py` is their oracle; `test_follower_model.py` puts the follower alone through
+the same, and scans at chosen moments. Agents run on the test's own loop: to kill one is to cancel
+it and to restore the snapshot of the positions as it was at that moment.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ INTERVALS = Intervals(scan_after=0.005, scan_every=1.0, interval=0.001)
 
 
 class Broker:
-    """A server of these tests' own, a connection to it that reads back, and the loop that all of it runs on."""
+    """A server of these tests, a connection that reads back, and the loop that all of it uses."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -159,14 +159,14 @@ class Program:
         self.model.set_clock_back()
 
     async def settle(self, _: int = 0) -> None:
-        """Wait until the agent has looked and shipped what it then found.
+        """Wait until the agent has scanned and shipped what it then found.
 
-        A file that it has never seen is shipped after a look; what is written to that later is shipped after all else
-        that was there to be gathered.
+        An unknown file is shipped after a scan; lines that are written to it later are shipped
+        after all others that could be gathered.
         """
         await self.start()
         probe = self.logs / PROBES.replace("*", str(next(self.probes)))
-        for line in (b"looked\n", b"gathered\n"):
+        for line in (b"scanned\n", b"gathered\n"):
             with probe.open("ab") as file:
                 file.write(line)
             async with asyncio.timeout(PATIENCE):
@@ -278,7 +278,7 @@ LOST = [
     *(("write", 0), ("settle", 0), ("write", 4), ("wait", 2), ("lose_acknowledgement", 0)),
     *(("write", 2), ("rename", 0), ("write", 1)),
 ]
-"""Of a deleted file, and of one that is rotated, acknowledgements are lost."""
+"""Acknowledgements are lost of a deleted file, and of one that is rotated."""
 
 
 @as_many_as(48, together=TOGETHER)

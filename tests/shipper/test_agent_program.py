@@ -56,8 +56,8 @@ def test_kills_rotations_and_damaged_snapshots_leave_no_gap_between_filtered_lin
         wait_for_lines(logs_url, lines(step - 1, end, step), process)
 
     assert received(logs_url) == lines(step - 1, 4000, step)  # without a gap between them
-    assert process.said().count("cannot be read: ") == 1  # the damaged snapshot
-    assert "Traceback" not in process.said()
+    assert process.read_log().count("cannot be read: ") == 1  # the damaged snapshot
+    assert "Traceback" not in process.read_log()
     assert ("anon_inode:inotify" in held_by(process.pid)) == ("--no-watch" not in more)
     assert process.stop(10) == 0
 
@@ -98,7 +98,7 @@ async def test_another_client_that_publishes_without_pause_blocks_no_line(
     flooding.cancel()
 
     assert got == b"".join(b"%d\n" % number for number in range(8))
-    assert "another client (no agent) published to" in shipper.said()
+    assert "another client (no agent) published to" in shipper.read_log()
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
@@ -142,5 +142,5 @@ def test_a_second_agent_of_the_host_ends_and_agents_of_other_hosts_start(
 
 def log_of(process: Process, code: int) -> str:
     """Return the log of a program, which ends with this code."""
-    assert process.wait(60) == code, process.last_words()
-    return process.said()
+    assert process.wait(60) == code, process.last_output()
+    return process.read_log()

@@ -32,7 +32,7 @@ def peak_of(agent: Process) -> int:
         return not agent.is_running()
 
     wait_until("all is shipped", has_ended, 60)
-    assert agent.wait(1) == 0, agent.last_words()
+    assert agent.wait(1) == 0, agent.last_output()
     return peak
 
 

@@ -50,7 +50,7 @@ def test_paused_hosts_stop_and_report_it_while_others_ship(
     wait_for_log(shipper, "resumed")
     wait_for_lines(server.url(), b"one\none\nother\ntwo\n", shipper)
     logbroker("pause", "--for", "3s")  # it ends by the clock
-    is_paused = lambda: shipper.said().count("paused until ") == 2  # noqa: E731
+    is_paused = lambda: shipper.read_log().count("paused until ") == 2  # noqa: E731
     wait_until("it is paused again", is_paused, 60, [shipper])
     append(logs[own_host], b"three\n")
     shipper.kill()
@@ -64,4 +64,4 @@ def test_paused_hosts_stop_and_report_it_while_others_ship(
     assert health == (200, f"{status['paused']}\n")
     assert "logshipper_paused 1.0" in metrics
     assert all("paused until " in shown for shown in seen)
-    assert "Violation" not in server.said()
+    assert "Violation" not in server.read_log()

@@ -91,7 +91,7 @@ def test_every_line_arrives_once_after_a_kill_at_any_point_of_any_start(
     writer.write(500)
     (faults / point).touch()
     process = ship("--round-size", 65536)
-    assert process.wait(60) == -signal.SIGKILL, process.last_words()
+    assert process.wait(60) == -signal.SIGKILL, process.last_output()
     process.start()
     wait_for_lines(logs_url, lines(0, 500), process, read=received)
     process.kill()
@@ -151,8 +151,8 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
         wait_until("one ends", lambda r=racing: writer.has_ended_one_of(r), 40)
         (loser,) = [one for one in racing if not one.is_running()]
         (winner,) = [one for one in racing if one.is_running()]
-        assert loser.wait(1) == 78, loser.last_words()
-        assert "Traceback" not in loser.said()
+        assert loser.wait(1) == 78, loser.last_output()
+        assert "Traceback" not in loser.read_log()
         writer.write(1000)
         wait_for_lines(logs_url, lines(0, writer.written), winner, read=received)
         assert winner.stop(12) == 0

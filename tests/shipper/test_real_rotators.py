@@ -63,7 +63,7 @@ class _Play:
             self._kill(shipper)
             self._rotate_twice()
         last = self._start("last", "--once")
-        assert last.wait(120) == 0, last.last_words()
+        assert last.wait(120) == 0, last.last_output()
         return self.rotated.expected()
 
     def _rotate_twice(self) -> None:
@@ -93,12 +93,11 @@ class _Play:
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Mapping[str, "Future[bytes]"], Path]]:
-    """Play the ways of all tests that run, and receive; yields what each wrote, by name, and where it is."""
+    """Play the ways of all tests that run, and receive; yield what each wrote, and the output."""
     folder = tmp_path_factory.mktemp("rotators")
     folder.chmod(0o755)
-    chosen = [
-        item.callspec.params["way"] for item in request.session.items if hasattr(item, "callspec")
-    ]
+    parameters = (getattr(item, "callspec", None) for item in request.session.items)
+    chosen = [one.params["way"] for one in parameters if one and "way" in one.params]
     forks.fork_server("shipper")  # threads that begin at once would each start one
     with Processes(folder, forks.start) as processes:
         suite = Suite(folder, processes)
@@ -110,7 +109,7 @@ def played(
                 if isinstance(way, Way) and not way.missing
             }
         receiver = suite.start_receiver((0, 1), "--once")
-        assert receiver.wait(120) == 0, receiver.last_words()
+        assert receiver.wait(120) == 0, receiver.last_output()
         yield plays, suite.output
 
 

@@ -26,9 +26,9 @@ def reload(server: Secured, right: str = "", other: str = "") -> None:
     write_conf(server.conf, server.port, *hosts, leaf_port=server.leaf_port)
     written = server.conf.read_text().replace('"password": "web01"', f'"password": "{SECRET}"')
     server.conf.write_text(written.replace(right or "\0", other))
-    times = server.said().count("Reloaded")
+    times = server.read_log().count("Reloaded")
     server.process.hang_up()
-    wait_until("reloads", lambda: server.said().count("Reloaded") > times, 30, [server.process])
+    wait_until("reloads", lambda: server.read_log().count("Reloaded") > times, 30, [server.process])
 
 
 def test_a_revoked_right_is_named_and_waited_for_and_loses_no_line(
@@ -57,7 +57,7 @@ def test_a_revoked_right_is_named_and_waited_for_and_loses_no_line(
         wait_for_lines(server.url(), written, process)
 
     assert process.stop(10) == 0
-    assert SECRET not in process.said()
+    assert SECRET not in process.read_log()
     assert check.returncode == 1
     assert "BAD this user may not publish to logs.p" in check.stdout
 
@@ -79,4 +79,4 @@ def test_a_credential_of_another_host_is_reported_once(
     assert given_up.wait(60) == 1
     later = "; lines that are not acknowledged are shipped by the next run"
     waiting = f"WARNING publish: waiting: {cause}"
-    assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"
+    assert given_up.read_log() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"

@@ -31,11 +31,11 @@ def test_without_a_broker_the_program_is_ready_and_names_what_it_waits_for(
     environment = {"NOTIFY_SOCKET": manager.address}
     process = ship(own_server.url, "--file", log, environment=environment)
 
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
+    wait_until("is ready", lambda: manager.has_received("READY=1"), 40, [process])
 
-    assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
+    assert manager.received[0].startswith("STATUS=waiting for the broker: ")
     process.hang_up()
-    wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
+    wait_until("reads again", lambda: manager.has_received("RELOADING=1"), 30, [process])
     own_server.start()
     wait_for_log(process, "run `logbroker apply`")
     apply_topology(own_server.url)
@@ -48,19 +48,19 @@ def test_the_watchdog_is_fed_except_while_the_event_loop_hangs(
 ) -> None:
     environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "500000"}
     process = ship(logs_url, "--file", log, environment=environment)
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
-    assert "is followed" in process.said()
-    assert manager.has_heard("STATUS=1 file, ")
+    wait_until("is ready", lambda: manager.has_received("READY=1"), 40, [process])
+    assert "is followed" in process.read_log()
+    assert manager.has_received("STATUS=1 file, ")
     wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 40, [process])
 
     def is_not_fed() -> bool:
         manager.forget()
         time.sleep(1.5)  # three times the watchdog's patience
-        return not manager.has_heard("WATCHDOG=1")
+        return not manager.has_received("WATCHDOG=1")
 
     with main_thread_stopped(process.pid):
         wait_until("is not fed any more", is_not_fed, 40, [process])
-    wait_until("is fed again", lambda: manager.has_heard("WATCHDOG=1"), 40, [process])
+    wait_until("is fed again", lambda: manager.has_received("WATCHDOG=1"), 40, [process])
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def test_no_expression_delays_lines_health_a_reload_or_the_end(
 
 def ends_in_time(process: Process) -> None:
     began = time.monotonic()
-    assert process.stop(15) == 0, process.last_words()
+    assert process.stop(15) == 0, process.last_output()
     assert "Traceback" not in process.log.read_text()
     assert time.monotonic() - began < 10
 
@@ -116,7 +116,7 @@ def test_sigterm_ends_the_program_in_time_while_a_broker_hangs(
     # it connects, claims and reads back in some milliseconds from here
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process], every=0.001)
     if phase == "scans":
-        wait_until("claims", lambda: "ships on" in process.said(), 40, [process], every=0.001)
+        wait_until("claims", lambda: "ships on" in process.read_log(), 40, [process], every=0.001)
     elif phase == "ships":
         wait_for_lines(own_broker.url, b"one\n", process)
     own_broker.process.send(signal.SIGSTOP)  # its connections stay open and silent

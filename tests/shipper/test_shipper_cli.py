@@ -87,10 +87,10 @@ def test_a_host_name_that_many_machines_have_is_a_warning(tmp_path: Path, host: 
     checked, ran = run("check", *options, host), run(*options, host, "--once", "--patience", "0s")
     other = run("check", *options, "web01")
 
-    warning = f"{host} is the name of every machine without a name"
+    warning = f"host name {host} is not unique"
     assert f"--  {warning}" in checked.stdout
     assert f"WARNING cli: {warning}" in ran.stderr
-    assert "without a name" not in other.stdout
+    assert "not unique" not in other.stdout
 
 
 @pytest.mark.nats

@@ -42,7 +42,7 @@ def test_any_bytes_arrive_and_the_program_ends_with_its_input(
     if kind == "pipe":
         pipe.write_bytes(written)
 
-    assert process.wait(120) == 0, process.last_words()
+    assert process.wait(120) == 0, process.last_output()
     assert read_lines(logs_url) == written + b"\n"
     assert spooled(tmp_path) == 0
 
@@ -93,7 +93,7 @@ def test_a_pipe_is_read_on_after_each_reader_was_killed(
         is_read = lambda: not select.select([kept], [], [], 0)[0]  # noqa: E731
         wait_until("it is read", is_read, 60, [last])
 
-    assert last.wait(90) == 0, last.last_words()
+    assert last.wait(90) == 0, last.last_output()
     # a kill in the middle of a line makes two lines of it
     assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
     assert spooled(tmp_path) == 0
@@ -117,20 +117,20 @@ def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(tmp_path) >= 7, 40, [process])
         other = ship_input(logs_url, "< /dev/null")
-        assert other.wait(60) == 0, other.last_words()
+        assert other.wait(60) == 0, other.last_output()
         assert (read_lines(logs_url), spooled(tmp_path) >= 7) == (b"", True)
         began = time.monotonic()
         with process.stopped():
             writer.write(in_pipe)
             process.terminate()
 
-        assert process.wait(12) == 0, process.last_words()
+        assert process.wait(12) == 0, process.last_output()
 
     assert time.monotonic() - began < 10
-    assert "next start with the same --file" in process.said()
+    assert "next start with the same --file" in process.read_log()
     own_broker.start()
     again = ship_input(own_broker.url, "< /dev/null")
-    assert again.wait(60) == 0, again.last_words()
+    assert again.wait(60) == 0, again.last_output()
     assert read_lines(own_broker.url) == b"one\ntwo\nthr" + in_pipe
     assert spooled(tmp_path) == 0
 
@@ -157,7 +157,7 @@ def test_input_before_a_first_session_survives_sigterm_and_sigkill(
     apply_topology(own_server.url)
     last = ship_input(own_server.url, "< /dev/null", *host)
 
-    assert last.wait(60) == 0, last.last_words()
+    assert last.wait(60) == 0, last.last_output()
     assert status["files"][0]["behind_bytes"] == len(lines(0, 50_000))
     assert read_lines(own_server.url) == written
     assert spooled(tmp_path) == 0
@@ -230,10 +230,10 @@ def test_inputs_of_every_kind_are_read_and_one_that_fails_ends_the_program_with_
         else:
             os.close(descriptor)  # of a socket with unread bytes, which resets the connection
 
-        assert process.wait(40) == ends, process.last_words()
+        assert process.wait(40) == ends, process.last_output()
     failure = "cannot read standard input: Connection reset by peer"
-    assert (failure in process.said()) == bool(ends)
-    assert "WARNING" not in process.said()
+    assert (failure in process.read_log()) == bool(ends)
+    assert "WARNING" not in process.read_log()
 
 
 def limit_files(process: Process, size: int) -> int:
@@ -258,9 +258,9 @@ def test_a_full_disk_is_reported_and_loses_no_line(
         limit_files(process, most)
         writer.write(lines(4000, 9000))
 
-    assert process.wait(60) == 0, process.last_words()
-    assert "standard input is read again" in process.said()
-    assert process.said().count("File too large") == 1
+    assert process.wait(60) == 0, process.last_output()
+    assert "standard input is read again" in process.read_log()
+    assert process.read_log().count("File too large") == 1
     assert read_lines(logs_url) == lines(0, 9000)
 
 
@@ -276,7 +276,7 @@ def test_bytes_that_a_full_disk_left_in_the_pipe_are_reported_at_sigterm(
         wait_for_log(process, "File too large")
 
         assert process.stop(12) == 1
-    assert "3000 bytes of standard input were not read (cannot write to" in process.said()
+    assert "3000 bytes of standard input were not read (cannot write to" in process.read_log()
 
 
 @pytest.mark.parametrize(
@@ -295,6 +295,6 @@ def test_an_empty_input_is_an_end_and_an_unusable_one_an_error(
 ) -> None:
     process = ship_input(logs_url, redirection, *options)
 
-    assert process.wait(60) == code, process.last_words()
-    assert reason in process.said()
-    assert "Traceback" not in process.said()
+    assert process.wait(60) == code, process.last_output()
+    assert reason in process.read_log()
+    assert "Traceback" not in process.read_log()

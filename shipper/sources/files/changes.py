@@ -1,6 +1,7 @@
-"""Notices changes of followed files and folders: each write, and each file that comes, goes or is renamed, by inotify.
+"""Watches followed files and folders by inotify: writes, and files that come, go or are renamed.
 
-No promise rests on inotify, which tells nothing of what other machines write: all is scanned every `poll_every` seconds as well.
+No promise depends on inotify, which does not report what other machines write: everything is
+scanned every `poll_every` seconds as well.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.notices import Notice, NoticeKind
 
-_PAUSE = 0.1  # seconds from one wake-up to the next, however many write
-_POLL_SHARE = 100  # a poll takes one part in so many of a core at most
+_PAUSE = 0.1  # seconds between two wake-ups, however many writes there are
+_POLL_SHARE = 100  # scans by polling take 1/100 of a core at most
 
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
 _EVENTS = 256 * 1024  # bytes of events that are read at a time
@@ -36,10 +37,10 @@ _NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
 
 
 class ChangeDetection:
-    """Notices changes of all that is followed, and has `wake_up` called on the loop; one thread may follow and hear."""
+    """Calls `wake_up` on the event loop on any change; another thread may watch and read events."""
 
     def __init__(self, wake_up: Callable[[], object], poll_every: float, listen: bool) -> None:
-        """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll."""
+        """Watch nothing yet; `poll_every` is in seconds; without `listen` only poll."""
         self._wake_up = wake_up
         self._poll_every = poll_every
         self._listens = listen
@@ -51,17 +52,20 @@ class ChangeDetection:
 
     @property
     def poll_in(self) -> float:
-        """After how many seconds to ask again though nothing was heard."""
+        """The seconds after which to read events again even if nothing changes."""
         return max(0.0, self._next_poll - time.monotonic())
 
-    def follow(
+    def watch(
         self, folders: Sequence[str], entries: Iterable[FileEntry], took: float
     ) -> list[Notice]:
-        """Follow these folders and files and no others, which a scan of `took` seconds found; return what there is to say."""
+        """Watch these folders and files and no others; return what is to be reported.
+
+        A scan of `took` seconds found them.
+        """
         before, watched, shortage = set(self._files.values()), set(self._watched), self._shortage
         self._files = {entry.real: entry.key for entry in entries}
         self._watch(folders)
-        # a write to a new file, or in a new folder, before this was not heard
+        # a write to a new file, or in a new folder, before this was not reported
         is_new = not (before.issuperset(self._files.values()) and watched.issuperset(self._watched))
         every = 0 if is_new else max(self._poll_every, _POLL_SHARE * took)
         self._next_poll = time.monotonic() + every
@@ -71,7 +75,7 @@ class ChangeDetection:
         return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
     def listen(self) -> None:
-        """Have the loop hear of changes, unless it does, or is only to poll."""
+        """Have the event loop wait for changes, unless it does, or is only to poll."""
         if self._inotify >= 0 or not self._listens:
             return
         self._inotify = inotify_c.inotify_init()
@@ -84,7 +88,10 @@ class ChangeDetection:
         self._await()
 
     def read_events(self) -> tuple[list[FileKey], bool]:
-        """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
+        """Return the files that were written to since the last call, and whether a scan is due.
+
+        A scan is due after an event that is no write, and when the poll interval is over.
+        """
         events = b""
         with suppress(OSError):  # nothing has happened, or nothing is watched
             events = os.read(self._inotify, _EVENTS)
@@ -115,9 +122,9 @@ class ChangeDetection:
 
     def _await(self) -> None:
         if self._inotify >= 0:
-            asyncio.get_running_loop().add_reader(self._inotify, self._rest)
+            asyncio.get_running_loop().add_reader(self._inotify, self._pause)
 
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._inotify)
         loop.call_later(_PAUSE, self._await)
@@ -126,15 +133,15 @@ class ChangeDetection:
     def _parse(self, events: bytes) -> tuple[set[str], bool]:
         """Return the files that were written to, and whether anything else happened."""
         names: set[tuple[WatchDescriptor, bytes]] = set()
-        has_moved, at = False, 0
+        is_due, at = False, 0
         while at < len(events):
             number, mask, _, length = _EVENT.unpack_from(events, at)
             at += _EVENT.size + length
             if mask & InotifyConstants.IN_MODIFY:
                 names.add((number, events[at - length : at]))
-            has_moved |= not mask & _NO_CHANGE
+            is_due |= not mask & _NO_CHANGE
         # an event may come before its watch is known here
-        has_moved |= any(number not in self._watched for number, _ in names)
+        is_due |= any(number not in self._watched for number, _ in names)
         found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
         written = {f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())}
-        return written, has_moved
+        return written, is_due

@@ -4,14 +4,13 @@ The tracker observes, `decide` decides, the catalogue acts. The first line that 
 
 state               observation                                     new state   actions
 ------------------- ----------------------------------------------- ----------- -----------------
-FOUND               Sampled: has a remembered file's inode, bytes   FOLLOWED    INHERIT its cursor
-                    Sampled: anything else                          FOUND       -
-                    Unrecognised: is at its live path               FOLLOWED    BEGIN (1)
+FOUND               Matched: a remembered file had its inode, bytes FOLLOWED    INHERIT its cursor
+                    Unmatched: is at its live path                  FOLLOWED    BEGIN (1)
                       is empty                                      LEFT        -
-                      copy of a truncated or missing file           FOLLOWED    INHERIT its cursor
-                      copy, or part, of a followed file             COPY        -
-                      damaged, and begins like a missing file       LEFT        REPORT_DAMAGE
-                      is not compressed to its end yet              LEFT        -
+                      is a copy of a truncated or missing file      FOLLOWED    INHERIT its cursor
+                      is a copy, or part, of a followed file        COPY        -
+                      is damaged, and begins like a missing file    LEFT        REPORT_DAMAGE
+                      was sought by inode, or is not complete yet   LEFT        -
                       is not older than what was read of its group  FOLLOWED    BEGIN (1)
                       is older                                      LEFT        REPORT_OLDER
 FOLLOWED, DELETED   Seen: may have lost what was read of it         DOUBTFUL    -
@@ -66,17 +65,18 @@ class FileState(Enum):
 
 
 class Sampled(NamedTuple):
-    """A sample was taken of a file.
+    """A sample was taken of a followed file; it may have all bytes that were read of it."""
 
-    `has_all`: a followed file has all bytes that were read of it. `remembered`: of a file that was
-    found, the cursors of remembered files that had its inode and whose bytes it has.
-    """
-
-    has_all: bool = False
-    remembered: Sequence[Cursor] = ()
+    has_all: bool
 
 
-class Unrecognised(NamedTuple):
+class Matched(NamedTuple):
+    """A file was found that has the inode and the bytes of remembered files, of these cursors."""
+
+    cursors: Sequence[Cursor]
+
+
+class Unmatched(NamedTuple):
     """A file was found that has the inode of no remembered file; its group decides.
 
     `is_new`: it is not older than what was read of its group. `is_too_old`: it was not written for
@@ -130,7 +130,7 @@ class Event(Enum):
     LEFT_OUT = auto()  # the selection, or a mark in its folder, leaves the file out
 
 
-Observation = Sampled | Unrecognised | Seen | Compared | Unseen | Event
+Observation = Matched | Unmatched | Seen | Compared | Sampled | Unseen | Event
 
 
 class Action(Enum):
@@ -279,18 +279,16 @@ def _decide_unseen(gone: FileState, unseen: Unseen) -> Decision:
 
 def _decide_found(observation: Observation, group: Sequence[Known]) -> Decision:
     match observation:
-        case Sampled(remembered=cursors) if cursors:
+        case Matched(cursors):
             best = max(cursors, key=lambda cursor: (cursor.offset, cursor.seen))
             return Decision(FileState.FOLLOWED, (Action.INHERIT,), best)
-        case Sampled():
-            return Decision(FileState.FOUND)
-        case Unrecognised():
+        case Unmatched():
             return _decide_by_group(observation, group)
         case _:
             raise ValueError(f"a file that was found is not observed by {observation}")
 
 
-def _decide_by_group(found: Unrecognised, group: Sequence[Known]) -> Decision:
+def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
     sample = found.sample
     if sample.entry.is_live:
         return _begin(found)
@@ -308,14 +306,14 @@ def _decide_by_group(found: Unrecognised, group: Sequence[Known]) -> Decision:
     return _decide_unlike(found, group)
 
 
-def _decide_unlike(found: Unrecognised, group: Sequence[Known]) -> Decision:
+def _decide_unlike(found: Unmatched, group: Sequence[Known]) -> Decision:
     """Decide on a file that is the copy of no known file of its group."""
     sample = found.sample
     missing = [known.cursor for known in group if known.is_inheritable]
     begins_alike = any(has_head(cursor, sample.head) for cursor in missing)
     if sample.damage and (begins_alike or (missing and not sample.head)):
         return Decision(FileState.LEFT, (Action.REPORT_DAMAGE,))
-    # a few bytes that can be decompressed do not tell whether it is a copy
+    # a few bytes that can be decompressed do not show whether it is a copy
     begins_alike |= any(one.cursor.identity.head_length > len(sample.head) for one in group)
     is_unfinished = not sample.size or (sample.is_partial and begins_alike)
     if sample.entry.is_sought or is_unfinished:
@@ -323,7 +321,7 @@ def _decide_unlike(found: Unrecognised, group: Sequence[Known]) -> Decision:
     return _begin(found) if found.is_new else Decision(FileState.LEFT, (Action.REPORT_OLDER,))
 
 
-def _begin(found: Unrecognised) -> Decision:
+def _begin(found: Unmatched) -> Decision:
     if found.is_too_old:
         return Decision(FileState.LEFT, (Action.REPORT_TOO_OLD,))
     return Decision(FileState.FOLLOWED, (Action.BEGIN,))

@@ -1,6 +1,7 @@
-"""Reads the content of compressed files in sequence, a piece at a time, in bounded memory, without a temporary file.
+"""Reads the content of compressed files in sequence, in bounded memory, without a temporary file.
 
-Positions are those of the content. Blocks, so it runs in a thread; the descriptor belongs to the caller.
+Positions are positions in the content. Blocks, so it runs in a thread; the caller owns the
+descriptor.
 """
 
 import bz2
@@ -15,10 +16,13 @@ import zstandard
 from shipper.sources.files.paths import Compression
 
 _INPUT = 1024
-"""Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
+"""Bytes that are decompressed at a time: zlib makes at most 1 MiB of them, zstd 32 MiB."""
 
 _OUTPUT = 64 * 1024
-"""Bytes that bzip2 and xz give at a time, since they make much more of a little input; they keep the rest of their input."""
+"""Bytes that bzip2 and xz give at a time, since they make much more of their input.
+
+They keep the rest of the input.
+"""
 
 _BOUNDED = {Compression.XZ, Compression.BZIP2}
 
@@ -33,13 +37,16 @@ _STREAMS: Mapping[Compression, Callable[[], Any]] = {
     Compression.XZ: lambda: lzma.LZMADecompressor(memlimit=_MOST_MEMORY),
     Compression.BZIP2: bz2.BZ2Decompressor,
 }
-"""What decompresses one gzip member, zstd frame, xz or bzip2 stream."""
+"""Make a decompressor for one gzip member, zstd frame, xz or bzip2 stream."""
 
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, ValueError)
 
 
 class Decompressor:
-    """The content of all streams of one compressed file; `damage` says why nothing more can be decompressed, if so."""
+    """The content of all streams of one compressed file.
+
+    `damage` says why no more can be decompressed; it is empty if more can.
+    """
 
     def __init__(self, descriptor: int, compression: Compression) -> None:
         self._descriptor = descriptor
@@ -60,15 +67,15 @@ class Decompressor:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that is there was decompressed, and its last stream has ended."""
+        """Whether the whole file was decompressed, and its last stream has an end."""
         ended = self._stream is not None and self._stream.eof
         return self._exhausted and ended and not self.damage
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the content in `[start, end)`, less where it ends before or is damaged; raises OSError.
+        """Return the content in `[start, end)`, or less if it ends before or is damaged.
 
-        Bytes before `start` are forgotten: asking for them again decompresses all from the beginning. A file that has
-        grown is read on.
+        Bytes before `start` are forgotten: asking for them again decompresses the file from its
+        beginning. A file that has grown is read on. Raises OSError.
         """
         if start < self._start:
             self._restart()
@@ -81,7 +88,7 @@ class Decompressor:
                 return bytes(self._window[start - self._start : end - self._start])
 
     def is_at_end(self) -> bool:
-        """Whether the content ends where it was decompressed to, now; raises OSError."""
+        """Whether the content ends at the position reached, now; raises OSError."""
         reached = self.reached
         return len(self.read(self._start, reached + 1)) == reached - self._start
 

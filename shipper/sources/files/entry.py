@@ -44,7 +44,7 @@ class FileEntry:
 
     @property
     def age(self) -> tuple[int, int, str]:
-        """The sort key of rotated files, oldest first: last write, then number (higher is older)."""
+        """The sort key of rotated files, oldest first: last write, number (higher is older)."""
         number = _NUMBER.fullmatch(decompressed_name(self.path))
         return self.modified, -int(number[1]) if number else 0, self.path
 

@@ -150,7 +150,7 @@ class Follower:
         self._tracker.stored = stored
 
     def change_limits(self, grace: float, hold: float) -> None:
-        """Wait `grace` seconds for the end of a line, and hold a deleted file for `hold` seconds."""
+        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
         self._tracker.set_limits(grace, hold)
 
     def resize(self, block_size: int, max_line: int) -> None:

@@ -1,7 +1,7 @@
-"""Finds NUL bytes that nobody wrote: holes of sparse files, and the end of a file that was made larger beforehand.
+"""Finds NUL bytes that are no content: holes of sparse files, and space allocated beforehand.
 
-Such bytes are no content. NULs that were written stay as they are, unless nothing follows them: then they are the end
-of a file whose lines are yet to be written over them. Blocks, so it runs in a thread.
+NULs that were written are content, unless nothing follows them: then lines are yet to be written
+over them. Blocks, so it runs in a thread.
 """
 
 import errno
@@ -15,7 +15,7 @@ LEAST_HOLE = 4096
 """Bytes: a block of most file systems; fewer NULs are never a hole."""
 
 _MOST_READ = 16 * 1024 * 1024
-"""Bytes of written NULs that are searched for their end; behind more of them nobody expects content."""
+"""Bytes of written NULs that are searched for content behind them."""
 
 _STEP = 256 * 1024
 _MOST_EXTENTS = 1000  # the last ones of a file
@@ -30,10 +30,10 @@ class Nuls(NamedTuple):
 
 
 def find_nuls(buffer: bytearray, start: int, end: int, position: int) -> int:
-    """Return where NULs begin in `buffer[start:end]` that may be no content; `end` if there are none.
+    """Return where NULs begin in `buffer[start:end]` that may be no content; `end` if none do.
 
-    They are as many as a hole has, or reach the end. `position` is that of `buffer[0]` in the file; the two bytes
-    before `start` are in the buffer, if the file has them.
+    They are at least as many as a hole has, or reach the end. `position` is that of `buffer[0]` in
+    the file; the two bytes before `start` are in the buffer if the file has them.
     """
     begin = buffer.find(_NULS, start, end)
     if begin < 0:
@@ -66,7 +66,10 @@ def measure_nuls(descriptor: int, position: int, size: int) -> Nuls:
 
 
 def written_head(descriptor: int, head: bytes, size: int) -> bytes:
-    """Return the first bytes of a file without NULs that nothing follows, as they may be written over; raises OSError."""
+    """Return the first bytes of a file without NULs at its end, which may be overwritten.
+
+    Raises OSError.
+    """
     written = head.rstrip(b"\0")
     if written == head:
         return head
@@ -74,9 +77,10 @@ def written_head(descriptor: int, head: bytes, size: int) -> bytes:
 
 
 def end_of_content(descriptor: int, size: int) -> int:
-    """Return where the last byte of a file ends that is no NUL; raises OSError.
+    """Return the position behind the last byte of a file that is no NUL; raises OSError.
 
-    What was allocated beforehand counts as data once somebody has read it. 16 MiB of written NULs are searched.
+    Space that was allocated beforehand counts as data once it was read. At most 16 MiB of written
+    NULs are searched.
     """
     extents: deque[tuple[int, int]] = deque(maxlen=_MOST_EXTENTS)
     at, left = 0, _MOST_READ

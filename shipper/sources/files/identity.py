@@ -1,7 +1,7 @@
 """Recognises a file by inode, first bytes, and the bytes before a position, whatever its name is.
 
 Two contents on one inode that agree in their first 1 KiB and in the 64 bytes before the position
-cannot be told apart. Pure functions of bytes and samples.
+cannot be distinguished. Pure functions of bytes and samples.
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ def identify(inode: int, head: bytes, tail: bytes) -> Identity:
 class ContentHash:
     """The hash of a file's first bytes that were read, 1 MiB at most.
 
-    It tells a file that was rewritten in place from one that was touched, or written again with
-    the same bytes. The broker does not store it: a start takes it from the file as it is then.
+    It distinguishes a file that was rewritten in place from one that was touched, or written again
+    with the same bytes. The broker does not store it: a start takes it from the file as it is then.
     """
 
     MOST = 1024 * 1024
@@ -46,7 +46,7 @@ class ContentHash:
         self.length = length
         self._hash = hash_ or blake2b(digest_size=16)
 
-    def with_bytes(self, start: int, data: bytes) -> "ContentHash":
+    def add(self, start: int, data: bytes) -> "ContentHash":
         """Return the hash that covers bytes read from the position `start` on, too."""
         known = self.length - start
         if known < 0 or self.length >= self.MOST:
@@ -87,7 +87,7 @@ class Sample:
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
 
-    Of a compressed file `size` is the length of the content as far as it is known, `is_partial`:
+    For a compressed file, `size` is the length of the content as far as it is known, `is_partial`:
     its end is missing yet, and `damage` says why the rest cannot be decompressed.
     """
 

@@ -1,6 +1,6 @@
-"""What a start cannot account for: known files that were not found, and siblings that nobody read.
+"""Finds what may be lost at a start: known files that are missing, and siblings that are unread.
 
-Pure rules on what the scan showed. Nothing is lost for certain; nobody can say that all was read.
+Pure functions of what the scan showed. It is not certain that something is lost.
 """
 
 from collections import defaultdict
@@ -20,12 +20,12 @@ class Unfound(NamedTuple):
     group: str
 
 
-def unfound_losses(
+def report_unfound(
     unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[UnreadableSibling]
 ) -> Iterator[Notice]:
     """Yield a notice for each file that was not found, and for each archive that it may be in.
 
-    `left` are siblings that nobody read: what was not found may have been copied to one of them.
+    `left` are unread siblings: the file may have been copied to one of them.
     """
     beside = defaultdict(list)
     for entry in sorted(left, key=lambda entry: entry.modified, reverse=True):
@@ -45,10 +45,10 @@ def unfound_losses(
             yield Notice(NoticeKind.UNREAD, archive.path, text, archive.size)
 
 
-def sibling_losses(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
-    """Yield a notice for a sibling that is not read because it seems to be older than what was.
+def report_sibling(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
+    """Yield a notice for a sibling that is not read, since it seems older than what was read.
 
-    One that was written before all that is known of its group is none of ours.
+    A file that was written before everything known of its group is not reported.
     """
     first = min((cursor.seen for cursor in known), default=None)
     if first is not None and entry.modified > first:

@@ -1,6 +1,6 @@
-"""Names of files: globs, the names that rotation gives, forms of compression, and the selection of files to follow.
+"""Names of files: globs, names given by rotation, forms of compression, and the selection.
 
-Knows names only; never looks into a directory.
+Knows names only; never lists a folder.
 """
 
 import fnmatch
@@ -16,19 +16,19 @@ from typing import Any
 from nats_logship.app.exits import ConfigurationError
 
 _MAGIC = re.compile(r"[*?[]")
-_MOST_GLOBS = 1_000  # that one pattern may stand for
+_MOST_GLOBS = 1_000  # that one pattern may expand to
 _TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
 
 
 def has_magic(pattern: str) -> bool:
-    """Whether a pattern, or a part of one, can stand for more than one name."""
+    """Whether a pattern, or a part of one, can match more than one name."""
     return _MAGIC.search(pattern) is not None
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Return the globs that a pattern with alternatives stands for, as a shell does: `a{b,c{d,}}`.
+    """Return the globs that a pattern with alternatives expands to, as in a shell: `a{b,c{d,}}`.
 
-    Braces without a comma between them stand for themselves, and so do those within brackets.
+    Braces without a comma between them are plain characters, and so are those within brackets.
     Raises `ConfigurationError` for more than 1,000 globs.
     """
     tokens = _TOKEN.findall(pattern)
@@ -41,13 +41,13 @@ def expand_braces(pattern: str) -> list[str]:
             behind = expand_braces(after)
             inner = [one for part in parts for one in expand_braces(part)]
             if len(inner) * len(behind) > _MOST_GLOBS:
-                raise ConfigurationError(f"{pattern} stands for more than {_MOST_GLOBS:,} globs")
+                raise ConfigurationError(f"{pattern} expands to more than {_MOST_GLOBS:,} globs")
             return [f"{before}{one}{rest}" for one in dict.fromkeys(inner) for rest in behind]
     return [pattern]
 
 
 def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
-    """Return where the commas of a brace are, and its end; an end of 0 where it has none."""
+    """Return the positions of a brace's commas, and of its end; 0 if it has no end."""
     depth, commas = 0, []
     for at in range(start, len(tokens)):
         depth += (tokens[at] == "{") - (tokens[at] == "}")
@@ -59,7 +59,7 @@ def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
 
 
 def fixed_part(pattern: str) -> str:
-    """Return the path that everything which an absolute pattern shows is in, or is."""
+    """Return the longest path without magic that an absolute pattern begins with."""
     parts = pattern.split("/")
     fixed = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
     return "/".join(parts[:fixed]) or "/"
@@ -67,10 +67,11 @@ def fixed_part(pattern: str) -> str:
 
 @lru_cache(maxsize=1024)
 def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
-    """Return what matches the whole paths, or the whole names, that a glob shows.
+    """Return the expression for the whole paths, or the whole names, that a glob matches.
 
-    `*` and `?` stay within a name, `**` as a name of its own stands for any number of folders, and a name that begins
-    with a dot is shown only by a pattern that begins with one. A glob that excludes matches hidden names, and all beneath.
+    `*` and `?` match within a name, `**` as a name of its own matches any number of folders, and a
+    name that begins with a dot is matched only by a pattern that begins with one. A glob that
+    excludes matches hidden names too, and everything beneath.
     """
     found = (_expression(one, excludes) for one in expand_braces(glob))
     return re.compile("|".join(f"(?:{one})" for one in found), re.DOTALL)
@@ -107,8 +108,8 @@ def _name(part: str, visible: str) -> str:
 def _starred(pieces: Sequence[str], one: str) -> str:
     """Return the pieces with any number of `one` before each but the first.
 
-    A piece is taken where it comes first, except the last one: the time in which a name is matched
-    does not grow with each star.
+    Each piece but the last matches at its first place: the time for a name does not grow with each
+    star.
     """
     first, *rest = pieces
     if not rest:
@@ -127,7 +128,7 @@ class Compression(Enum):
 
 _ENDINGS = {compression.value: compression for compression in Compression}
 COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
-"""What names of compressed files end in, be it a form that can be read or not."""
+"""Endings of names of compressed files, whether or not they can be read."""
 _UNREADABLE = tuple(ending for ending in COMPRESSED if ending not in _ENDINGS)
 _SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
 _EXTENSION = r"(\.[A-Za-z][\w-]*)"
@@ -135,7 +136,7 @@ _INFIX = re.compile(
     rf"(.+?)(?:[._-][0-9][0-9T_.-]{{4,}}[0-9Z]|\.[0-9]{{1,4}}){_EXTENSION}", re.ASCII
 )
 _MULTILOG = re.compile(r"(@[0-9a-f]{24})\.[su]", re.ASCII)
-"""What svlogd and multilog call the file that was `current`, by its time in TAI64N."""
+"""The name that svlogd and multilog give the file that was `current`: its time in TAI64N."""
 _NUMBER = re.compile(rf"(.*?)[._-]([0-9]{{1,5}}){_EXTENSION}?", re.ASCII | re.DOTALL)
 _TIME = re.compile(
     rf"(.*?)[._-]([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
@@ -148,18 +149,18 @@ def compression_of(name: str) -> Compression | None:
 
 
 def decompressed_name(name: str) -> str:
-    """Return the name before compression; the name itself where it was not compressed."""
+    """Return the name before compression; the name itself if it is not one of a compressed file."""
     compression = compression_of(name)
     return name if compression is None else name.removesuffix(compression.value)
 
 
 def live_names(name: str) -> tuple[str, ...]:
-    """Return the names that a file may have had before it was rotated to `name`; empty for most names.
+    """Return the names that a file may have had before it was rotated to `name`; mostly none.
 
     `app.log.1`, `app.log-20260101` and `app.log.old` come from `app.log`. So do `app.1.log` and
-    `app-20260101.log` (logrotate's `extension`), but not `app-1.log`: instances of a service are
-    called so. `@4000….s` comes from `current` (svlogd, multilog). A compressed file had its own
-    name without the ending last.
+    `app-20260101.log` (logrotate's `extension`), but not `app-1.log`: instances of a service have
+    such names. `@4000….s` comes from `current` (svlogd, multilog). The last name of a compressed
+    file is its own without the ending.
     """
     stem = decompressed_name(name)
     if stem == name and name.endswith(_UNREADABLE):
@@ -178,12 +179,11 @@ def live_names(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def place_in_names(path: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return what a name is called without its number or time, and a key that grows with its age.
+def rotation_key(path: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return a name without its number or time, and a key by which such names are sorted.
 
-    Of two names that are called the same, the one with the greater key was rotated away later: a
-    higher number of up to five digits is older, a later time is newer. None where the name has
-    neither.
+    A name with a greater key was rotated later: a higher number of up to five digits is older, a
+    later time is newer. None if the name has neither.
     """
     name = decompressed_name(path.rpartition("/")[2])
     if found := _MULTILOG.fullmatch(name):
@@ -196,11 +196,11 @@ def place_in_names(path: str) -> tuple[str, tuple[int, ...]] | None:
     return None
 
 
-def group_of(path: str, lives: Collection[str]) -> str:
-    """Return the live path that `path` was rotated from, if that is one of `lives`, else `path` itself."""
+def group_of(path: str, live_paths: Collection[str]) -> str:
+    """Return the live path that `path` was rotated from if it is in `live_paths`, else `path`."""
     folder, _, name = path.rpartition("/")
     before = (f"{folder}/{live}" for live in live_names(name))
-    return next((live for live in before if live in lives), path)
+    return next((live for live in before if live in live_paths), path)
 
 
 def _absolute(pattern: str) -> list[str]:
@@ -215,8 +215,9 @@ def _absolute(pattern: str) -> list[str]:
 class Selection:
     """Patterns of the files to follow and of those to leave out, all absolute.
 
-    `from_end` says that a file which the first scan finds, and which was never seen before, begins at its end.
-    `ignore_older` is how long, in nanoseconds, a file may not have been written and still be taken up; None: any time.
+    `from_end`: reading of unknown files that the first scan finds begins at their end.
+    `ignore_older`: nanoseconds since the last write after which an unknown file is not followed;
+    None for any time.
     """
 
     patterns: tuple[str, ...]
@@ -236,24 +237,24 @@ class Selection:
         return cls(shown, left_out, **options)
 
     def shows(self, path: str) -> bool:
-        """Whether a pattern shows a file of this path, and none leaves it out."""
+        """Whether a pattern matches this path, and none excludes it."""
         shown = any(glob == path or pattern_of(glob).fullmatch(path) for glob in self.patterns)
         return shown and not self.excludes_file(path)
 
     def excludes(self, path: str) -> bool:
-        """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
+        """Whether a file or folder is excluded, by its own path or by that of a folder above it."""
         return any(
             glob == path or pattern_of(glob, excludes=True).fullmatch(path)
             for glob in self.excluded
         )
 
     def excludes_file(self, path: str) -> bool:
-        """Whether a file of this path is left out, or was rotated away from one that is."""
+        """Whether a file is excluded, or was rotated from one that is."""
         if not self.excluded:
             return False
         folder, _, name = path.rpartition("/")
         return any(self.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
 
     def is_too_old(self, modified: int, now: int) -> bool:
-        """Whether a file that was never seen is passed over, for the time when it was last written."""
+        """Whether an unknown file is not followed, since it was last written too long ago."""
         return self.ignore_older is not None and now - modified > self.ignore_older

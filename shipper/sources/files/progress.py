@@ -1,6 +1,6 @@
 """How far a file is read, and what recognises it there: from bytes to blocks."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nats_logship.wire.message import Identity, Section, Span
@@ -13,7 +13,31 @@ from shipper.sources.files.identity import (
     identify,
     is_inside_line,
 )
-from shipper.sources.files.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one read gives: whole lines, the unfinished line behind them, and the bytes before.
+
+    `rest` is the unfinished line and `held` its length; `rest` of an over-long line is empty.
+    `hole`: NULs behind the run that are left out. `padding`: NULs at the file's end that may be
+    overwritten. `is_intact`: what had been read before is still there; if not, nothing was read.
+    `is_complete` is False at the end of a compressed file whose last stream has no end; `damage`
+    says why it cannot have one. `size` and `modified` (nanoseconds) are those of the file.
+    """
+
+    is_intact: bool
+    size: int
+    modified: int
+    run: bytes = b""
+    rest: bytes = b""
+    tail: bytes = b""
+    held: int = 0
+    hole: int = 0
+    padding: int = 0
+    error: str = ""
+    is_complete: bool = True
+    damage: str = ""
 
 
 class Progress(NamedTuple):
@@ -70,13 +94,13 @@ class Progress(NamedTuple):
         """What is remembered of the file when it is not followed any more."""
         return self.cursor if self.offset else self.start
 
-    def rewound(self, cursor: Cursor) -> "Progress":
+    def rewind(self, cursor: Cursor) -> "Progress":
         """Return the progress at another cursor of the file, at the beginning of a line."""
         identity = replace(cursor.identity, inode=self.identity.inode)
         offset, seen = cursor.offset, cursor.seen
         return self._replace(offset=offset, seen=seen, identity=identity, in_line=False)
 
-    def after(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
+    def accept(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
         """Move behind the lines that were read, and the hole behind them."""
         progress, blocks = self, list[Block]()
         if reading.run:
@@ -118,5 +142,5 @@ class Progress(NamedTuple):
             seen=now,
             in_line=not data.endswith(b"\n"),
             beginning=beginning,
-            content=self.content.with_bytes(start, data),
+            content=self.content.add(start, data),
         )

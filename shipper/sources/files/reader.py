@@ -23,7 +23,7 @@ from shipper.sources.files.identity import (
     is_inside_line,
 )
 from shipper.sources.files.paths import Compression
-from shipper.sources.files.reading import Reading
+from shipper.sources.files.progress import Reading
 from shipper.sources.files.sampling import close, open_file
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -33,10 +33,10 @@ _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other 
 
 
 def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
-    """Return where the last whole line in `data[start:end]` ends, `most` bytes behind `start` at most.
+    """Return where the last whole line in `data[start:end]` ends, in its first `most` bytes.
 
-    Returns `start` if no line ends there; of a line longer than `max_line` bytes the end of a piece
-    of that size.
+    Returns `start` if no line ends there; if the line is longer than `max_line` bytes, the end of a
+    piece of that size.
     """
     if until := data.rfind(b"\n", start, min(end, start + most)) + 1:
         return until
@@ -59,7 +59,8 @@ class Reader:
     def __init__(self, files: Mapping[FileKey, FollowedFile]) -> None:
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        self._searched: dict[FileKey, tuple[int, int]] = {}  # the offset, and from there on until
+        # by key, how far the end of a file's over-long line was searched: id, offset, position
+        self._searched: dict[FileKey, tuple[str, int, int]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
@@ -142,6 +143,10 @@ class Reader:
         for key in [*gone, *named[: max(0, len(self._open) - len(gone) - limit)]]:
             self._close(key)
 
+    def forget_search(self, key: FileKey) -> None:
+        """Search the end of a file's over-long line from the offset on again."""
+        self._searched.pop(key, None)
+
     def close(self) -> None:
         """Close all files."""
         for key in list(self._open):
@@ -150,7 +155,7 @@ class Reader:
     def _close(self, key: FileKey) -> None:
         if self._decompressor is not None and self._decompressor[0] == key:
             self._decompressor = None
-        self._searched.pop(key, None)
+        self.forget_search(key)
         close(self._open.pop(key))
 
     # what an open file shows beside its lines
@@ -299,8 +304,8 @@ class Reader:
         Goes on where the search before stopped.
         """
         key = file.entry.key
-        offset, searched = self._searched.get(key, (-1, 0))
-        if offset != file.offset:
+        *of, searched = self._searched.get(key, ("", 0, 0))
+        if of != [file.file, file.offset]:
             searched = file.offset + self._max_line
         for _ in range(_MOST_SEARCHED):
             data = os.pread(self._open[key], self._block_size, searched)
@@ -310,7 +315,7 @@ class Reader:
             searched += len(data)
         else:
             has_end = False
-        self._searched[key] = file.offset, searched
+        self._searched[key] = file.file, file.offset, searched
         return has_end, searched
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
@@ -367,7 +372,7 @@ class Reader:
         return end
 
     def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes, int]:
-        """Return the whole lines, the bytes behind and before them, and the unfinished line's length."""
+        """Return the whole lines, the bytes behind and before them, and the length of the rest."""
         most = max(self._block_size, self._max_line)
         until = end_of_run(self._buffer, start, end, most, self._max_line)
         with memoryview(self._buffer) as view:
@@ -382,7 +387,7 @@ def _failed(file: FollowedFile, error: OSError) -> Reading:
 
 
 def _skip_nuls(content: Decompressor, at: int) -> tuple[int, bool]:
-    """Return where NULs from a position on end, or 64 MiB on, and whether the content ends there."""
+    """Return where NULs end, or 64 MiB on, and whether the content ends there."""
     most = at + _MOST_SKIPPED
     while at < most:
         begin = max(0, at - TAIL_BYTES)  # the bytes before an offset are asked for again

@@ -1,8 +1,8 @@
-"""What is never followed: files of the kernel's pseudo file systems, and folders that our own programs write to.
+"""Recognises what is never followed: pseudo file systems, and folders that our programs write to.
 
-A receiver writes what a shipper ships: a shipper that follows these files ships them again, without end. So a pattern
-that comes from outside never enters such a folder. A pattern whose fixed part lies within it is meant: one shipper may
-follow what was received from others. Blocks, so it runs in a thread; lives as long as a scan.
+A shipper that follows the files of a receiver ships its own lines again, without end. So a pattern
+from outside never enters such a folder. A pattern whose fixed part is within one may: a shipper can
+follow what was received from other hosts. Blocks, so it runs in a thread; lasts as long as a scan.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ _PSEUDO = {
     *(0x1CD1, 0x6E736673, 0x7655821, 0x43415D53),  # devpts, nsfs, resctrl, smackfs
     *(0x42494E4D, 0x65735543, 0x19800202),  # binfmt_misc, fusectl, mqueue
 }
-"""Types of file systems that `statfs` gives (linux/magic.h)."""
+"""Types of file systems as in `statfs` (linux/magic.h)."""
 _STATFS_BYTES = 1024
-"""Room for `struct statfs`, of which the first word is the type."""
+"""More than the size of `struct statfs`, whose first field is the type."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refusals:
-    """Says of folders and devices whether they are followed; asks each once."""
+    """Checks folders and devices, each once."""
 
     def __init__(self) -> None:
         self._pseudo: dict[int, bool] = {}
@@ -42,13 +42,13 @@ class Refusals:
         return self._pseudo[device]
 
     def is_pseudo_path(self, path: str) -> bool:
-        """Whether a path is in a pseudo file system; not where nothing is there."""
+        """Whether a path exists and is in a pseudo file system."""
         with suppress(OSError):
             return self.is_pseudo(os.stat(path).st_dev, path)  # noqa: PTH116 - a path of any bytes
         return False
 
     def note(self, folder: str, names: Iterable[str]) -> None:
-        """Take note of the names in a folder, so that it need not be asked for its mark."""
+        """Note the names in a folder, so that its mark need not be looked up."""
         self._marked[folder] = any(name in FOLDER_MARKS for name in names)
 
     def is_marked(self, folder: str) -> bool:

@@ -1,4 +1,7 @@
-"""Samples files: what each looks like, and which positions it holds. Blocks, so it runs in a thread; keeps nothing open."""
+"""Samples files: the first bytes of each, and which cursors fit it.
+
+Blocks, so it runs in a thread; keeps nothing open.
+"""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -22,11 +25,14 @@ from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
 _FARTHEST = 16 * 1024 * 1024
-"""How far back a newline is looked for with `--from end`; a file without one is read from its beginning."""
+"""Bytes in which a newline is searched with `--from end`; without one, a file is read from 0."""
 
 
 def open_file(entry: FileEntry) -> int:
-    """Open a file, also a pipe without waiting; return -1 where another one is at its path by now. Raises OSError."""
+    """Open a file; return -1 if another one is at its path by now.
+
+    Does not wait for a pipe. Raises OSError.
+    """
     descriptor = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     status = os.fstat(descriptor)
     if (status.st_dev, status.st_ino) == entry.key:
@@ -36,13 +42,13 @@ def open_file(entry: FileEntry) -> int:
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor; raise nothing: whatever a file system that went away says, it is closed then, too."""
+    """Close a descriptor, and ignore errors: it is closed even if its file system is gone."""
     with suppress(OSError):
         os.close(descriptor)
 
 
 def size_at(cursor: Cursor) -> int | None:
-    """Return the size of a file on disk; None where it is not at its path any more, or is not ours to see."""
+    """Return the size of a file on disk; None if it left its path or may not be seen."""
     with suppress(OSError):
         found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
         return found.st_size if found.st_ino == cursor.identity.inode else None
@@ -52,10 +58,11 @@ def size_at(cursor: Cursor) -> int | None:
 def sample(
     asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
 ) -> dict[FileKey, Sample | Notice]:
-    """Return what each file looks like, and which of the cursors it holds; `from_end` asks where its last line ends, too.
+    """Return a sample of each file for the cursors that may fit; if `from_end`, with its last line.
 
-    A file that is no longer where the scan saw it is left out, and so is a rotated file whose live file changed meanwhile:
-    whether it is a copy is not known. Live files come first: a copy is whole when its original is seen to be truncated.
+    Leaves out files that are not where the scan saw them, and rotated files whose live file changed
+    meanwhile: it is unknown whether they are copies. Live files are sampled first: if the sample
+    shows that the original is truncated, its copy is whole.
     """
     found: dict[FileKey, Sample | Notice] = {}
     lives: dict[str, Sample] = {}
@@ -68,14 +75,14 @@ def sample(
             if entry.is_live:
                 lives[entry.group] = seen
             elif live and seen.head and live.head.startswith(seen.beginning):
-                seen = _compared(live, seen)
+                seen = _compare(live, seen)
         if seen is not None:
             found[entry.key] = seen
     return found
 
 
-def _compared(live: Sample, rotated: Sample) -> Sample | None:
-    """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
+def _compare(live: Sample, rotated: Sample) -> Sample | None:
+    """Return the sample of a rotated file, compared with the live file; None if that changed."""
     if rotated.end is None:
         return replace(rotated, is_in_live=rotated.is_partial)
     now = _probe(live.entry, [rotated.end])
@@ -93,8 +100,8 @@ def _probe(
             return None
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)
-            return _compressed(content, entry, cursors, live_head)
-        return _plain(descriptor, entry, cursors, from_end)
+            return _sample_compressed(content, entry, cursors, live_head)
+        return _sample_plain(descriptor, entry, cursors, from_end)
     except OSError as error:
         if descriptor < 0 and not isinstance(error, PermissionError):
             return None
@@ -104,7 +111,7 @@ def _probe(
         close(descriptor)
 
 
-def _plain(
+def _sample_plain(
     descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
 ) -> Sample:
     def before(position: int, length: int = TAIL_BYTES) -> bytes:
@@ -114,29 +121,29 @@ def _plain(
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
     ending = before(end)
-    last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
+    last = _find_last_line(before, end_of_content(descriptor, end)) if from_end else 0
     behind = last, before(last)
-    # head and size come last: a truncation before that shows in them
+    # head and size are read last: they show a truncation before that
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    fits = _fitting(cursors, now, head, tails)
+    fits = _find_fitting(cursors, now, head, tails)
     written = written_head(descriptor, head, now)
-    at_end = _end(end, written, ending)
+    at_end = _cursor_at_end(end, written, ending)
     return Sample(entry, now, head, fits, at_end, last=behind, written=written)
 
 
-def _end(size: int, head: bytes, tail: bytes) -> Cursor:
+def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
     return Cursor("", "", size, identify(0, head[:size], tail), 0)
 
 
-def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
+def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
     for length in (_STEP, _FARTHEST):
         if behind := before(size, length).rfind(b"\n") + 1:
             return max(0, size - length) + behind
     return 0
 
 
-def _fitting(
+def _find_fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
 ) -> dict[str, bool]:
     held = {}
@@ -149,7 +156,7 @@ def _fitting(
     return held
 
 
-def _compressed(
+def _sample_compressed(
     content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
 ) -> Sample:
     head = content.read(0, HEAD_BYTES)
@@ -164,9 +171,9 @@ def _compressed(
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
         size = content.reached
         if content.is_complete:
-            end = _end(size, head, content.read(max(0, size - TAIL_BYTES), size))
+            end = _cursor_at_end(size, head, content.read(max(0, size - TAIL_BYTES), size))
     at_end = content.is_at_end()
-    size = content.reached  # where it goes on, the question has decompressed more of it
+    size = content.reached  # if the content goes on, the check has decompressed more of it
     partial = at_end and not content.is_complete and not content.damage
-    fits = _fitting(cursors, size, head, tails)
+    fits = _find_fitting(cursors, size, head, tails)
     return Sample(entry, size, head, fits, end, is_partial=partial, damage=content.damage)

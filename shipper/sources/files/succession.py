@@ -1,9 +1,9 @@
-"""Which file was written before which: the order in which the files of one chain are read.
+"""Arranges the files of one chain in the order in which they were written, and are read.
 
-    app.log was A, then B, now C   →   A, B, C, whatever A and B are called by now
+    app.log was A, then B, now C   →   A, B, C, whatever the names of A and B are now
 
-Pure rules on files that were seen. An order that was given once stays: the file that came to a path
-later follows the one that was there before. Names and times decide only about files that are new.
+Pure functions of files that were seen. An order that was given once is kept: a file that came to a
+path later follows the one that was there before. Names and times decide only about new files.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from shipper.sources.files.entry import FileEntry
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.paths import place_in_names
+from shipper.sources.files.paths import rotation_key
 
 
 class Seen(Protocol):
@@ -27,7 +27,7 @@ Sighting = TypeVar("Sighting", bound=Seen)
 
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
     """Whether a file was rotated away after another one, by their names; None if unknown."""
-    place, before = place_in_names(one.path), place_in_names(other.path)
+    place, before = rotation_key(one.path), rotation_key(other.path)
     if place is None or before is None or place[0] != before[0] or place[1] == before[1]:
         return None
     return place[1] > before[1]
@@ -75,7 +75,7 @@ def _counts_up(files: Iterable[FollowedFile]) -> bool:
 
     `rotatelogs -n` does so: the file with the next number is the newest one.
     """
-    numbered = [one for one in files if (place_in_names(one.entry.path) or ("", (0,)))[1][0] < 0]
+    numbered = [one for one in files if (rotation_key(one.entry.path) or ("", (0,)))[1][0] < 0]
     kept = any(
         not one.progress.is_fresh and one.entry.path == one.progress.label for one in numbered
     )

@@ -19,8 +19,8 @@ from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import Reader
-from shipper.sources.files.reading import Reading
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
@@ -77,13 +77,15 @@ class Tracker:
         self._clock = clock
         self._changes = changes
         self._catalogue = Catalogue(selection, known, new_id)
-        self._reader = Reader(self._catalogue.files)
+        self._memory = self._catalogue.memory
+        self.files: Mapping[FileKey, FollowedFile] = self._memory.files
+        self._reader = Reader(self.files)
         self._queue: dict[str, None] = {}  # chains that may have something to read
         self._last: FileKey | None = None  # the file that was read last
         self._holes: dict[FileKey, tuple[int, int]] = {}  # since the last scan: bytes, last end
 
     def set_limits(self, grace: float, hold: float) -> None:
-        """Wait `grace` seconds for the end of a line, and hold a deleted file for `hold` seconds."""
+        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
@@ -91,11 +93,6 @@ class Tracker:
         self._least_share = min(_LEAST_SHARE, block_size)
         self._most_files = min(_MOST_FILES, open_files)
         self._reader.resize(block_size, max_line, open_files)
-
-    @property
-    def files(self) -> Mapping[FileKey, FollowedFile]:
-        """The followed files."""
-        return self._catalogue.files
 
     @property
     def ended(self) -> set[str]:
@@ -136,9 +133,8 @@ class Tracker:
 
     def _resume(self) -> None:
         """Go on in the line that was read last, if the offset of a file is inside a line."""
-        inside = [
-            (file.progress.seen, key) for key, file in self.files.items() if file.progress.in_line
-        ]
+        files = ((key, file.progress) for key, file in self.files.items())
+        inside = [(progress.seen, key) for key, progress in files if progress.in_line]
         self._last = max(inside)[1] if inside else None
 
     # scanning
@@ -149,9 +145,13 @@ class Tracker:
         self.is_scan_due = False
         catalogue = self._catalogue
         try:
-            places = catalogue.places()
+            paths = self._memory.list_sibling_paths()
             self._scan_once(self._clock(), time.monotonic())
-            if catalogue.places().keys() - places.keys() - catalogue.live_paths.keys():
+            if (
+                self._memory.list_sibling_paths().keys()
+                - paths.keys()
+                - self._memory.live_paths.keys()
+            ):
                 # a file was found in another folder, where its siblings may be as well
                 self._scan_once(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone
@@ -163,12 +163,12 @@ class Tracker:
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, reader = self._catalogue, self._reader
-        seen = scan(self._selection, catalogue.places(), catalogue.sought)
+        seen = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
         for file in catalogue.note_scan(seen, now, reader):
             if file.entry.key in reader and (same := reader.has_its_content(file)) is not None:
                 catalogue.note_comparison(file, same)
-        asked = catalogue.to_sample(reader)
-        from_end = self._selection.from_end and catalogue.scanned_at is None
+        asked = self._memory.choose_samples(reader)
+        from_end = self._selection.from_end and self._memory.scanned_at is None
         found = sample(asked, from_end=from_end)
         undecided = self._find_moved(seen, asked, found)
         self.has_decided = not undecided
@@ -176,17 +176,19 @@ class Tracker:
         refused = [one for one in found.values() if isinstance(one, Notice)]
         self._report_new([*seen.troubles, *refused])
         self._report_holes()
-        for file in catalogue.unseen(undecided):
+        for file in self._memory.find_unseen(undecided):
             if seen.refuses(file.entry):
                 catalogue.leave_out(file)
             else:
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
+        for one in samples:
+            reader.forget_search(one.entry.key)
         catalogue.settle(samples, undecided, now, self.stored)
         self._prepare_reading(now)
         entries = (file.entry for file in self.files.values() if file.unseen_since is None)
         took = time.monotonic() - began
-        catalogue.notices += self._changes.follow(seen.folders, entries, took)
+        catalogue.notices += self._changes.watch(seen.folders, entries, took)
 
     def _find_moved(
         self, seen: Scan, asked: Collection[FileEntry], found: Container[FileKey]
@@ -194,10 +196,10 @@ class Tracker:
         """Return the groups whose files moved during the scan: nothing can be decided on them."""
         unsure = {entry.group for entry in asked if entry.key not in found}
         concerned = {entry.group for entry in asked}
-        concerned |= {file.entry.group for file in self._catalogue.unseen()}
+        concerned |= {file.entry.group for file in self._memory.find_unseen()}
         if not concerned:
             return set()
-        again = scan(self._selection, self._catalogue.places(), self._catalogue.sought)
+        again = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
         inodes = {entry.key.inode for entry in seen.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in inodes} & concerned
 
@@ -208,7 +210,7 @@ class Tracker:
             self._catalogue.note_unseen(file, Unseen(), None, now)
             return
         beginning = reader.read_beginning(file)
-        file = file.unseen(beginning, reader.is_linked(key), now)
+        file = file.note_unseen(beginning, reader.is_linked(key), now)
         is_read = file.since is None and not file.held
         unseen = Unseen(
             is_open=True,
@@ -228,7 +230,7 @@ class Tracker:
         reader.trim()
         self._note_troubles(reader.open_early(self.stored))
         for file, head in reader.read_heads(list(self.files.values())):
-            catalogue.keep(file.with_content_of(head))
+            self._memory.keep(file.note_content(head))
         self._queue.update(dict.fromkeys(catalogue.chains))
         self._resume()
 
@@ -239,7 +241,7 @@ class Tracker:
 
     def _note_troubles(self, troubles: Mapping[FileKey, str]) -> None:
         for key, text in troubles.items():
-            self._catalogue.keep(self.files[key]._replace(note=text))
+            self._memory.keep(self.files[key]._replace(note=text))
 
     def _report_new(self, troubles: Iterable[Notice]) -> None:
         """Report the troubles that the last scan did not have."""
@@ -287,13 +289,13 @@ class Tracker:
             if (file := self.files.get(key)) is None:
                 continue
             if file.entry.compression is None:
-                self._catalogue.keep(file.marked(self._clock()))
+                self._memory.keep(file.mark(self._clock()))
                 self._queue[self._catalogue.chain_of[key]] = None
             else:
                 self.is_scan_due = True  # a scan decides whether to decompress it again
 
     def _open_next(self) -> list[FollowedFile]:
-        """Open the files to read next; leave a chain whose file cannot be opened to the next scan."""
+        """Open the files to read next; a chain whose file cannot be opened waits for a scan."""
         files = self._next()
         self._note_troubles(self._reader.open(files))
         for file in files:
@@ -342,7 +344,7 @@ class Tracker:
     def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
         accepted = file.accept(reading, self._clock(), self._grace)
         key, after = file.entry.key, accepted.file
-        self._catalogue.keep(after)
+        self._memory.keep(after)
         if reading.hole and accepted.blocks:
             self._holes[key] = self._holes.get(key, (0, 0))[0] + reading.hole, after.offset
         if after.padding and not file.padding:

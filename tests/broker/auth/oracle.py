@@ -44,7 +44,7 @@ def wait_until_logged(server: Secured, who: str, text: str) -> None:
     """Wait until the server's log has an error about a user with a text."""
 
     def is_logged() -> bool:
-        lines = (parse_log_line(line) for line in server.said().splitlines() if text in line)
+        lines = (parse_log_line(line) for line in server.read_log().splitlines() if text in line)
         return any(f"user:{who}" in one.text and one.level == ERROR for one in lines)
 
     wait_until("the denial is logged", is_logged, 30, [server.process])

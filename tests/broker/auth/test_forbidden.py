@@ -74,7 +74,7 @@ def test_a_client_without_a_credential_is_refused(
 
     assert heard.errors == ("Authorization Violation",)
     assert heard.is_over
-    wait_until("it is reported", lambda: "authentication error" in server.said(), 30, [])
+    wait_until("it is reported", lambda: "authentication error" in server.read_log(), 30, [])
     assert everything(own) == before
 
 
@@ -94,7 +94,7 @@ def test_an_admin_asks_the_server_and_cannot_change_it(server: Secured) -> None:
             )
 
     assert answer["data"]["jetstream"]["config"]["store_dir"]
-    assert "Reloaded" not in server.said()
+    assert "Reloaded" not in server.read_log()
 
 
 def test_a_host_receives_the_pauses_of_an_admin(server: Secured) -> None:

@@ -79,7 +79,7 @@ def test_the_settings_limit_the_number_of_streams_and_consumers(
         make("SIXTH")
     settings.write_text("partitions = 2\nmax_streams = 6\n")
     broker.hang_up()
-    wait_until("it is reloaded", lambda: "settings reloaded" in broker.said(), 60)
+    wait_until("it is reloaded", lambda: "settings reloaded" in broker.read_log(), 60)
     make("SIXTH", "fourth")
 
     assert ask(url, "INFO")["limits"]["max_streams"] == 6

@@ -34,7 +34,7 @@ def start_console(processes: Processes, consoles: list[Process]) -> StartConsole
             ],
         )
         consoles.append(console)
-        wait_until("the console listens", lambda: "open http" in console.said(), 30, [console])
+        wait_until("the console listens", lambda: "open http" in console.read_log(), 30, [console])
         return f"http://127.0.0.1:{port}"
 
     return start

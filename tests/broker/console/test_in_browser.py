@@ -47,7 +47,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options += ["--disable-background-networking"]
     with Processes(folder) as programs:
         started = programs.start("chromium", [path, *options])
-        address = lambda: re.search(r"listening on (ws://\S+)", started.said())  # noqa: E731
+        address = lambda: re.search(r"listening on (ws://\S+)", started.read_log())  # noqa: E731
         wait_until("it can be controlled", lambda: address() is not None, 60, [started])
         found = address()
         assert found

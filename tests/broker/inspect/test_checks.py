@@ -196,7 +196,7 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
         named = (("stream_messages", "LOGS"), ("partition_behind", "1"), ("hosts",))
         return [found.get(name) for name in named] == [3, 3, 1]
 
-    wait_until("it listens", lambda: "listening on http" in broker.said(), 60)
+    wait_until("it listens", lambda: "listening on http" in broker.read_log(), 60)
     wait_until("all figures are known", has_all_of_them, 60, every=0.5)
     found = samples()
     assert found["stream_max_bytes", "LOGS"] == 100_000_000

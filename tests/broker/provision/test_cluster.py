@@ -72,7 +72,7 @@ def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(
         larger = cluster.nodes["n2"]
         reload(larger, 250_000_000)  # its disk was exchanged for a larger one
         said = "settings reloaded; changed: max_bytes"
-        wait_until("it uses that", lambda: said in larger.process.said(), 120)
+        wait_until("it uses that", lambda: said in larger.process.read_log(), 120)
         servers = [word for url in cluster.urls for word in ("--server", url)]
         raised = logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
         assert raised.returncode == 0, raised.stderr
@@ -80,6 +80,6 @@ def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(
         cluster.wait_until_whole()
         refusal = asyncio.run(lose_a_consumer(cluster))
 
-    assert "waiting for its cluster" in cluster.nodes["n0"].process.said()
+    assert "waiting for its cluster" in cluster.nodes["n0"].process.read_log()
     assert sequence == 1
     assert "archive" in refusal

@@ -152,7 +152,7 @@ class Stream:
 async def stream(start_broker: StartBroker) -> AsyncIterator[Stream]:
     broker = start_broker("--partitions", "2", "--max-bytes", str(LIMIT))
     connection = Connection([broker.ready()["server"]], "tests")
-    yield Stream(connection, log=broker.said)
+    yield Stream(connection, log=broker.read_log)
     await connection.close()
 
 

@@ -55,7 +55,7 @@ def test_an_option_beats_environment_file_credential_and_default(
 
 
 @pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
-def test_the_variables_of_an_orchestrators_service_are_passed_over(
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored(
     service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "tcp://10.0.0.1:4222"
@@ -68,31 +68,35 @@ def test_the_variables_of_an_orchestrators_service_are_passed_over(
 
 
 @pytest.mark.parametrize("name", ["PORT", "HTTP_PORT", "NAEM", "EXPORT"])
-def test_a_variable_like_that_of_a_service_is_refused_yet(
+def test_other_variables_with_the_prefix_are_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"EXAMPLE_{name}", "tcp://10.0.0.1:4222" if name == "EXPORT" else "4222")
 
-    with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting"):
+    with pytest.raises(ConfigurationError, match=f"EXAMPLE_{name} is not a setting") as refused:
         load(Example, {"needed": 1}, None)
+    assert ("did you mean EXAMPLE_NAME " in str(refused.value)) == (name == "NAEM")
 
 
 @pytest.mark.parametrize(
-    ("options", "variable", "content", "words"),
+    ("options", "variable", "content", "text"),
     [
         ({"wait": "soon"}, "", "", r"^--wait: .*is not a duration"),
         ({}, "", 'wait = "soon"', r"x\.toml: wait: .*is not a duration"),
         ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*is not a duration"),
         ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
         ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
-        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),
+        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting of example; did you mean enough"),
+        ({}, "", '"En-ough" = 7', r"x\.toml: En-ough: not a setting of .*; did you mean enough"),
+        ({}, "", "zzz = 7", r"x\.toml: zzz: not a setting of example; see --help"),
+        ({}, "", "# needed", r"^--needed .*EXAMPLE_NEEDED"),
     ],
 )
-def test_an_error_names_the_place_where_one_of_the_settings_stands(
+def test_an_error_names_the_option_variable_or_file(
     options: dict[str, object],
     variable: str,
     content: str,
-    words: str,
+    text: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -100,20 +104,15 @@ def test_an_error_names_the_place_where_one_of_the_settings_stands(
     path.write_text(content if "needed" in content else f"needed = 1\n{content}", "utf-8")
     monkeypatch.setenv("EXAMPLE_WAIT", variable)
 
-    kind = click.UsageError if words.startswith(("^--", "^needed")) else ConfigurationError
-    with pytest.raises(kind, match=words):
+    kind = click.UsageError if text.startswith(("^--", "^needed")) else ConfigurationError
+    with pytest.raises(kind, match=text):
         load(Example, options, path)
-
-
-def test_a_missing_value_names_all_three_places() -> None:
-    with pytest.raises(click.UsageError, match=r"--needed .*EXAMPLE_NEEDED"):
-        load(Example, {}, None)
 
 
 @pytest.mark.parametrize(
     "content", [b"\nname = '\xff'", b"= 1", b"\nname = " + b"[" * 9999, b"\nname = " + b"9" * 9999]
 )
-def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_an_error_names_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(content)
 

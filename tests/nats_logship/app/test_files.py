@@ -1,4 +1,4 @@
-"""Files are whole, one writer's, and reached through no link, pipe or device that another user has put in their place."""
+"""Files are whole, of one writer, and never reached through a link, pipe or device."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ PLANTED: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR | os.O_CREAT])
 @pytest.mark.parametrize("kind", PLANTED)
-def test_only_a_regular_file_is_opened_and_nothing_waited_for(
+def test_only_a_regular_file_is_opened_and_nothing_blocks(
     tmp_path: Path, kind: str, flags: int
 ) -> None:
     (tmp_path / "secret").write_text("theirs")
@@ -47,7 +47,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("before", ["file", "link"])
-def test_a_secret_is_never_open_to_others_nor_written_through_a_link(
+def test_a_secret_is_neither_open_to_others_nor_written_through_a_link(
     tmp_path: Path, before: str
 ) -> None:
     theirs, secret = tmp_path / "theirs", tmp_path / "secret"
@@ -66,7 +66,7 @@ def test_a_secret_is_never_open_to_others_nor_written_through_a_link(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
-def test_what_root_makes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Path) -> None:
+def test_root_gives_files_to_the_owner_of_the_folder(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12346)
 
     with open_folder(tmp_path) as folder:
@@ -79,7 +79,7 @@ def test_what_root_makes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Pat
     assert (new.st_mode & 0o777, ours.st_uid) == (0o750, 0)
 
 
-def test_two_who_write_one_file_never_leave_a_torn_one(tmp_path: Path) -> None:
+def test_two_writers_of_one_file_never_mix_their_bytes(tmp_path: Path) -> None:
     path, seen = tmp_path / "positions", set()
 
     def race(letter: str) -> None:
@@ -98,9 +98,7 @@ def test_two_who_write_one_file_never_leave_a_torn_one(tmp_path: Path) -> None:
     assert names(tmp_path) == ["positions"]
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
-    tmp_path: Path,
-) -> None:
+def test_the_next_writer_removes_temporary_files_of_killed_writers_only(tmp_path: Path) -> None:
     for name in ("[mark].more", "mark.1.tmp", "[mark].2.tmp", "[mark].3.tmp"):
         (tmp_path / name).touch()
     for name in ("mark.1.tmp", "[mark].2.tmp"):
@@ -111,9 +109,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
     assert names(tmp_path) == ["[mark]", "[mark].3.tmp", "[mark].more", "mark.1.tmp"]
 
 
-def test_a_file_is_as_it_was_when_its_writer_fails_and_a_killed_writers_leftover_goes(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_writer_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "mark").write_text("old")
     (tmp_path / ".mark.new").symlink_to(tmp_path / "mark")
     with open_folder(tmp_path) as folder:

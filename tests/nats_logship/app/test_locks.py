@@ -57,7 +57,9 @@ def test_only_shared_locks_are_held_together(
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.2])
-def test_who_waits_in_vain_gets_the_text_of_the_caller(tmp_path: Path, patience: float) -> None:
+def test_a_lock_that_is_not_released_raises_the_text_of_the_caller(
+    tmp_path: Path, patience: float
+) -> None:
     with exclusive_lock(tmp_path / "lock", 0.0), opened(tmp_path / "lock") as other:
         began = time.monotonic()
         with pytest.raises(Locked, match="another cook is in the kitchen"):
@@ -65,7 +67,7 @@ def test_who_waits_in_vain_gets_the_text_of_the_caller(tmp_path: Path, patience:
         assert time.monotonic() - began >= patience
 
 
-def test_a_lock_that_is_named_by_its_path_says_who_and_how_long(tmp_path: Path) -> None:
+def test_the_error_of_an_exclusive_lock_names_path_and_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with exclusive_lock(path, 0.0):
         with pytest.raises(Locked, match=f"another process has held {path} for 0.1 s"):
@@ -83,7 +85,7 @@ def test_a_child_that_inherits_the_descriptor_keeps_the_lock(tmp_path: Path) -> 
         assert try_lock(other)
 
 
-def test_who_waits_gets_the_lock_of_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_a_waiting_process_gets_the_lock_of_a_killed_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "lock")]
     with subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

@@ -1,4 +1,4 @@
-"""A record of the log is one line, whatever it holds, and journald learns how bad it is."""
+"""A record of the log is one line, and journald gets its priority."""
 
 import json
 import logging
@@ -23,21 +23,21 @@ from shipper.settings import ShipperSettings
 @click.command("example")
 def example():
     log_to_stderr(ShipperSettings(log_format=sys.argv[1], log_level="debug"))
-    logging.getLogger("asyncio").warning("of a line with TLS that nats-py has ended")
+    logging.getLogger("asyncio").warning("a connection with TLS that nats-py has ended")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL):
         logging.getLogger("own").log(level, "x\\ny")
     try:
         1 / 0
     except ZeroDivisionError:
         logging.getLogger("own").exception("x")
-    raise ConfigurationError("mend\\nit")
+    raise ConfigurationError("change\\nit")
 
 run(example, [])
 """
 
 
-def said(form: str, *, is_journal: bool = True) -> list[str]:
-    """Run the program with a socket as its standard error, as journald's is, and return what came out of that."""
+def run_with_stderr(form: str, *, is_journal: bool = True) -> list[str]:
+    """Return the lines of a program on its standard error, a socket as that of journald."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         there = os.fstat(theirs.fileno())
@@ -55,21 +55,21 @@ def said(form: str, *, is_journal: bool = True) -> list[str]:
             return lines.read().splitlines()
 
 
-def test_each_line_in_the_journal_has_its_grade() -> None:
-    lines = said("text")
+def test_each_line_in_the_journal_has_its_priority() -> None:
+    lines = run_with_stderr("text")
 
     assert lines[:6] == [
         *("<7>DEBUG own: x\\ny", "<6>INFO own: x\\ny", "<4>WARNING own: x\\ny"),
         *("<2>CRITICAL own: x\\ny", "<3>ERROR own: x", "<3>Traceback (most recent call last):"),
     ]
-    assert lines[-1] == "<3>example: mend\\nit"
+    assert lines[-1] == "<3>example: change\\nit"
     assert all(line.startswith("<3>") for line in lines[5:])
 
 
-def test_json_sent_elsewhere_has_no_grades_and_its_last_word_is_an_object_too() -> None:
-    *_, last = map(json.loads, said("json", is_journal=False))
+def test_json_outside_the_journal_has_no_priorities_in_the_last_error() -> None:
+    *_, last = map(json.loads, run_with_stderr("json", is_journal=False))
 
-    assert (last["level"], last["logger"], last["message"]) == ("critical", "example", "mend\nit")
+    assert (last["level"], last["logger"], last["message"]) == ("critical", "example", "change\nit")
 
 
 NASTY = "/log/a\nERROR shipper: forged\x1b[2J\x00\u2028\udcff.log"
@@ -82,7 +82,7 @@ def record(message: str, *arguments: object, error: Exception | None = None) -> 
     return made
 
 
-def test_a_json_line_says_when_how_bad_who_and_what() -> None:
+def test_a_json_line_has_time_level_logger_and_message() -> None:
     line = JsonLines().format(record("%s: %d bytes", "/log/a", 3))
 
     assert json.loads(line) == {
@@ -95,7 +95,7 @@ def test_a_json_line_says_when_how_bad_who_and_what() -> None:
 
 
 @pytest.mark.parametrize("form", [JsonLines(), TextLines()])
-def test_control_characters_never_break_a_line_nor_act_on_a_terminal(
+def test_control_characters_neither_break_a_line_nor_act_on_a_terminal(
     form: logging.Formatter,
 ) -> None:
     line = form.format(record("%s: is followed", NASTY))

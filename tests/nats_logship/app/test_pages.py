@@ -27,7 +27,7 @@ async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
         (b"GET /page HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"400"),
     ],
 )
-async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, status: bytes) -> None:
+async def test_each_request_gets_its_status(request_: bytes, status: bytes) -> None:
     port = free_port()
     async with opened(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -42,9 +42,7 @@ async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, statu
     assert answer.endswith(b"well\n") == (status == b"200")
 
 
-async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only() -> (
-    None
-):
+async def test_silent_clients_keep_others_out_for_a_moment_only() -> None:
     port = free_port()
     async with opened(port, body=b"x" * (64 << 20), patience=0.5):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""How a program is told what to do, asks before it destroys, and ends."""
+"""How a program reads its command line, asks before it destroys, and ends."""
 
 import os
 import pty
@@ -23,13 +23,13 @@ def _keep_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_what_a_person_must_mend_comes_before_the_defects_that_follow_from_it() -> None:
+def test_an_operator_error_comes_before_defects_of_the_same_group() -> None:
     errors = BaseExceptionGroup("", [KeyError(), FencedError("mend it")])
 
     assert isinstance(pick_error(errors), FencedError)
 
 
-def test_a_defect_of_ours_is_not_hidden() -> None:
+def test_a_defect_is_raised() -> None:
     @click.command(name="example")
     def command() -> None:
         raise ZeroDivisionError
@@ -53,16 +53,15 @@ def test_a_current_directory_that_was_removed_is_named(
         run(command, [])
 
     assert ended.value.code == Exit.CONFIGURATION
-    assert capsys.readouterr().err == (
-        "example: the current directory was removed; cd to one that exists, or give absolute paths\n"
-    )
+    message = "the current directory was removed; cd to one that exists, or give absolute paths"
+    assert capsys.readouterr().err == f"example: {message}\n"
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
-def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
+def test_sigterm_ends_it_in_order_and_a_second_one_does_not_interrupt(
     arguments: list[str], code: Exit
 ) -> None:
-    tidied: list[str] = []
+    cleaned: list[str] = []
 
     @click.command(context_settings={"ignore_unknown_options": True})
     @click.argument("rest", nargs=-1)
@@ -71,16 +70,16 @@ def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
-            tidied.append("all")
+            cleaned.append("all")
 
     with pytest.raises(SystemExit) as ended:
         run(command, arguments)
 
-    assert (ended.value.code, tidied) == (code, ["all"])
+    assert (ended.value.code, cleaned) == (code, ["all"])
 
 
 @pytest.mark.parametrize(
-    ("words", "result"),
+    ("given", "result"),
     [
         (["--file", "a", "b"], ["--file", "a", "--file", "b"]),
         (["--file", "a", "b", "--host", "h"], ["--file", "a", "--file", "b", "--host", "h"]),
@@ -90,8 +89,10 @@ def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
         ([], []),
     ],
 )
-def test_words_after_a_repeatable_option_are_spread(words: list[str], result: list[str]) -> None:
-    assert repeat_option(words, {"--file"}, {"status"}) == result
+def test_each_value_of_a_repeatable_option_gets_the_option(
+    given: list[str], result: list[str]
+) -> None:
+    assert repeat_option(given, {"--file"}, {"status"}) == result
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_words_after_a_repeatable_option_are_spread(words: list[str], result: li
     [(b"y\n", None), (b"n\n", OperatorError), (b"\x04", OperatorError), (None, click.UsageError)],
     ids=["yes", "no", "end", "nobody"],
 )
-def test_only_a_person_who_agrees_has_something_destroyed(
+def test_only_a_confirmation_by_a_person_lets_a_command_go_on(
     answer: bytes | None, error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master, slave = pty.openpty()

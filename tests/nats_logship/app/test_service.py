@@ -1,4 +1,4 @@
-"""How a program ends that was told to, and what systemd is told, heard on a datagram socket as sd_notify(3) describes it."""
+"""How a program ends after a signal, and what it sends to systemd (sd_notify(3))."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.manager import Manager
 
 
 @pytest.mark.parametrize("prefix", ["", "@"], ids=["path", "abstract"])
-def test_each_state_is_one_datagram_and_a_status_one_line_said_once(
+def test_each_state_is_one_datagram_and_the_same_status_is_sent_once(
     tmp_path: Path, prefix: str
 ) -> None:
     with closing(Manager(tmp_path, prefix)) as manager:
@@ -31,11 +31,11 @@ def test_each_state_is_one_datagram_and_a_status_one_line_said_once(
 
 
 @pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "/" + "x" * 300])
-def test_a_service_manager_that_cannot_be_reached_costs_nothing(address: str) -> None:
+def test_an_unreachable_service_manager_is_ignored(address: str) -> None:
     Notifier({"NOTIFY_SOCKET": address}).send("READY=1")
 
 
-def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
+def test_the_watchdog_of_another_process_is_ignored() -> None:
     ours = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}
     other = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
 
@@ -74,8 +74,8 @@ HANGS = "time.sleep(60)"
 def started(
     work: str, seconds: float = 5.0
 ) -> Iterator[tuple["subprocess.Popen[str]", Callable[[], str]]]:
-    words = [sys.executable, "-c", PROGRAM.format(work, seconds)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
+    command = [sys.executable, "-c", PROGRAM.format(work, seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         yield program, program.stdout.readline
 
@@ -89,9 +89,7 @@ def started(
     ],
     ids=["slow once all is done", "hangs", "a thread hangs"],
 )
-def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
-    work: str, code: int
-) -> None:
+def test_it_ends_by_itself_or_by_the_last_resort(work: str, code: int) -> None:
     with started(work) as (program, line):
         line()
         program.send_signal(signal.SIGTERM)
@@ -99,18 +97,18 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
         assert program.wait(60) == code
 
 
-def test_a_signal_is_heard_that_came_before_anybody_listened() -> None:
+def test_a_signal_before_the_start_of_the_service_is_received() -> None:
     early = PROGRAM.replace(
         "asyncio.run(", "block_signals(); [os.kill(os.getpid(), n) for n in (1, 15)]; asyncio.run("
     )
-    words = [sys.executable, "-c", early.format("await ending.stop_requested.wait()", 5.0)]
+    command = [sys.executable, "-c", early.format("await ending.stop_requested.wait()", 5.0)]
 
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "in time\n", "")
 
 
-def test_work_that_takes_longer_than_it_may_is_broken_off() -> None:
+def test_work_that_takes_too_long_is_cancelled() -> None:
     with started('say("ready"); await asyncio.sleep(60)', seconds=0.0) as (program, line):
         line()
         program.send_signal(signal.SIGINT)

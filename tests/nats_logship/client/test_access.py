@@ -1,12 +1,11 @@
-"""Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails.
+"""Authentication at a real nats-server: password, key, credentials, certificate; and its errors.
 
-What cannot be used is said before anything is sent. No message holds a secret.
+No message holds a secret.
 """
 
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.nkey import new_seed, user_key
+from tests.nats_logship.client.served import INFO, served
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.suite import start_nats_server
@@ -40,7 +40,7 @@ EXPIRED = {"tls_cert": "expired.pem", "tls_key": "expired.key"}
 
 @pytest.fixture
 def serve(processes: Processes, tmp_path: Path) -> Serve:
-    """Return a function that starts a server with some configuration, and returns where it is: host and port."""
+    """Return a function that starts a server with a configuration, and returns host and port."""
 
     def start(configuration: str) -> str:
         port, path = free_port(), tmp_path / "server.conf"
@@ -52,7 +52,6 @@ def serve(processes: Processes, tmp_path: Path) -> Serve:
 
 
 async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
-    """Connect, and return whether the line is secured."""
     connection = Connection([url], "test", access=access)
     try:
         client = await connection.connect()
@@ -70,7 +69,7 @@ async def refusal(url: str, access: Access) -> str:
 
 
 @pytest.mark.parametrize(
-    ("url", "configuration", "access", "words"),
+    ("url", "configuration", "access", "text"),
     [
         ("nats://", USERS, {"user": "web01", "password": "s3cret1"}, " refuses user 'web01'"),
         ("nats://web02:s3cret@", USERS, {}, " refuses a client without --creds"),
@@ -82,23 +81,23 @@ async def refusal(url: str, access: Access) -> str:
         ("nats://", secured("server", MUTUAL), {"tls_ca": "authority.pem"} | EXPIRED, "handshake"),
     ],
 )
-async def test_who_is_kept_out_is_told_why_without_a_secret(
-    url: str, configuration: str, access: dict[str, str], words: str, serve: Serve, tls: Path
+async def test_a_refusal_names_the_reason_and_no_secret(
+    url: str, configuration: str, access: dict[str, str], text: str, serve: Serve, tls: Path
 ) -> None:
     where = serve(configuration.format(tls=tls))
     given: dict[str, Any] = {
         name: tls / value if name.startswith("tls_") else value for name, value in access.items()
     }
 
-    said = await refusal(url + where, Access(**given))
+    reason = await refusal(url + where, Access(**given))
 
-    assert f"the broker at {url.partition('web02')[0]}{where} " in said
-    assert words in said
-    assert "no broker" not in said
-    assert ("--tls-ca" in said) == ("refuses" not in words)
+    assert f"the broker at {url.partition('web02')[0]}{where} " in reason
+    assert text in reason
+    assert "no broker" not in reason
+    assert ("--tls-ca" in reason) == ("refuses" not in text)
 
 
-async def test_a_key_gets_in_and_its_file_which_may_be_one_of_settings_is_read_at_each_connect(
+async def test_the_file_of_a_key_is_read_at_each_connect(
     serve: Serve, tmp_path: Path, tls: Path
 ) -> None:
     seed, file = new_seed(), tmp_path / "web01.nk"
@@ -110,13 +109,13 @@ async def test_a_key_gets_in_and_its_file_which_may_be_one_of_settings_is_read_a
         await connection.connect()
     authority = f'tls_ca_pem = """\n{(tls / "authority.pem").read_text()}"""'
     settings = f'# a credential\nhost = "Sally"\n{authority}\nnkey_seed = "{seed}"\n'
-    for text in (f"# of web01\n{seed}\n", settings):
-        file.write_text(text)
+    for content in (f"# of web01\n{seed}\n", settings):
+        file.write_text(content)
         await connection.connect()
         await connection.close()
 
 
-async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(serve: Serve) -> None:
+async def test_a_credentials_file_is_accepted_by_a_server_with_an_operator(serve: Serve) -> None:
     """Operator, account and user are of keys made for this test, without an end."""
     where = serve(HERE.joinpath("operator.conf").read_text())
 
@@ -134,7 +133,7 @@ async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first:
     assert await enter(f"nats://{where}", replace(own, tls_ca_pem=authority.read_text()))
 
 
-async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
+async def test_tls_is_used_if_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
     where = serve(f"allow_non_tls: true\n{secured('server').format(tls=tls)}")
 
     assert await enter(f"tls://{where}", Access(tls_ca=tls / "authority.pem"))
@@ -142,36 +141,25 @@ async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls:
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) -> None:
-    heard, ended = bytearray(), asyncio.Event()
+    received = bytearray()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b'INFO {"server_id":"x","version":"2.15.1","auth_required":true,"max_payload":1}\r\n'
-        )
-        heard.extend(await reader.read())
-        writer.close()
-        await writer.wait_closed()
-        ended.set()
+        writer.write(INFO.replace(b"}", b',"auth_required":true}'))
+        received.extend(await reader.read())
 
-    port = free_port()
-    async with await asyncio.start_server(listen, "127.0.0.1", port):
+    async with served(listen) as where:
         authority = None if scheme == "tls" else tls / "authority.pem"
         access = Access(user="web01", password="s3cret", tls_ca=authority)
-        said = await refusal(f"{scheme}://127.0.0.1:{port}", access)
-        await ended.wait()
+        reason = await refusal(f"{scheme}://{where}", access)
 
-    assert "offers no TLS" in said
-    assert heard == b""
+    assert "offers no TLS" in reason
+    assert received == b""
 
 
 @pytest.mark.parametrize(
-    ("said_first", "access", "words"),
+    ("greeting", "access", "text"),
     [
-        (
-            b"",
-            {"tls_first": True},
-            r"answers, but does not begin with TLS \(.*leave out --tls-first",
-        ),
+        (b"", {"tls_first": True}, r"answers, but does not begin with TLS \(.*out --tls-first"),
         (b"SSH-2.0-OpenSSH\r\n", {}, "answers, but not as a broker: .*check --server"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "answers, but not as a broker: .*--server"),
         pytest.param(
@@ -180,42 +168,32 @@ async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) 
         ),
     ],
 )
-async def test_a_port_that_is_no_broker_s_is_called_that(
-    said_first: bytes, access: dict[str, bool], words: str
+async def test_an_error_says_that_a_port_belongs_to_no_broker(
+    greeting: bytes, access: dict[str, bool], text: str
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer as a server of another protocol does, HTTP for one."""
-        writer.write(said_first)
-        with suppress(ConnectionError):
-            while await reader.read(1000):
-                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        ended.set()
+        writer.write(greeting)
+        while await reader.read(1000):
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    ended = asyncio.Event()
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        where = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with served(serve) as where:
+        reason = await refusal(f"nats://{where}", Access(**access))
 
-        said = await refusal(where, Access(**access))
-        await ended.wait()
-
-    assert re.search(f"the server at {where} {words}", said), said
-    assert "logbroker run" not in said
+    assert re.search(f"the server at nats://{where} {text}", reason), reason
+    assert "logbroker run" not in reason
 
 
 @pytest.mark.parametrize("scheme", ["nats", "tls"])
-async def test_nobody_at_an_address_is_no_broker(scheme: str) -> None:
+async def test_an_address_without_a_server_is_no_broker(scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{free_port()}"
 
-    said = await refusal(url, Access())
+    reason = await refusal(url, Access())
 
     hint = "start one with `logbroker run`, or check --server"
-    assert said == f"no broker at {url}: Connection refused; {hint}"
+    assert reason == f"no broker at {url}: Connection refused; {hint}"
 
 
-async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:
+async def test_a_broker_at_its_connection_limit_is_not_called_absent(serve: Serve) -> None:
     where = serve(
         """accounts { SHIP {
              users: [ { user: "web01", password: "s3cret" } ]
@@ -226,10 +204,10 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
     first = Connection([f"nats://{where}"], "test", access=access)
     await first.connect()
 
-    said = await refusal(f"nats://{where}", access)
+    reason = await refusal(f"nats://{where}", access)
 
-    assert "has reached its connection limit: maximum account active connections exceeded" in said
-    assert "host_connections" in said
+    assert "has reached its connection limit: maximum account active connections exceeded" in reason
+    assert "host_connections" in reason
     await first.close()
 
 
@@ -238,7 +216,7 @@ FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
 
 
 @pytest.mark.parametrize(
-    ("access", "words"),
+    ("access", "text"),
     [
         *(({f"{one}": "gone"}, f"No such file.*; check --{one}") for one in ("creds", "nkey")),
         *(({f"tls_{one}": "gone"}, f"No such file.*; check --tls-{one}") for one in ("ca", "cert")),
@@ -258,18 +236,18 @@ FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
         ({"tls_cert": "client.pem", "tls_key": "server.key"}, "KEY_VALUES_MISMATCH"),
     ],
 )
-def test_what_cannot_get_in_is_refused_in_one_line_without_a_secret(
-    access: dict[str, str], words: str, tls: Path, tmp_path: Path
+def test_an_unusable_credential_is_refused_in_one_line_without_a_secret(
+    access: dict[str, str], text: str, tls: Path, tmp_path: Path
 ) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
     texts = {"nkey_seed", "password", "tls_ca_pem"}
     folder = {name: tls if "." in file else tmp_path for name, file in access.items()}
     given = Access(
         **{one: file if one in texts else folder[one] / file for one, file in access.items()}
     )
 
-    with pytest.raises(ConfigurationError, match=words) as raised:
+    with pytest.raises(ConfigurationError, match=text) as raised:
         read_credentials(given)
 
     shown = f"{raised.value} {given} {given!r}"

@@ -1,4 +1,4 @@
-"""What may be relied on of what a broker answers, when it is asked again, and what a bucket takes."""
+"""Which answers are certain, and when a request is repeated."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,9 +9,9 @@ import pytest
 
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
-from nats_logship.client.connection import Connection, retry_until_answered
-from receiver.consume.offset_entry import StaleRead, confirm_entry
+from nats_logship.client.connection import retry_until_answered
 from receiver.consume.wake import is_level
+from tests.lagging import Crowded
 
 SECOND = 1_000_000_000
 
@@ -26,13 +26,13 @@ def info(replicas: int, leader: str, *active: float, offline: int = 0) -> dict[s
     return {"config": {"num_replicas": replicas}, "cluster": {"leader": leader, "replicas": others}}
 
 
-def lagging(told: dict[str, Any], **replica: Any) -> dict[str, Any]:
-    told["cluster"]["replicas"][0] |= replica
-    return told
+def lagging(found: dict[str, Any], **replica: Any) -> dict[str, Any]:
+    found["cluster"]["replicas"][0] |= replica
+    return found
 
 
 @pytest.mark.parametrize(
-    ("told", "certain", "level"),
+    ("found", "certain", "level"),
     [
         pytest.param({"config": {"num_replicas": 1}}, True, True, id="no-cluster"),
         pytest.param(info(3, "n9", 0.1, 1.1), True, True, id="whole"),
@@ -49,10 +49,10 @@ def lagging(told: dict[str, Any], **replica: Any) -> dict[str, Any]:
         pytest.param(lagging(info(3, "n9", 900, 0.1), lag=9), True, True, id="who-lags-is-down"),
     ],
 )
-def test_what_a_stream_holds_is_known_by_a_leader_of_the_majority_and_by_all_that_do_not_lag(
-    told: dict[str, Any], certain: bool, level: bool
+def test_only_a_leader_with_a_majority_is_certain_of_a_stream(
+    found: dict[str, Any], certain: bool, level: bool
 ) -> None:
-    assert (is_certain(told), is_level(told)) == (certain, level)
+    assert (is_certain(found), is_level(found)) == (certain, level)
 
 
 Trouble = ConnectionLost | Rejected
@@ -72,7 +72,7 @@ NO_STREAM = Rejected(404, 10059, "stream not found")
     ],
     ids=str,
 )
-async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_told_at_once(
+async def test_only_errors_that_may_pass_are_waited_out(
     trouble: Trouble, is_clustered: bool, is_waited_out: bool
 ) -> None:
     connection: Any = AsyncMock()  # to a server that is always there
@@ -86,33 +86,7 @@ async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_to
 
 
 @pytest.mark.nats
-async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
-    connection: Connection,
-) -> None:
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", entry)
-
-    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
-    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
-
-
-class Crowded(Connection):
-    """A connection whose next writes a broker refuses, so many, since another one of the key is under way."""
-
-    left = 0
-
-    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
-        if self.left and subject.startswith("$KV."):
-            self.left -= 1
-            raise Rejected(400, 10164, "wrong last sequence")
-        return await super().ask(subject, *rest, **more)
-
-
-@pytest.mark.nats
-async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: str) -> None:
+async def test_a_write_is_repeated_while_another_one_is_under_way(logs_url: str) -> None:
     crowded = Crowded([logs_url], "test")
 
     crowded.left = 5
@@ -120,22 +94,8 @@ async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: st
     crowded.left = 5
     with pytest.raises(bucket.Conflict):
         await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
-    crowded.left = 5
-    await confirm_entry(
-        crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
-    )
     crowded.left = 10_000
     with pytest.raises(bucket.Conflict):
         await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision)
 
     await crowded.close()
-
-
-@pytest.mark.nats
-async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connection) -> None:
-    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
-
-    for stale in (None, bucket.Entry(b"one", revision)):
-        with pytest.raises(StaleRead):
-            await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

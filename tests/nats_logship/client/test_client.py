@@ -1,4 +1,4 @@
-"""A client over a real socket: what it reads, what it sends, and what ends the connection."""
+"""A client over a real socket: reading, sending, and the end of the connection."""
 
 import asyncio
 import os
@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
 
@@ -15,6 +14,7 @@ from nats_logship.client.client import DIRECT_BYTES
 from nats_logship.client.connection import BrokerAway, Connection, Message
 from nats_logship.client.parser import MAX_LINE
 from nats_logship.wire.delivery import RawMessage
+from tests.nats_logship.client.served import INFO, served
 
 BLOCK = os.urandom(256 * 1024)
 HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
@@ -34,27 +34,25 @@ HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
         (b"NATS/1.0\r\nno colon\r\n\xff: x\r\ntwo words: x\r\nA: \xff \r\n\r\n", {"A": "\ufffd"}),
     ],
 )
-def test_headers_are_read_as_others_read_them(head: bytes, headers: dict[str, str] | None) -> None:
+def test_headers_are_read(head: bytes, headers: dict[str, str] | None) -> None:
     assert RawMessage("a", "", head, b"").headers == headers
 
 
 SPACES = "\x0b\x0c\x1c\x85\xa0"  # which the protocol does not take for the end of a word
 
 
-async def test_taps_and_subscriptions_hear_all_in_order_on_odd_subjects_too(
-    connection: Connection,
-) -> None:
+async def test_taps_and_subscriptions_receive_all_messages_in_order(connection: Connection) -> None:
     subject, tapped = f"odd.a{SPACES}b", list[RawMessage]()
-    heard: asyncio.Queue[Message] = asyncio.Queue()
+    received: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("odd.*", tapped.append)
-    await connection.subscribe("odd.*", heard.put)
+    await connection.subscribe("odd.*", received.put)
     sizes = [0, 1, DIRECT_BYTES - 1, DIRECT_BYTES, 5, 300_000, 2, 800_000, 3] * 4
 
     for number, size in enumerate(sizes):
         headers = {"Number": str(number)} if number % 4 else None
         await connection.publish(subject, b"%d" % number + b"x" * size, headers=headers)
     async with asyncio.timeout(60):
-        messages = [await heard.get() for _ in sizes]
+        messages = [await received.get() for _ in sizes]
 
     assert [(m.data, m.headers, m.subject) for m in messages] == [
         (m.data, m.headers, m.subject) for m in tapped
@@ -78,7 +76,7 @@ async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
         await connection.close()
 
 
-async def test_a_message_behind_others_that_nobody_asked_for_is_received(
+async def test_a_message_after_unexpected_lines_is_received(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, line = ends
@@ -110,7 +108,7 @@ async def test_a_message_behind_others_that_nobody_asked_for_is_received(
         (b"", "EOF"),
     ],
 )
-async def test_what_cannot_be_read_ends_the_connection_and_says_why(
+async def test_an_unreadable_line_ends_the_connection_with_a_reason(
     ends: tuple[Connection, socket.socket], sent: bytes, reason: str
 ) -> None:
     connection, line = ends
@@ -126,17 +124,14 @@ async def test_what_cannot_be_read_ends_the_connection_and_says_why(
 
 
 @pytest.mark.parametrize("info", [b"[]", b"1", b"{", b"x" * MAX_LINE, b"[" * 20_000])
-async def test_a_server_whose_first_line_cannot_be_read_is_no_broker(info: bytes) -> None:
+async def test_a_server_with_an_unreadable_first_line_is_no_broker(info: bytes) -> None:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"INFO " + info + b"\r\n")
-        with suppress(ConnectionError):
-            await writer.drain()
-        writer.close()
+        await writer.drain()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with served(serve) as where:
         with pytest.raises(BrokerAway, match=r"not as a broker: .*(INFO|info)"):
-            await Connection([f"nats://127.0.0.1:{port}"], "test").connect()
+            await Connection([f"nats://{where}"], "test").connect()
 
 
 CHANGES = """
@@ -174,7 +169,7 @@ def test_importing_the_connection_changes_nothing_in_nats_py() -> None:
     assert ended.stdout == ""
 
 
-async def test_a_flush_is_over_when_all_before_it_has_been_read(
+async def test_a_flush_ends_after_all_earlier_messages_were_read(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, line = ends
@@ -185,12 +180,12 @@ async def test_a_flush_is_over_when_all_before_it_has_been_read(
     assert b"a line" in await answering
 
 
-async def test_a_header_cannot_break_out_of_its_line(connection: Connection) -> None:
+async def test_a_line_break_in_a_header_is_refused(connection: Connection) -> None:
     with pytest.raises(ValueError, match="line break"):
         await connection.publish("elsewhere", BLOCK, headers={"A": "b\r\nC: d"})
 
 
-async def test_a_line_that_nobody_reads_holds_back_the_sender_and_not_its_memory(
+async def test_a_server_that_reads_nothing_blocks_the_sender_without_filling_memory(
     ends: tuple[Connection, socket.socket],
 ) -> None:
     connection, _ = ends
@@ -209,15 +204,15 @@ async def test_a_line_that_nobody_reads_holds_back_the_sender_and_not_its_memory
 
 def greet(deaf: socket.socket) -> socket.socket:
     line, _ = deaf.accept()
-    line.sendall(b'INFO {"server_id":"x","max_payload":8388608,"headers":true}\r\n')
+    line.sendall(INFO)
     answer_ping(line)
     return line
 
 
 def answer_ping(line: socket.socket) -> bytes:
     """Return what has come before it."""
-    heard = b""
-    while b"PING" not in heard:
-        heard += line.recv(4096)
+    received = b""
+    while b"PING" not in received:
+        received += line.recv(4096)
     line.sendall(b"PONG\r\n")
-    return heard.partition(b"PING")[0]
+    return received.partition(b"PING")[0]

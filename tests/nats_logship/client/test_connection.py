@@ -9,12 +9,13 @@ import pytest
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import BrokerAway, Connection
 from tests.conftest import Server
+from tests.nats_logship.client.served import INFO, served
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.nats
 
 
-async def test_a_broker_that_is_away_is_said_at_once_without_a_password() -> None:
+async def test_an_absent_broker_is_reported_at_once_without_a_password() -> None:
     connection = Connection(["nats://user:secret@127.0.0.1:1", "127.0.0.1:2"], "test")
 
     assert connection.servers == "nats://127.0.0.1:1, 127.0.0.1:2"
@@ -22,7 +23,7 @@ async def test_a_broker_that_is_away_is_said_at_once_without_a_password() -> Non
         await connection.connect()
 
 
-async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
+async def test_a_killed_broker_ends_a_request_and_the_next_one_waits_for_it(
     own_server: Server,
 ) -> None:
     connection, asked = Connection([own_server.url], "test"), asyncio.Event()
@@ -41,31 +42,27 @@ async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_
     await connection.close()
 
 
-async def test_reasons_that_change_while_a_broker_starts_are_one_warning_and_a_refusal_another(
+async def test_a_starting_broker_causes_one_warning_and_a_refusal_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    info = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1}\r\n'
-    words = [b""]
+    answers = [b""]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello, *rest = words
+        hello, *rest = answers
         writer.write(hello)
-        for word in rest:
+        for answer in rest:
             await reader.readline()
-            writer.write(word)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+            writer.write(answer)
 
     port = free_port()
     connection = Connection([f"nats://127.0.0.1:{port}"], "test")
     connecting = asyncio.create_task(connection.client())
     await until(lambda: "Connection refused" in connection.away)
-    async with await asyncio.start_server(serve, "127.0.0.1", port):
+    async with served(serve, port):
         await until(lambda: "not as a broker" in connection.away)
-        words = [info]
+        answers = [INFO]
         await until(lambda: "ended the connection" in connection.away)
-        words = [info, b"-ERR 'Authorization Violation'\r\n"]
+        answers = [INFO, b"-ERR 'Authorization Violation'\r\n"]
         await until(lambda: "refuses a client" in connection.away)
         connecting.cancel()
         await asyncio.wait({connecting})
@@ -82,7 +79,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:
+async def test_a_cancellation_is_never_lost(fresh_url: str) -> None:
     chance = random.Random(5)
     lost = 0
     for _ in range(150):
@@ -99,7 +96,7 @@ async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None
     assert lost == 0
 
 
-async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
+async def test_a_server_that_does_not_answer_is_left_for_another_one(
     own_server: Server, fresh_url: str
 ) -> None:
     """One that is cut off from the leader takes whatever it is sent."""
@@ -141,7 +138,7 @@ IN_HAND = Rejected(400, 10071, "wrong last sequence")
         ([(9.0, IN_HAND)], False),
     ],
 )
-async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_for_long(
+async def test_requests_end_at_once_on_a_server_without_a_leader_for_long(
     fresh_url: str, endings: list[tuple[float, ConnectionLost | Rejected | None]], is_left: bool
 ) -> None:
     connection = Connection([fresh_url, "nats://127.0.0.1:1"], "test")
@@ -158,27 +155,21 @@ async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_f
     await connection.close()
 
 
-def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_cancelled_connect_leaves_no_task(caplog: pytest.LogCaptureFixture) -> None:
     """The answer may come in the same turn of the loop: asyncio then forgets the cancellation."""
 
     async def given_up_after(turns: int) -> None:
-        answered, closed = asyncio.Event(), asyncio.Event()
+        answered = asyncio.Event()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b'INFO {"max_payload": 1000}\r\n')
+            writer.write(INFO)
             await reader.readuntil(b"PING\r\n")
             writer.write(b"PONG\r\n")
             answered.set()
             await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            closed.set()
 
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+        async with served(serve) as where:
+            connection = Connection([f"nats://{where}"], "test")
             connecting = asyncio.ensure_future(connection.connect())
             await answered.wait()
             for _ in range(turns):
@@ -187,8 +178,6 @@ def test_whenever_connecting_is_given_up_no_task_of_it_is_left(
             with suppress(asyncio.CancelledError):
                 await connecting
                 await connection.close()  # it was not given up in time
-            async with asyncio.timeout(10):
-                await closed.wait()
 
     for turns in range(10):
         asyncio.run(given_up_after(turns))

@@ -14,7 +14,7 @@ PACKAGES = ("broker", "nats_logship", "pyspark_jetstream", "receiver", "shipper"
 
 
 def codes_in(path: Path) -> list[str]:
-    """Return where a module writes one of the server's error codes as a number, as `line: number`."""
+    """Return the error codes that a module writes as numbers, as `line: number`."""
     return [
         f"{node.lineno}: {node.value}"
         for node in ast.walk(ast.parse(path.read_text()))

@@ -1,4 +1,4 @@
-"""The parser: the same messages and lines come out wherever the bytes were cut on their way."""
+"""The parser returns the same messages and lines, however the bytes were cut."""
 
 from itertools import pairwise
 
@@ -16,11 +16,11 @@ Item = Received | Control
 
 def message_on_wire(item: Received) -> bytes:
     message = item.message
-    words = [message.subject, str(item.subscription), message.reply]
+    tokens = [message.subject, str(item.subscription), message.reply]
     if message.head:
-        words.append(str(len(message.head)))
+        tokens.append(str(len(message.head)))
     size = len(message.head) + len(message.data)
-    line = " ".join(["HMSG" if message.head else "MSG", *words, str(size)])
+    line = " ".join(["HMSG" if message.head else "MSG", *tokens, str(size)])
     body = message.head + message.data
     return line.encode("utf-8", "surrogateescape") + b"\r\n" + body + b"\r\n"
 
@@ -31,21 +31,12 @@ def on_wire(item: Item) -> bytes:
     return item.name.encode() + (b" " if item.text else b"") + item.text + b"\r\n"
 
 
-words = st.text(st.sampled_from("a.B7*>ä\udcff" + ODD_SPACES), min_size=1, max_size=12)
+tokens = st.text(st.sampled_from("a.B7*>ä\udcff" + ODD_SPACES), min_size=1, max_size=12)
 bodies = st.one_of(
     st.binary(max_size=50), st.sampled_from([b"\r\n", b"PING\r\n", b"MSG a 1 5\r\n", b"x" * 5000])
 )
-messages = st.builds(
-    Received,
-    st.integers(0, 10**17),
-    st.builds(
-        RawMessage,
-        subject=words,
-        reply=st.one_of(st.just(""), words),
-        head=st.sampled_from([b"", HEAD]),
-        data=bodies,
-    ),
-)
+raw = st.builds(RawMessage, tokens, st.just("") | tokens, st.sampled_from([b"", HEAD]), bodies)
+messages = st.builds(Received, st.integers(0, 10**17), raw)
 controls = st.sampled_from(
     [
         *(Control("PING", b""), Control("PONG", b""), Control("+OK", b"")),
@@ -68,38 +59,30 @@ def read(pieces: list[bytes]) -> tuple[list[Item], bool]:
 
 
 def cut(data: st.DataObject, text: bytes) -> list[bytes]:
-    places = st.lists(st.integers(0, len(text)), max_size=30)
-    ends = [0, *sorted(data.draw(places)), len(text)]
+    cuts = st.lists(st.integers(0, len(text)), max_size=30)
+    ends = [0, *sorted(data.draw(cuts)), len(text)]
     return [text[start:end] for start, end in pairwise(ends)]
 
 
 @given(streams, st.data())
-def test_what_was_sent_is_read_wherever_it_is_cut(sent: list[Item], data: st.DataObject) -> None:
+def test_messages_are_read_however_the_bytes_are_cut(sent: list[Item], data: st.DataObject) -> None:
     text = b"".join(map(on_wire, sent))
 
     assert read(cut(data, text)) == (sent, False)
     assert read([text[at : at + 1] for at in range(len(text))]) == (sent, False)
 
 
-garbage = st.lists(
-    st.one_of(
-        st.binary(max_size=6),
-        st.sampled_from(
-            [
-                *(b"MSG", b"HMSG", b"PING", b"INFO", b"-ERR", b"\r\n", b"\r", b"\n", b" ", b"\t"),
-                *(b"a", b"1", b"-1", b"5", b"MSG a 1 3\r\nabc\r\n", b"HMSG a 1 2 3\r\nabc\r\n"),
-                *(b"PONG\r\n", b"x" * MAX_LINE, b"0" * 5000),
-            ]
-        ),
-    ),
-    max_size=20,
-).map(b"".join)
+PIECES = (
+    *(b"MSG", b"HMSG", b"PING", b"INFO", b"-ERR", b"\r\n", b"\r", b"\n", b" ", b"\t", b"0" * 5000),
+    *(b"a", b"1", b"-1", b"5", b"MSG a 1 3\r\nabc\r\n", b"HMSG a 1 2 3\r\nabc\r\n", b"PONG\r\n"),
+    b"x" * MAX_LINE,
+)
+piece = st.binary(max_size=6) | st.sampled_from(PIECES)
+garbage = st.lists(piece, max_size=20).map(b"".join)
 
 
 @given(garbage, st.data())
-def test_whether_bytes_can_be_read_does_not_depend_on_where_they_are_cut(
-    text: bytes, data: st.DataObject
-) -> None:
+def test_garbage_is_read_the_same_however_it_is_cut(text: bytes, data: st.DataObject) -> None:
     assert read(cut(data, text)) == read([text])
 
 
@@ -116,12 +99,12 @@ def test_whether_bytes_can_be_read_does_not_depend_on_where_they_are_cut(
         b"HMSG a 1 0 %d" % (MAX_MESSAGE + 1),
     ],
 )
-def test_a_malformed_line_is_refused_behind_what_came_before_it(line: bytes) -> None:
+def test_a_malformed_line_is_refused_after_the_items_before_it(line: bytes) -> None:
     assert read([b"PING\r\n" + line + b"\r\nPONG\r\n"]) == ([Control("PING", b"")], True)
 
 
 @pytest.mark.parametrize("text", [b"MSG a 1 2\r\nabc\r\n", b"HMSG a 1 1 2\r\nabc\r\n"])
-def test_a_message_that_is_longer_than_it_says_is_refused(text: bytes) -> None:
+def test_a_message_longer_than_announced_is_refused(text: bytes) -> None:
     assert read([text]) == ([], True)
 
 
@@ -133,21 +116,21 @@ def test_a_line_without_an_end_is_refused_before_it_needs_memory(start: bytes, r
     assert read([longest[at : at + 1000] for at in range(0, MAX_LINE, 1000)]) == ([], True)
 
 
-def test_a_line_of_the_greatest_length_is_read_and_a_longer_one_refused() -> None:
+def test_the_longest_line_is_read_and_a_longer_one_refused() -> None:
     text = b"x" * (MAX_LINE - len(b"INFO \r\n"))
 
     assert read([b"INFO " + text + b"\r\n"]) == ([Control("INFO", text)], False)
     assert read([b"INFO x" + text + b"\r\n"]) == ([], True)
 
 
-def test_blanks_and_tabs_part_words_however_many_they_are() -> None:
+def test_blanks_and_tabs_separate_tokens() -> None:
     # for messages of its own nats-server writes two blanks where there is no reply
     received = [Received(7, RawMessage("a", "r", b"", b"xyz")), Control("PING", b"")]
 
     assert read([b"MSG \ta\t7  r\t 3 \r\nxyz\r\nPING \r\n"]) == (received, False)
 
 
-def test_only_what_has_begun_is_amid_a_message() -> None:
+def test_the_parser_is_amid_a_message_only_after_its_line() -> None:
     parser, seen = Parser(), []
     for piece in (b"PING\r\nMS", b"G a 1 3\r\n", b"abc\r", b"\n", b"MSG a 1 3\r\nabc\r\nPI"):
         list(parser.read(piece))

@@ -1,4 +1,4 @@
-"""Positions move only forward, and a snapshot of them is read whole or not at all."""
+"""Positions move only forward, and a snapshot is read whole or refused."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def origin(file: str, end: int, agent: str = "1-aaaaaaaa") -> Origin:
     return Origin(agent, 5, (Section("/log/é\udcff", Span(file, 0, end), end, 1, IDENTITY),))
 
 
-def test_positions_move_behind_each_section_and_never_back() -> None:
+def test_positions_move_to_the_end_of_each_section_and_never_back() -> None:
     both = Origin("1-aaaaaaaa", 5, origin("f", 20).sections + origin("g", 5).sections)
     claim = Origin("2-aaaaaaaa", 1)
 
@@ -50,9 +50,7 @@ def cursors(draw: st.DrawFn) -> Cursor:
 
 
 @given(st.lists(cursors(), max_size=20), NUMBERS, IDS)
-def test_what_encode_writes_decode_reads_whatever_it_is(
-    found: list[Cursor], sequence: int, agent: str
-) -> None:
+def test_positions_survive_encoding(found: list[Cursor], sequence: int, agent: str) -> None:
     covered = {"LOGS_1": Covered(sequence, agent)}
     positions = Positions({cursor.file: cursor for cursor in found}, covered)
 
@@ -74,7 +72,7 @@ def document() -> dict[str, Any]:
 
 
 @given(st.data())
-def test_a_snapshot_in_which_a_value_is_another_is_read_or_refused(data: st.DataObject) -> None:
+def test_a_snapshot_with_another_value_is_read_or_refused(data: st.DataObject) -> None:
     whole = document()
     part = data.draw(st.sampled_from([whole, whole["files"][0], whole["streams"]["LOGS"]]))
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(JSON)
@@ -85,7 +83,7 @@ def test_a_snapshot_in_which_a_value_is_another_is_read_or_refused(data: st.Data
 
 
 @given(st.integers(0), st.binary(max_size=8))
-def test_a_large_snapshot_in_which_bytes_changed_is_read_or_refused(at: int, other: bytes) -> None:
+def test_a_large_snapshot_with_other_bytes_is_read_or_refused(at: int, other: bytes) -> None:
     data, start = bytearray(LARGE), at % len(LARGE)
     data[start : start + len(other)] = other
 
@@ -101,7 +99,6 @@ def with_a_file(name: str, value: object) -> bytes:
 
 
 def frame_that_claims(size: int) -> bytes:
-    """Return the head of a zstd frame that says it holds so much."""
     return zstandard.FRAME_HEADER + b"\xe0" + size.to_bytes(8, "little") + b"\x01\x00\x00"
 
 
@@ -124,7 +121,7 @@ def frame_that_claims(size: int) -> bytes:
     ],
     ids=map(str, count()),
 )
-def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+def test_anything_but_a_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(UnreadablePositions):
         Positions.decode(data)
 

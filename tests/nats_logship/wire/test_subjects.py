@@ -23,15 +23,13 @@ from nats_logship.wire.subjects import (
         *("x" * 254, "ü" * 127),
     ],
 )
-def test_a_host_that_could_leave_its_subject_or_folder_is_refused(host: str) -> None:
+def test_a_host_that_could_escape_its_subject_or_folder_is_refused(host: str) -> None:
     with pytest.raises(InvalidHost):
         validate_host(host)
 
 
 @given(st.text())
-def test_whatever_host_is_accepted_is_one_file_name_and_comes_back_from_its_subject(
-    host: str,
-) -> None:
+def test_an_accepted_host_is_one_file_name_and_survives_its_subject(host: str) -> None:
     try:
         subject = Subject.for_host(host, 10)
     except InvalidHost:
@@ -50,12 +48,12 @@ def test_whatever_host_is_accepted_is_one_file_name_and_comes_back_from_its_subj
         *("logs.p1234567.x", "logs.p\u0661.x"),
     ],
 )
-def test_a_subject_that_we_would_not_send_is_refused(subject: str) -> None:
+def test_a_subject_that_no_shipper_uses_is_refused(subject: str) -> None:
     with pytest.raises((InvalidSubject, InvalidHost)):
         Subject.parse(subject)
 
 
-def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() -> None:
+def test_hosts_that_no_consumer_can_be_named_after_have_different_hashes() -> None:
     hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
 
     names = {registry_consumer(host) for host in hosts}
@@ -76,7 +74,7 @@ def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() 
         ("$JS.ACK.LOGS.receiver-p0.1.22.x.444.5", None),
     ],
 )
-def test_a_reply_subject_of_either_form_says_where_a_message_stands(
+def test_a_reply_subject_of_either_form_has_the_numbers_of_a_delivery(
     reply: str, delivery: Delivery | None
 ) -> None:
     assert parse_reply(reply) == delivery
@@ -98,5 +96,5 @@ def test_any_subject_is_a_delivery_or_not(text: str) -> None:
         *((name, False) for name in ("web01", "localhost.example.net", "mylocalhost", "10.0.0.1")),
     ],
 )
-def test_a_name_that_every_machine_has_of_itself_is_known(host: str, is_shared: bool) -> None:
+def test_a_name_that_every_machine_has_for_itself_is_recognised(host: str, is_shared: bool) -> None:
     assert is_shared_name(host) is is_shared

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when it is not fit."""
+"""Which Java is used, and what is reported for an unsupported one."""
 
 from pathlib import Path
 
@@ -17,9 +17,7 @@ def make_java(home: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2", "25+36", "17.0.9-internal"])
-def test_the_releases_that_spark_is_built_for_are_taken_from_java_home(
-    tmp_path: Path, version: str
-) -> None:
+def test_supported_releases_are_taken_from_java_home(tmp_path: Path, version: str) -> None:
     launcher = make_java(tmp_path, version)
 
     java = find_java({"JAVA_HOME": str(tmp_path)})
@@ -29,9 +27,7 @@ def test_the_releases_that_spark_is_built_for_are_taken_from_java_home(
 
 
 @pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", "22.0.1", "26", "nonsense", "", "21"])
-def test_a_java_home_that_is_not_fit_is_refused_in_one_line_with_what_to_do(
-    tmp_path: Path, version: str
-) -> None:
+def test_an_unsupported_java_home_is_refused_with_a_remedy(tmp_path: Path, version: str) -> None:
     if version:
         launcher = make_java(tmp_path, version)
     if version == "21":  # it only says to be one

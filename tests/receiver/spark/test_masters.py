@@ -1,4 +1,4 @@
-"""A Spark master that is not there, and a wrong setting, are named at once; a master that is there is found among several."""
+"""A Spark master that does not answer, and a wrong setting, are reported at once."""
 
 import logging
 import re
@@ -16,7 +16,7 @@ def test_one_of_several_masters_is_enough() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as there,
         socket.create_server(("127.0.0.1", 0), backlog=0) as silent,
-        socket.create_connection(silent.getsockname()),  # has the only place in its queue
+        socket.create_connection(silent.getsockname()),  # fills its queue
     ):
         ports = (free_port(), *(one.getsockname()[1] for one in (silent, there)))
         masters = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -25,7 +25,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "h:x", "a:1,b"])
-def test_what_is_no_address_of_a_master_is_said(address: str) -> None:
+def test_a_wrong_address_of_a_master_is_reported(address: str) -> None:
     with pytest.raises(ConfigurationError, match="give --master spark://host:port"):
         check_masters(f"spark://{address}")
 
@@ -46,7 +46,7 @@ def test_each_further_context_filters_no_more_of_the_log() -> None:
 @pytest.mark.nats
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("option", "code", "words"),
+    ("option", "code", "reason"),
     [
         pytest.param(
             "--master=spark://127.0.0.1:1",
@@ -57,16 +57,16 @@ def test_each_further_context_filters_no_more_of_the_log() -> None:
         pytest.param(
             "--spark-conf=spark.executor.memory=abc",
             Exit.CONFIGURATION,
-            "Spark does not start on local.*abc; look at --spark",
+            "Spark does not start on local.*abc; check --spark",
             id="wrong setting",
         ),
     ],
 )
-def test_a_receiver_whose_spark_cannot_start_says_why_in_a_line(
-    scene: Scene, option: str, code: int, words: str
+def test_a_receiver_whose_spark_cannot_start_logs_why_in_one_line(
+    scene: Scene, option: str, code: int, reason: str
 ) -> None:
     receiver = scene.receiver("receiver", option)
 
     assert receiver.wait(60) == code
-    assert re.match(f"logreceiver: {words}", receiver.said().splitlines()[-1])
-    assert "Traceback" not in receiver.said()
+    assert re.match(f"logreceiver: {reason}", receiver.read_log().splitlines()[-1])
+    assert "Traceback" not in receiver.read_log()

@@ -1,4 +1,4 @@
-"""What another user of the machine can do to a local Spark: find its ports, and be refused at each of them."""
+"""Another user of the machine finds the ports of a local Spark, and is refused at each."""
 
 import json
 import socket
@@ -28,9 +28,9 @@ with spark_context("local[1]") as sc:
     hadoop = sc._jvm.org.apache.hadoop
     kept = hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
     secrets.append((kept.getSecretKey(hadoop.io.Text("sparkCookie")) or b"none").decode())
-    told = {"jvm": gateway.proc.pid, "gateway": gateway.gateway_parameters.port}
+    report = {"jvm": gateway.proc.pid, "gateway": gateway.gateway_parameters.port}
     settings = dict(sc.getConf().getAll())
-    print(json.dumps(told | {"secrets": secrets, "settings": settings}), flush=True)
+    print(json.dumps(report | {"secrets": secrets, "settings": settings}), flush=True)
     time.sleep(600)
 """
 
@@ -62,12 +62,12 @@ def open_blocks() -> bytes:
     return struct.pack("!q", 8 + len(head) + len(body)) + head + body
 
 
-def test_every_port_of_a_local_spark_refuses_who_has_no_secret_and_no_command_line_shows_one(
+def test_ports_of_a_local_spark_need_a_secret_that_no_command_line_shows(
     processes: Processes,
 ) -> None:
     driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
-    wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
-    told = json.loads(driver.said().splitlines()[0])
+    wait_until("Spark runs", lambda: driver.read_log().endswith("}}"), _START, [driver])
+    told = json.loads(driver.read_log().splitlines()[0])
 
     ports = listening(told["jvm"])
     lines = [words for pid in driver.tree() if (words := proc(pid, "cmdline"))]

@@ -1,4 +1,4 @@
-"""Spark as a program of ours starts and ends it: real programs, real JVMs, real signals."""
+"""Start and end of Spark: real programs, real JVMs, real signals."""
 
 import importlib.util
 import os
@@ -48,9 +48,7 @@ def reads_spark(pid: int) -> bool:
         return False  # it ended meanwhile
 
 
-def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly_cleanly_and_silently(
-    tmp_path: Path,
-) -> None:
+def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as folder, Processes(tmp_path) as processes:
         alone = {"TMPDIR": folder, "PATH": "/nowhere", "JAVA_HOME": ""}
         driver = processes.start("driver", [sys.executable, "-c", ONCE], alone)
@@ -58,7 +56,7 @@ def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly_cleanly_and_silent
         assert driver.wait(2 * _START) == 0
         left = list(Path(folder).iterdir())
 
-    started, seconds = driver.said().splitlines()  # and not a word more
+    started, seconds = driver.read_log().splitlines()  # and not a word more
     assert started.startswith("local[2,4] 25.")
     assert float(seconds) < 8, "one on a quiet machine"
     assert left == []
@@ -73,7 +71,9 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
     ).replace("local[2]", "local[2,4]")  # a task is tried again
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
-        works = lambda: [line for line in driver.said().splitlines() if line.startswith("works")]  # noqa: E731
+        works = lambda: [  # noqa: E731
+            line for line in driver.read_log().splitlines() if line.startswith("works")
+        ]
         wait_until("both tasks run", lambda: len(works()) == 2, _START, [driver])
         daemon = int(works()[0].split()[2])
         workers = {int(line.split()[1]) for line in works()}
@@ -88,7 +88,7 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
         wait_until("all of them end", lambda: driver.tree() == [], 30)
 
 
-def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_start_cleans_up(
+def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as name, Processes(Path(name)) as processes:
@@ -134,7 +134,7 @@ def run(script: str, prefix: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.long
-def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> None:
+def test_prepared_classes_are_used_by_the_next_start(tmp_path: Path) -> None:
     path = Path(run(PREPARE, tmp_path).stdout.strip())
     second = run(START, tmp_path)
 
@@ -145,7 +145,7 @@ def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> Non
     assert second.stderr == ""
 
 
-def test_what_executors_get_is_all_that_their_tasks_import(tmp_path: Path) -> None:
+def test_executors_get_all_packages_that_tasks_import(tmp_path: Path) -> None:
     spark = importlib.util.find_spec("pyspark")
     assert spark
     assert spark.origin

@@ -1,4 +1,4 @@
-"""What a status says of the stores of a state folder."""
+"""The status of the stores of a state folder."""
 
 import os
 import tempfile
@@ -12,9 +12,7 @@ from tests.receiver.stored import add, begun
 NOON = 1_800_000_000_000_000_000
 
 
-def test_a_host_has_its_live_file_and_its_closed_ones_and_a_damaged_store_says_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_status_has_the_files_of_all_readable_stores(tmp_path: Path) -> None:
     names = {
         "web01.log.000001": b"12345",
         "web01.log.000002": b"1234567890",
@@ -34,7 +32,7 @@ def test_a_host_has_its_live_file_and_its_closed_ones_and_a_damaged_store_says_n
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
 @pytest.mark.parametrize("is_running", [True, False])
-def test_whoever_may_only_read_the_stores_has_the_files(is_running: bool) -> None:
+def test_a_user_who_can_only_read_the_stores_sees_the_files(is_running: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         (state / "web01.log").touch()

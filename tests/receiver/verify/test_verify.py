@@ -188,7 +188,7 @@ def test_files_of_a_receiver_killed_at_any_point_are_no_difference(
     )
     until = partition.offset().next
     for point in points:
-        assert partition.run_apart(until, fault=point, pull=8, session=SessionLimits(60.0)) == -9
+        assert partition.run_apart(until, fault=point, pull=4000, session=SessionLimits(60.0)) == -9
 
     report = examined(partition)
 

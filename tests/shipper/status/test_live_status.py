@@ -116,7 +116,7 @@ c, _ = s.accept()
 time.sleep(60)
 """
     process = processes.start(name, [sys.executable, "-c", code])
-    wait_until("it listens", lambda: "listens" in process.said(), 20, [process])
+    wait_until("it listens", lambda: "listens" in process.read_log(), 20, [process])
     return process
 
 

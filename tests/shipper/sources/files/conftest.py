@@ -1,4 +1,4 @@
-"""What the tests of the file side share: hosts in the test's folder, whose followers are closed at its end."""
+"""What the tests of files share: hosts in the test's folder, whose followers are closed."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rotations between any two system calls of a look: files that do not belong together are not judged together."""
+"""Rotations between any two system calls of a scan: nothing is decided on a mixture of files."""
 
 import gzip
 import os
@@ -11,7 +11,7 @@ from tests.shipper.host import SECOND, Host
 from tests.shipper.seams import amid
 
 SEAMS = 30
-"""More than a look at these files makes calls: the last ones are rotations behind it."""
+"""More than the calls of a scan of these files: the last rotations come behind it."""
 
 
 async def ship_out(host: Host) -> None:
@@ -32,7 +32,7 @@ def copied(host: Host, *, packed: bool = False) -> None:
 
 @pytest.mark.parametrize("read", [b"", b"1\n"], ids=["unread", "read"])
 @pytest.mark.parametrize("way", ["rename", "copy", "truncate", "truncate what was compressed"])
-async def test_a_file_rotated_amid_a_look_is_read_once_and_before_its_successor(
+async def test_a_file_rotated_amid_a_scan_is_read_once_and_before_its_successor(
     tmp_path: Path, way: str, read: bytes
 ) -> None:
     for seam in range(SEAMS):
@@ -61,7 +61,7 @@ async def test_a_file_rotated_amid_a_look_is_read_once_and_before_its_successor(
         assert host.shipped == read + b"2\n3\n"
 
 
-async def test_a_file_that_appears_amid_the_look_is_not_known_by_its_link(tmp_path: Path) -> None:
+async def test_a_file_that_appears_amid_the_scan_is_not_known_by_its_link(tmp_path: Path) -> None:
     for seam in range(SEAMS):
         host = Host(tmp_path / str(seam), "*.log")
         host.folder.mkdir()

@@ -1,4 +1,4 @@
-"""Changes are heard by inotify, and none is missed in between; that polling misses none shows `test_agent_program.py`."""
+"""inotify reports every change; `test_agent_program.py` shows that polling misses none either."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from tests.shipper.sources.files.conftest import MakeHost
 NEVER = 3600.0
 
 
-async def test_every_write_is_heard_whatever_comes_between_them(make_host: MakeHost) -> None:
+async def test_every_write_is_reported_whatever_comes_between_them(make_host: MakeHost) -> None:
     host, chance = make_host("*.log", poll_every=NEVER), random.Random(7)
     count = dict.fromkeys(("a", "b", "c"), 0)
     pauses = (0.0, 0.001, 0.03, 0.2, 0.95, 1.0, 1.02, 1.05, 1.08)
@@ -35,7 +35,7 @@ async def test_every_write_is_heard_whatever_comes_between_them(make_host: MakeH
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-async def test_a_write_to_what_a_link_leads_to_is_heard(
+async def test_a_write_to_what_a_link_leads_to_is_reported(
     tmp_path: Path, make_host: MakeHost, what: str
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"

@@ -70,7 +70,7 @@ def spoilt(compression: Compression, where: str) -> bytes:
 
 @forms
 @pytest.mark.parametrize("where", ["middle", "checksum", "garbage behind", "not compressed"])
-def test_damage_is_told_and_what_stands_before_it_is_read(
+def test_damage_is_reported_and_the_content_before_it_is_read(
     compression: Compression, where: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_bytes(spoilt(compression, where))
@@ -81,7 +81,7 @@ def test_damage_is_told_and_what_stands_before_it_is_read(
 
         assert decompressor.damage
         assert not decompressor.is_complete
-        # zstd may give wrong bytes behind the damage before its checksum tells
+        # zstd may give wrong bytes behind the damage before its checksum shows it
         third = len(LINES) // 3
         assert content[:third] == LINES[:third][: len(content)]
         assert (content == LINES) == (where == "garbage behind")

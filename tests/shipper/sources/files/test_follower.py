@@ -1,4 +1,4 @@
-"""Following files: whose turn it is, lines that are unfinished or over-long, rotations, truncations, and what is said."""
+"""Following files: budgets, unfinished and over-long lines, rotations, truncations, reports."""
 
 import asyncio
 import gzip
@@ -32,7 +32,9 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) 
     assert b"quiet\n" in [block.lines for block in blocks]
 
 
-async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
+async def test_a_missing_file_is_reported_once_and_again_when_it_goes_missing_again(
+    host: Host,
+) -> None:
     await host.scan()
     await host.scan()
     assert len(host.reported(NoticeKind.MISSING)) == 1
@@ -96,7 +98,7 @@ async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: H
     assert [notice.lost for notice in host.reported(NoticeKind.TRUNCATED)] == [7]
 
 
-async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(host: Host) -> None:
+async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_again(host: Host) -> None:
     banner = (b"x" * 99 + b"\n") * 20
     host.write("app.log", banner + b"1\n" * 40)
     await host.ship()
@@ -136,20 +138,56 @@ async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
     assert shipped == b"other\n" * len(expected)
 
 
-async def test_a_copy_of_a_short_file_stays_one_when_the_file_is_rotated(host: Host) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log.bak", b"1\n")
-    await host.ship()
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"2\n")
-    await host.ship()
-    await host.ship()
+COPIES = {
+    "of a short file that is rotated": (
+        (
+            "write app.log 1|; ship; write app.log.bak 1|; ship; move app.log app.log.1; "
+            "write app.log 2|; ship; ship"
+        ),
+        "1|2|",
+    ),
+    "of a file whose successor begins alike": (
+        (
+            "write app.log banner|; ship; write app.log.1 ban; scan; "
+            "write app.log late|; ship; "
+            "write app.log.1 ner|; cut app.log; write app.log banner|2|; scan; "
+            "move app.log.1 app.log.2; write app.log.1 banner|2|; cut app.log; write app.log 3|; "
+            "scan; ship"
+        ),
+        "banner|late|banner|2|3|",
+    ),
+    "of the last of the files that began alike": (
+        (
+            "write app.log banner|; ship; cut app.log; ship; write app.log banner|1|; ship; "
+            "write app.log.1 banner|1|2|; cut app.log; write app.log 3|; ship"
+        ),
+        "banner|banner|1|2|3|",
+    ),
+}
 
-    assert host.shipped == b"1\n2\n"
+
+@pytest.mark.parametrize("program", COPIES)
+async def test_a_copy_is_read_only_behind_what_was_read_of_its_original(
+    host: Host, program: str
+) -> None:
+    steps, expected = COPIES[program]
+    for step in steps.split("; "):
+        match step.split():
+            case "write", name, text:
+                host.write(name, text.replace("|", "\n").encode())
+            case "cut", name:
+                os.truncate(host.folder / name, 0)
+            case "move", name, to:
+                host.move(name, to)
+            case ["scan"]:
+                await host.scan()
+            case ["ship"]:
+                await host.ship()
+
+    assert host.shipped.decode() == expected.replace("|", "\n")
 
 
-async def test_of_an_unread_file_that_grew_after_its_copy_and_was_truncated_the_copy_is_read(
+async def test_the_copy_of_an_unread_file_that_grew_and_was_truncated_is_read(
     host: Host,
 ) -> None:
     host.write("app.log", b"1\n")
@@ -198,46 +236,6 @@ async def test_a_copy_is_none_of_what_another_agent_found_and_did_not_read(host:
     await host.ship()
 
     assert host.shipped == b"1\n"
-
-
-async def test_a_copy_stays_that_of_its_original_when_the_next_file_begins_alike(
-    host: Host,
-) -> None:
-    host.write("app.log", b"banner\n")
-    await host.ship()
-    host.write("app.log.1", b"ban")
-    await host.scan()
-    host.write("app.log", b"in no copy\n")
-    await host.ship()
-    host.write("app.log.1", b"ner\n")
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"banner\n2\n")
-    await host.scan()
-    host.move("app.log.1", "app.log.2")
-    host.write("app.log.1", b"banner\n2\n")
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n")
-
-    await host.scan()
-    await host.ship()
-
-    assert host.shipped == b"banner\nin no copy\nbanner\n2\n3\n"
-
-
-async def test_a_copy_goes_on_with_the_last_of_the_files_that_began_alike(host: Host) -> None:
-    host.write("app.log", b"banner\n")
-    await host.ship()
-    os.truncate(host.folder / "app.log", 0)
-    await host.ship()
-    host.write("app.log", b"banner\n1\n")
-    await host.ship()
-    host.write("app.log.1", b"banner\n1\n2\n")
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n")
-
-    await host.ship()
-
-    assert host.shipped == b"banner\nbanner\n1\n2\n3\n"
 
 
 async def test_a_file_rotated_while_the_agent_was_down_is_new_although_none_was_read_before(

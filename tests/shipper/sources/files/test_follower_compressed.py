@@ -1,4 +1,4 @@
-"""Rotated files that were compressed: what was not read yet is taken from there, nothing twice, the oldest first."""
+"""Compressed rotated files: their unread rest is shipped, nothing twice, the oldest first."""
 
 import gzip
 import os
@@ -74,7 +74,7 @@ async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shippe
 async def down_while_spoilt(
     host: Host, compression: Compression, spoil: Callable[[bytes], bytes]
 ) -> Path:
-    """Ship one line, have the next ones compressed and spoilt while the agent is down, and start it."""
+    """Ship a line, compress and spoil the next ones while the agent is down, and start it."""
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", LONG)
@@ -86,7 +86,7 @@ async def down_while_spoilt(
     return path
 
 
-async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
+async def test_whole_lines_of_a_damaged_file_are_shipped_and_the_loss_is_reported_once(
     host: Host,
 ) -> None:
     def spoil(data: bytes) -> bytes:
@@ -106,7 +106,9 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     assert notice.lost > 0
 
 
-async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(host: Host) -> None:
+async def test_a_file_that_is_damaged_from_its_first_byte_on_is_reported_as_lost(
+    host: Host,
+) -> None:
     path = await down_while_spoilt(host, Compression.GZIP, lambda data: b"\xff" * len(data))
     await host.ship_out()
 
@@ -115,7 +117,7 @@ async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(
 
 
 @forms
-async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
+async def test_a_file_that_ends_too_early_is_waited_for_and_then_reported(
     host: Host, compression: Compression
 ) -> None:
     await down_while_spoilt(host, compression, lambda data: data[:-3])
@@ -158,7 +160,7 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host, *, was_do
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("begun", [30, 100, 300])
-async def test_a_few_bytes_of_a_compressed_file_do_not_tell_what_it_is(
+async def test_a_few_bytes_of_a_compressed_file_do_not_show_what_it_is(
     host: Host, begun: int, *, restarts: bool
 ) -> None:
     first = b"".join(b"%d %x\n" % (n, n * 7919 % 65536) for n in range(2000))

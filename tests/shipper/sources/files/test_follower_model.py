@@ -1,7 +1,7 @@
-"""Random programs of file actions, followed by a follower that is made to scan and to gather between them.
+"""Random programs of file actions, with a follower that scans and gathers between them.
 
-What is said of them is `tests/shipper/model.py`; the whole agent, with a broker, is put through the same in
-`test_agent_model.py`.
+`tests/shipper/model.py` is their oracle; `test_agent_model.py` puts the whole agent, with a broker,
+through the same.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ACTIONS = {
     **FILE_ACTIONS,
     "copy_slowly_and_truncate": 2,
     "compress_slowly": 2,
-    "write_anew": 2,
+    "rewrite": 2,
     "scan": 6,
     "scan_amid": 5,
     "gather_amid": 5,
@@ -93,7 +93,7 @@ class Program:
             await self.host.gather()
 
     def next_actions(self, seam: int) -> list[tuple[int, Callable[[], None]]]:
-        """Take the next steps of the program, to be done from this seam on and up to 4 seams apart."""
+        """Take the next steps, to be done from this seam on, up to 4 seams apart."""
         actions: list[tuple[int, Callable[[], None]]] = []
         while self.steps and len(actions) < AMID and self.steps[0][0] in FILE_ACTIONS:
             action, amount = self.steps.popleft()
@@ -119,14 +119,14 @@ class Program:
         await self.gather_some(amount)
         self.model.compress(amount)
 
-    async def write_anew(self, amount: int) -> None:
+    async def rewrite(self, amount: int) -> None:
         """Write a file again in place that is read and at rest, and let the agent find that out."""
         await self.pass_time()
         for _ in range(2):
             await self.scan()
             await self.gather_all()
         await self.store()  # or what is written next may begin like what was stored of this one
-        if self.model.write_anew(amount):
+        if self.model.rewrite(amount):
             for _ in range(3):
                 self.host.later += STEP
                 await self.scan()
@@ -187,8 +187,8 @@ DELETED_UNSEEN = "write copy_truncate copy_slowly_and_truncate write recreate re
 REUSED_BETWEEN = (
     "write_part scan copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
-WRITTEN_ANEW_AND_DELETED = "write compress_slowly truncate write compress_slowly delete"
-WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write rename compress"
+REWRITTEN_AND_DELETED = "write compress_slowly truncate write compress_slowly delete"
+REWRITTEN_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write rename compress"
 HELD_UNTIL_STORED = (
     "write scan gather_all delete scan gather_all pass_time scan gather_all scan rewind"
 )
@@ -201,7 +201,14 @@ COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME = "write rename write rename compress_slowl
 WAITED_FOR_WHEN_REWOUND = (
     "write_part:4 scan gather_all rename write scan pass_time pass_time rewind scan gather_all"
 )
-DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
+DELETED_WHEN_REWOUND = (
+    "write copy_slowly_and_truncate rename compress:1 write copy_truncate "
+    "copy_slowly_and_truncate rewind rename"
+)
+
+SUCCESSOR_OF_A_LONG_LINE = (
+    "write:3 copy_truncate:4 write_part:3 scan leave_hole:3 gather_amid:50 copy_truncate:4 write:4"
+)
 
 
 def written(program: str) -> list[Step]:
@@ -214,13 +221,14 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(REUSED_BETWEEN))
 @example(layout="numbers", steps=written(DELETED_UNSEEN))
 @example(layout="numbers", steps=written(DELETED_WHEN_REWOUND))
-@example(layout="numbers", steps=written(WRITTEN_ANEW_AND_DELETED))
-@example(layout="numbers", steps=written(WRITTEN_ANEW_AND_COMPRESSED))
+@example(layout="numbers", steps=written(REWRITTEN_AND_DELETED))
+@example(layout="numbers", steps=written(REWRITTEN_AND_COMPRESSED))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
 @example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))
 @example(layout="dates", steps=written(COPIED_BEHIND_A_DELETED_ONE))
 @example(layout="extension, shown", steps=written(COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME))
+@example(layout="extension, shown", steps=written(SUCCESSOR_OF_A_LONG_LINE))
 @example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
 @as_many_as(150)
 @given(

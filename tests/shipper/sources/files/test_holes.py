@@ -1,4 +1,4 @@
-"""Sparse and preallocated files: NULs that nobody wrote are no lines, and what was written stays byte for byte."""
+"""Sparse and preallocated files: NULs that nobody wrote are no lines, written ones are shipped."""
 
 import os
 from itertools import pairwise
@@ -32,7 +32,7 @@ def write_at(path: Path, position: int, data: bytes) -> None:
 
 
 def allocate(path: Path, size: int, how: str) -> None:
-    """Make a file of a size, of which nothing is written: with space on the disk, without, or by zeros."""
+    """Make a file of a size without content: with space on the disk, without, or by zeros."""
     with path.open("wb") as file:
         if how == "fallocate":
             os.posix_fallocate(file.fileno(), 0, size)
@@ -149,7 +149,7 @@ async def test_a_sparse_file_is_the_same_one_after_a_rotation_and_a_restart(
     assert host.shipped == b"1\n2\n3\n"
 
 
-async def test_nuls_that_were_written_stay_byte_for_byte(make_host: MakeHost) -> None:
+async def test_nuls_that_were_written_are_shipped_byte_for_byte(make_host: MakeHost) -> None:
     host = make_host(block_size=64 * 1024, max_line=100_000)
     content = b"a\0b\n" + b"\0" * 5000 + b"\n" + b"x\0\0\0\0" * 30_000 + b"\n" + b"\0" * 300_000
     content += b"end\n\0\0"

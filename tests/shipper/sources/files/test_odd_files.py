@@ -1,4 +1,4 @@
-"""Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, more than descriptors, or deleted."""
+"""Odd files: links, pipes, files of the kernel, closed, deleted, or more than descriptors."""
 
 import asyncio
 import os
@@ -94,8 +94,8 @@ async def test_permissions_may_be_taken_and_given_back() -> None:
             host.write("folder/a.log", b"a1\n")
             with closed(log, folder):
                 assert await host.ship() == await host.ship() == b""
-            told = sorted(notice.path for notice in host.reported(NoticeKind.UNREADABLE))
-            assert told == [str(log), str(folder)]
+            paths = sorted(notice.path for notice in host.reported(NoticeKind.UNREADABLE))
+            assert paths == [str(log), str(folder)]
             assert sorted((await host.ship()).split()) == [b"1", b"a1"]
 
             host.write("app.log", b"2\n")
@@ -124,7 +124,7 @@ async def test_files_of_the_kernel_are_refused_in_one_sentence(folder: str, patt
     await host.follower.close()
 
 
-async def test_a_file_behind_proc_and_one_beside_a_link_to_it_are_followed(
+async def test_a_file_behind_proc_and_one_next_to_a_link_to_it_are_followed(
     make_host: MakeHost, tmp_path: Path
 ) -> None:
     (tmp_path / "kernel").symlink_to("/proc/self")
@@ -166,7 +166,7 @@ async def test_a_moment_without_descriptors_costs_no_deleted_file(
 
 @contextmanager
 def few_descriptors() -> Iterator[None]:
-    """Leave this process one free descriptor: enough to list a folder, and not to open two files."""
+    """Leave this process one free descriptor: enough to list a folder, not to open two files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
@@ -183,7 +183,7 @@ def few_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# deleted while open: read to the end and let go, in time or told by name; and read again from what is stored
+# deleted while open: read to the end and closed in time; and read again from the stored position
 
 
 def held(path: Path) -> bool:
@@ -201,7 +201,7 @@ async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
 
     assert await host.ship() == b"2\n"
     assert held(tmp_path / "app.log")
-    for _ in range(3):  # a word of its last write that is heard late costs another look
+    for _ in range(3):  # a late event of its last write costs another scan
         host.later += 6 * SECOND
         await host.ship()
 
@@ -209,7 +209,7 @@ async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
     assert [notice.lost for notice in host.reported(NoticeKind.GONE)] == [0]
 
 
-async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss_is_told(
+async def test_a_deleted_file_that_cannot_be_read_is_closed_in_time_and_its_loss_is_reported(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
     host = make_host(hold=3600.0)
@@ -241,7 +241,7 @@ async def test_a_file_of_another_agent_cannot_be_gone_back_to(make_host: MakeHos
     assert not await host.follower.rewind({"other": replace(cursor, file="other")})
 
 
-async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
+async def test_a_cancelled_gathering_does_no_harm_and_files_remain_open(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
     host = make_host("*.log", block_size=1000)

@@ -95,7 +95,7 @@ def test_a_glob_of_many_stars_shows_what_trying_everything_finds(
     ],
     ids=["of a name", "of folders", "of both"],
 )
-def test_no_name_of_a_file_takes_long_to_tell_from_a_glob_of_many_stars(
+def test_no_name_of_a_file_takes_long_to_match_with_a_glob_of_many_stars(
     glob: str, path: str
 ) -> None:
     assert pattern_of(glob).fullmatch(path) is None
@@ -167,8 +167,8 @@ def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
     assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]
 
 
-def test_braces_that_stand_for_millions_of_globs_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+def test_braces_that_expand_to_millions_of_globs_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
         Selection.of(["/tmp/" + "{a,b}" * 22])
-    with pytest.raises(ConfigurationError, match="stands for more than 1,000 globs"):
+    with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
         Selection.of(["/tmp/x"], ["/tmp/{" + ",".join(map(str, range(1001))) + "}"])

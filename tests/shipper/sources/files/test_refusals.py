@@ -1,4 +1,4 @@
-"""Folders that our own programs write to: nobody ships what he receives, and what is meant is followed."""
+"""Folders that our own programs write to: followed only by a pattern that names them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.shipper.sources.files.conftest import MakeHost
 
 @pytest.fixture(params=[".folder-id", "logbroker.lock"])
 def received(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Return a folder with a file in it and one in a folder of it, which carries a mark, beside a log."""
+    """Return a marked folder with a file and a subfolder with a file, next to a log."""
     folder = tmp_path / "srv/received"
     (folder / "web01").mkdir(parents=True)
     (folder / request.param).touch()

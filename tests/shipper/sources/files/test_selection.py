@@ -1,4 +1,4 @@
-"""Which files are followed, and from where on: folders of any depth, what is left out, and folders that come, go and are replaced."""
+"""Which files are followed, and from where on: folders of any depth, that come and go."""
 
 import os
 import socket
@@ -126,7 +126,7 @@ async def test_braces_stand_for_alternatives_each_of_which_is_missed(make_host: 
     assert [n.path.rpartition("/")[2] for n in host.reported(NoticeKind.MISSING)] == ["b.log"]
 
 
-# where reading begins in files never seen: `--from end`, `--ignore-older`, and what restarts make of either
+# where reading of unknown files begins: `--from end`, `--ignore-older`, and restarts
 
 
 DAY = 86_400 * SECOND
@@ -160,12 +160,12 @@ async def test_a_file_is_begun_behind_its_last_newline(
     assert [block.section.span.start for block in host.blocks] == [offset]
 
 
-@pytest.mark.parametrize("stood", [b"old\n", b"old\nhalf", b""])
-async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
-    make_host: MakeHost, stood: bytes
+@pytest.mark.parametrize("before", [b"old\n", b"old\nhalf", b""])
+async def test_a_restart_keeps_the_position_of_a_file_of_which_nothing_was_shipped(
+    make_host: MakeHost, before: bytes
 ) -> None:
     host = make_host(from_end=True)
-    host.write("app.log", stood)
+    host.write("app.log", before)
     await host.ship()
 
     for _ in range(2):
@@ -176,7 +176,7 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
     host.write("app.log", b"next\n")
     await host.restart_with_saved_positions()
 
-    half = stood.rpartition(b"\n")[2]
+    half = before.rpartition(b"\n")[2]
     assert await host.ship() == half + b"while it was down\n" * 2 + b"next\n"
 
 

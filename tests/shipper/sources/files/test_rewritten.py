@@ -1,4 +1,4 @@
-"""Files that are written again in place, as by a job whose output goes to the same file each time."""
+"""Files that are rewritten in place, as by a job that writes to the same file each time."""
 
 import pytest
 
@@ -11,7 +11,7 @@ HEAD, TAIL = b"the same head\n" * 100, b"the same tail\n" * 20
 
 
 async def write_again(host: Host, content: bytes) -> None:
-    """Write a file anew, and have it looked at until it is at rest."""
+    """Rewrite a file, and scan until it is at rest."""
     (host.folder / "app.log").write_bytes(content)
     for _ in range(3):
         await host.ship()

@@ -1,0 +1,231 @@
+"""What one follower knows of files: followed, left as they were seen, or only remembered.
+
+Files are kept by device and inode, cursors by file id. Memory only; touches no disk.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable
+
+from nats_logship.wire.positions import Cursor
+from shipper.sources.files.decide import FileState, Known, Presence
+from shipper.sources.files.entry import FileEntry, FileKey
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.forgetting import LONGEST_KEPT, find_forgettable
+from shipper.sources.files.identity import Sample
+from shipper.sources.files.paths import group_of
+from shipper.sources.files.succession import is_newer, is_newer_by_name
+
+_CLOCK_SLACK = 20_000_000
+"""Nanoseconds by which a file's time may be behind the clock: the kernel stamps files by tick."""
+
+
+class Memory:
+    """The files and cursors of one follower.
+
+    `files` are the followed files, `entries` what the last scan saw, `left` the samples of copies
+    and of files that are left. `remembered` are cursors whose files may be found again; of the
+    `replaced` files only the time of the last read is known. The rotated siblings of `live_paths`
+    are looked for. `scanned_at` is when the last scan began after which all files were decided on;
+    None before the first one of a selection.
+    """
+
+    def __init__(self, known: Iterable[Cursor]) -> None:
+        self.files: dict[FileKey, FollowedFile] = {}
+        self.entries: dict[FileKey, FileEntry] = {}
+        self.left: dict[FileKey, Sample] = {}
+        self.remembered = {cursor.file: cursor for cursor in known}
+        self.replaced: dict[str, int] = {}
+        self.live_paths: dict[str, None] = {}
+        self.scanned_at: int | None = None
+        self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
+        self.index()
+
+    def note_entries(self, entries: Iterable[FileEntry]) -> None:
+        """Note what a scan saw; links show a file at several paths: the first one counts."""
+        self.entries = {}
+        for entry in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
+            self.entries.setdefault(entry.key, entry)
+        self.live_paths |= {e.path: None for e in self.entries.values() if e.wanted}
+
+    def keep(self, file: FollowedFile) -> None:
+        """Keep the newest value of a followed file."""
+        self.files[file.entry.key] = file
+
+    def note_state(self, file: FollowedFile, state: FileState) -> None:
+        """Keep a file where its new state belongs."""
+        if state is FileState.REPLACED:
+            del self.files[file.entry.key]
+            self.replaced[file.file] = file.progress.seen
+        elif state is FileState.REMEMBERED:
+            del self.files[file.entry.key]
+            if file.progress.is_known:
+                self.remembered[file.file] = file.progress.last
+        else:
+            self.keep(file if file.state is state else file._replace(state=state))
+
+    def find_seen(self) -> list[FollowedFile]:
+        """Return the followed files that the last scan saw."""
+        return [file for key, file in self.files.items() if key in self.entries]
+
+    def find_home(self, label: str, entry: FileEntry) -> str:
+        """Return the live path that a file of this label was rotated from, wherever it is now."""
+        home = group_of(label, self.live_paths)
+        return home if home in self.live_paths else entry.group
+
+    def note_folder(self, file: FollowedFile) -> None:
+        """Note the folder of a rotated file: its siblings may be there as well."""
+        path, home = file.entry.path, file.home
+        moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
+        # a pattern may show the folder of rotated files, too; a file that is not named like a
+        # rotated one is live there
+        if not file.entry.wanted or group_of(path, {moved}) == moved:
+            self._moved[moved] = home
+
+    def list_sibling_paths(self) -> dict[str, str]:
+        """Return the paths whose rotated siblings are looked for, each with its group.
+
+        Those are the live paths, and their names in the folders that rotated files were moved to.
+        """
+        own = {path: path for path in self.live_paths}
+        return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
+
+    def find_sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
+        """Return the inodes to look for beyond the files shown, each with its file's live path.
+
+        Those are the followed files that have a name somewhere, and before the first scan the
+        remembered ones; the inode of one of these may be another file's by now.
+        """
+        there = {entry.key.inode for entry in shown}
+        found: dict[int, str] = {}
+        if self.scanned_at is None:
+            for cursor in self.remembered.values():
+                home, inode = group_of(cursor.path, self.live_paths), cursor.identity.inode
+                if home in self.live_paths and not (cursor.ended and inode in there):
+                    found[inode] = home
+        for key, file in self.files.items():
+            if file.is_linked and key.inode not in there:
+                found[key.inode] = file.home
+        return found
+
+    def is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
+        """Whether a file need not be sampled.
+
+        It must be if it changed or, as a compressed copy, if its original is not read any more.
+        """
+        left = self.left.get(entry.key)
+        if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
+            return False
+        return left.copy_of is None or (entry.compression is not None and left.copy_of in are_read)
+
+    def index(self) -> None:
+        """Sort known files by group, and remembered ones by inode as well."""
+        followed, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
+        for key, file in self.files.items():
+            # if another file got its inode, its own group may show a copy; its live path may have
+            # come since it was seen
+            home = self.find_home(file.progress.label, file.entry)
+            for group in {file.entry.group, file.home, home}:
+                followed[group].append(key)
+        for cursor in self.remembered.values():
+            by_group[group_of(cursor.path, self.live_paths)].append(cursor)
+            by_inode[cursor.identity.inode].append(cursor)
+        self.followed_in, self.remembered_in, self.by_inode = followed, by_group, by_inode
+        self._there = {(entry.group, key.inode) for key, entry in self.entries.items()}
+
+    def find_known(self, group: str) -> list[Known]:
+        """Return the files that are known of a group."""
+        known = []
+        for key in self.followed_in[group]:
+            presence = Presence.FOLLOWED if key in self.entries else Presence.DELETED
+            known.append(Known(self.files[key].progress.last, presence))
+        for cursor in self.remembered_in[group]:
+            is_there = (group, cursor.identity.inode) in self._there
+            presence = Presence.TRUNCATED if is_there else Presence.MISSING
+            if cursor.file in self.remembered:
+                known.append(Known(cursor, presence))
+        return known
+
+    def find_same_inode(self, sample: Sample, truncated: Container[str]) -> list[Cursor]:
+        """Return the cursors of remembered files that had its inode, and whose bytes it has."""
+        return [
+            cursor
+            for cursor in self.by_inode[sample.entry.key.inode]
+            # its inode alone may soon be another file's; after a truncation it is another's
+            if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
+            if sample.has_all(cursor)
+        ]
+
+    def find_unseen(self, undecided: Container[str] = ()) -> list[FollowedFile]:
+        """Return the followed files that the last scan did not see, but for those of groups."""
+        unseen = (file for key, file in self.files.items() if key not in self.entries)
+        return [file for file in unseen if file.entry.group not in undecided]
+
+    def choose_samples(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
+        """Return the files to sample before `settle`, each with the cursors that may fit it."""
+        seen = self.find_seen()
+        # a file that has just gone may have been truncated before; the next scan knows
+        held = [
+            f for f in self.find_unseen() if f.unseen_since is not None and f.entry.key in is_open
+        ]
+        are_read = {file.file for file in (*seen, *held) if not file.is_doubtful}
+        asked = [
+            entry
+            for key, entry in self.entries.items()
+            if key not in self.files and not self.is_left(entry, are_read)
+        ]
+        unknown = (f for f in seen if f.is_doubtful or (f.entry.size and not f.progress.is_known))
+        asked += [file.entry for file in unknown]
+        if not asked:
+            return {}
+        groups = {entry.group for entry in asked}
+        # a found file may be a copy of any file of its group that is truncated, as no compressed is
+        plain = (f.entry for f in seen if f.entry.compression is None)
+        asked += [entry for entry in plain if entry.group in groups]
+        self.index()
+        near: dict[FileEntry, Collection[Cursor]] = {}
+        for entry in asked:
+            cursors = [known.cursor for known in self.find_known(entry.group)]
+            near[entry] = {*cursors, *self.by_inode[entry.key.inode]}
+        return near
+
+    def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
+        """Whether an unknown file is not older than what was read of its group."""
+        if entry.wanted or self._is_younger(entry):
+            return True
+        newest = self._find_newest([one.cursor for one in known])
+        return newest is not None and entry.modified + _CLOCK_SLACK >= newest
+
+    def _find_newest(self, cursors: Collection[Cursor]) -> int | None:
+        """Return the time from which on an unknown file of a group is new; None if none is."""
+        # a backlog may be read long after its successor was written and rotated, but not before
+        # the last scan
+        times = [] if self.scanned_at is None else [self.scanned_at]
+        # nor before a file was found; that counts only if none was read, since a copy of its lines
+        # may be older
+        read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
+        return min([*times, max(read)] if read else times, default=None)
+
+    def _is_younger(self, entry: FileEntry) -> bool:
+        """Whether a rotated file of its group is followed, or was, that is older."""
+        followed = (self.files[key] for key in self.followed_in[entry.group])
+        rotated = (one.entry for one in followed if one.is_rotated)
+        seen = (one for one in rotated if one.key in self.entries)
+        copies = (one.entry for one in self.left.values() if one.copy_of is not None)
+        return any(is_newer(entry, one) for one in seen) or any(
+            one.group == entry.group and is_newer_by_name(entry, one) for one in copies
+        )
+
+    def forget(self, now: int, stored: Callable[[str], int]) -> None:
+        """Forget files that are long gone; those with a position may be rewound to it."""
+        remembered = self.remembered
+        replaced = self.replaced.items()
+        self.replaced = {
+            file: seen for file, seen in replaced if now - seen <= LONGEST_KEPT or stored(file)
+        }
+        for cursor in find_forgettable((c for c in remembered.values() if not stored(c.file)), now):
+            del remembered[cursor.file]
+        there = {entry.path for entry in self.entries.values() if entry.wanted}
+        homes = {path for one in self.files.values() for path in (one.home, one.entry.group)}
+        kept = there | homes | {cursor.path for cursor in remembered.values()}
+        self.live_paths = {path: None for path in self.live_paths if path in kept}
+        self._moved = {path: home for path, home in self._moved.items() if home in self.live_paths}
