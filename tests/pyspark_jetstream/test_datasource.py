@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
@@ -114,6 +115,36 @@ def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
     assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
         list(read_range(connection, replace(item, fail_on_data_loss=True)))
+    background.wait(connection.close(), 5)
+
+
+class LosesAnswer(Connection):
+    """Loses the first answer about the stream's state, and counts batches."""
+
+    batches = 0
+    has_lost = False
+
+    async def publish(self, subject: str, *args: Any, **options: Any) -> None:
+        self.batches += "DIRECT.GET" in subject
+        await super().publish(subject, *args, **options)
+
+    async def api(self, name: str, *args: Any, **options: Any) -> dict[str, Any]:
+        answer = await super().api(name, *args, **options)
+        if name.startswith("STREAM.INFO") and not self.has_lost:
+            self.has_lost = True
+            raise ConnectionLost("no answer")
+        return answer
+
+
+def test_a_lost_answer_about_the_stream_costs_no_second_batch(logs_url: str) -> None:
+    publish(logs_url, ("logs.p0.web", b"x\n", None))
+    connection = LosesAnswer([logs_url], "tests")
+    item = SequenceRange("logs.p0.>", 1, 2, fail_on_data_loss=True)
+
+    runs = list(read_range(connection, item))
+
+    assert [message.sequence for run in runs for message in run] == [1]
+    assert (connection.has_lost, connection.batches) == (True, 1)
     background.wait(connection.close(), 5)
 
 

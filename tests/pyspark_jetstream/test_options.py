@@ -55,6 +55,7 @@ def test_options_mean_the_same_as_in_sparks_kafka_source(
         ({"hosts": "a", "partitions": "1"}, "partitions and hosts both choose"),
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
         ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
+        ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"explode": "yes"}, "explode 'yes' is not true or false"),
     ],
 )
