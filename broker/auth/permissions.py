@@ -116,7 +116,7 @@ from nats_logship.wire.subjects import (
     own_token,
     partition_filter,
     reader_names,
-    registry_consumer,
+    shipper_consumer,
     wake_names,
 )
 
@@ -187,7 +187,7 @@ def grant_rights(credential: Credential, streams: int, site: str = "") -> Subjec
         case CredentialKind.SITE:
             return _grant_site(own_token(name), own_token(site), stream_names(streams))
         case CredentialKind.HOST:
-            rights = _grant_host(host_filter(name), registry_consumer(name), positions_key(name))
+            rights = _grant_host(host_filter(name), shipper_consumer(name), positions_key(name))
         case CredentialKind.RECEIVER:
             layout = StreamLayout(0, streams)
             rights = _grant_receiver(own_token(name), credential.partitions, layout)

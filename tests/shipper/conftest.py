@@ -135,12 +135,12 @@ def received(url: str) -> bytes:
     for message in ask(url, read_stream):
         for one in message.blocks:
             span = one.section.span
-            before = ends.get(span.file)
+            before = ends.get(span.file_id)
             assert before is not None or span.start == 0, f"{span} does not begin at 0"
             judged = judge(before, one.section, "web01", message.sequence)
             assert before is None or span.start <= before, judged.anomaly
             found += one.lines[judged.skip :]
-            ends[span.file] = max(span.end, before or 0)
+            ends[span.file_id] = max(span.end, before or 0)
     return found
 
 
