@@ -44,8 +44,8 @@ def _validate_age(age: timedelta) -> timedelta:
 
 Route = Annotated[Address, BeforeValidator(parse_route), PlainSerializer(str)]
 Routes = Annotated[tuple[Route, ...], BeforeValidator(split_texts)]
-Site = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
-Sites = Annotated[tuple[Site, ...], BeforeValidator(split_texts)]
+SiteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+SiteNames = Annotated[tuple[SiteName, ...], BeforeValidator(split_texts)]
 Size = Annotated[ByteSize, Field(gt=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -168,7 +168,7 @@ class BrokerSettings(AccessSettings):
     mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
         None, "SITE", "Mirror that site's lines and take no others; '' ends the mirror."
     )
-    source: Sites = option(
+    source: SiteNames = option(
         (), "SITE", "Copy the lines of that site into the streams of this one; repeatable."
     )
 

@@ -80,7 +80,9 @@ class JetStreamSource(DataSource):
         """Return the reader of a batch query."""
         return BatchReader(SourceOptions.parse(self.options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         return MicroBatchReader(SourceOptions.parse(self.options))
 

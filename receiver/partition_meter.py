@@ -13,7 +13,7 @@ from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.partition_report import Blockade, PartitionReport
-from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 
 _MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND
@@ -177,11 +177,13 @@ class PartitionMeter:
 def _log(done: Done) -> None:
     lines = [_describe(anomaly) for anomaly in done.anomalies[:_MOST_LOGGED]]
     if rest := done.anomalies[_MOST_LOGGED:]:
-        lines.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
+        lines.append(
+            f"{len(rest)} more of these; every gap is in {name_gap_report(done.partition)}"
+        )
     lines += done.notices
     if done.quarantined:
         messages = format_count(done.quarantined, "message", "were")
-        lines.append(f"{messages} put into .quarantine, as they cannot be read as lines")
+        lines.append(f"{messages} put into .quarantine: not readable as lines")
     for line in lines:
         logger.warning("partition %d: %s", done.partition, line)
 

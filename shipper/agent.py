@@ -1,7 +1,6 @@
 """The wiring of a shipper: what it starts, runs in sessions, and ends in which order.
 
-Imports go one way: agent → loop → sender → publish → sources. The status is made of values
-(`AgentState`) that the agent collects.
+Imports go one way: agent → loop → sender → publish → sources.
 
 Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions,
 4. close the connection.
@@ -9,6 +8,7 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -18,23 +18,19 @@ from typing import TYPE_CHECKING, Any
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
+from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Positions
 from shipper.intervals import Intervals
 from shipper.loop import ShippingLoop
 from shipper.once import require_files
-from shipper.publish.publisher import (
-    AcknowledgedPublisher,
-    Publisher,
-    SessionLost,
-    UnacknowledgedPublisher,
-)
+from shipper.publish.publisher import Publisher, SessionLost, UnacknowledgedPublisher
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import most_open_files
 from shipper.status.live import require_alone, status_socket
-from shipper.status.report import AgentMeter, AgentState, AgentView
+from shipper.status.report import AgentMeter, HostReport, list_files, seconds_since
 
 if TYPE_CHECKING:
     from shipper.sources.stdin import Spool
@@ -76,14 +72,17 @@ class Agent:
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._publisher = _publisher_of(settings, host, clock)
+        kind = Publisher if settings.ack else UnacknowledgedPublisher
+        denial = settings.explain_denial(host)
+        self._publisher = kind(connection_for(settings, host), host, clock, denial)
+        if settings.once:
+            self._publisher.patience = settings.patience.total_seconds()
         self._spool: Spool | None = None
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
-        meter, follower = AgentMeter(clock), self._follower(_NO_FILES, Positions())
-        self._loop = ShippingLoop(follower, self._publisher, settings, meter, intervals)
-        self._view = AgentView(host, meter, self._observe)
+        self._meter, follower = AgentMeter(clock), self._follower(_NO_FILES, Positions())
+        self._loop = ShippingLoop(follower, self._publisher, settings, self._meter, intervals)
         code = Exit.FAILED if settings.once else Exit.DONE
-        self._service = Service(self._view, self._change, self._end, code)
+        self._service = Service(self, self._change, self._end, code)
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
         """Ship until a signal or, with `once`, until all that is there is acknowledged.
@@ -95,15 +94,13 @@ class Agent:
             await self._end_early()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
-        view = self._view
         if address := self._settings.listen:
             # libraries that other agents do not need
-            from nats_logship.app.pages import health_page, page_server
-            from shipper.status.metrics import agent_metrics
+            from nats_logship.app.pages import page_server
+            from shipper.status.metrics import make_pages
 
-            health = lambda: health_page(view.health(), view.observe().paused or "ok")  # noqa: E731
-            yield page_server(address, {"/metrics": agent_metrics(view), "/healthz": health})
-        yield status_socket(self._host, view.report)
+            yield page_server(address, make_pages(self.report, self._meter))
+        yield status_socket(self._host, self.report)
 
     def _end(self) -> float:
         self._loop.stop()
@@ -130,7 +127,11 @@ class Agent:
         """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
         try:
             if self._settings.is_input:
-                self._spool = await asyncio.to_thread(self._open_spool)
+                from shipper.sources.stdin import open_spool  # a library that files do not need
+
+                folder, new_file = self._settings.spool_dir, self._publisher.new_file
+                spooling = asyncio.to_thread(open_spool, folder, self._host, new_file, self._clock)
+                self._spool = await spooling
             if self._settings.once:
                 # before the claim, which ends another agent
                 if self._spool is None:
@@ -143,12 +144,6 @@ class Agent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._publisher.connection.close()
-
-    def _open_spool(self) -> "Spool":
-        from shipper.sources.stdin import open_spool  # a library that files do not need
-
-        new_file = self._publisher.new_file
-        return open_spool(self._settings.spool_dir, self._host, new_file, self._clock)
 
     async def _run_sessions(self) -> None:
         """Run one session after the other: claim, go to the positions of the stream, ship."""
@@ -180,7 +175,6 @@ class Agent:
                 # files that came while the subject was claimed again came after the start
                 selection = replace(selection, from_end=False)
             loop.follower = self._follower(selection, positions)
-        loop.resize()
 
     def _follower(self, selection: Selection, positions: Positions) -> Follower:
         settings = self._settings
@@ -247,31 +241,46 @@ class Agent:
             await follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
 
-    def _observe(self) -> AgentState:
-        publisher, loop, spool = self._publisher, self._loop, self._spool
-        follower, since = loop.follower, loop.follower.busy_since
-        return AgentState(
-            now=self._clock(),
-            files=follower.files(),
-            positions=loop.acknowledged.positions,
-            read_at=loop.sender.unacknowledged(),
-            troubles=follower.troubles,
-            open_files=follower.open_files,
-            has_scanned=loop.has_scanned,
-            reading_seconds=0.0 if since is None else asyncio.get_running_loop().time() - since,
+    @property
+    def is_ready(self) -> bool:
+        """Whether the start is over, or waits for the broker or the end of a pause."""
+        return self._loop.has_scanned or bool(self._publisher.obstacle)
+
+    def is_moving(self, most: float) -> bool:
+        """Whether no scan and no read takes longer than `most` seconds."""
+        return (self._reading_seconds() or 0.0) < most
+
+    def _reading_seconds(self) -> float | None:
+        since = self._loop.follower.busy_since
+        return None if since is None else asyncio.get_running_loop().time() - since
+
+    def status(self) -> str:
+        """Return the status in one line."""
+        report = self.report()
+        summary = report.summary if report.files or not report.unhealthy else ""
+        return ", ".join(filter(None, (summary, report.paused, report.unhealthy)))
+
+    def report(self) -> HostReport:
+        """Return the present status."""
+        publisher, loop, meter, now = self._publisher, self._loop, self._meter, self._clock()
+        follower, read_at = loop.follower, loop.sender.unacknowledged()
+        position, spool = loop.acknowledged.position, self._spool
+        spooled = spool.behind if spool else None
+        return HostReport(
+            host=self._host,
+            running=True,
+            files=list_files(follower.files(), position, read_at, now, spooled),
             broker=publisher.config.partitions.time,
+            pid=os.getpid(),
+            last_ack=format_time(meter.last_ack, "seconds") if meter.last_ack else None,
             waiting_for=publisher.connection.away or publisher.waiting.reason,
             paused=str(publisher.config.pause or ""),
-            retries=publisher.waiting.retries,
-            spooled_bytes=spool.behind if spool else None,
+            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
+            unread=tuple(f"{path}: {text}" for path, text in meter.unread.items()),
+            has_scanned=loop.has_scanned,
+            open_files=follower.open_files,
+            reading_seconds=self._reading_seconds(),
+            waiting_seconds=seconds_since(read_at.values(), now),
             spool_trouble=spool.trouble if spool else "",
+            retries=publisher.waiting.retries,
         )
-
-
-def _publisher_of(settings: ShipperSettings, host: str, clock: Callable[[], int]) -> Publisher:
-    """Return what publishes the host's rounds: the only place that asks for `--no-ack`."""
-    kind = AcknowledgedPublisher if settings.ack else UnacknowledgedPublisher
-    publisher = kind(connection_for(settings, host), host, clock, settings.credential_host)
-    if settings.once:
-        publisher.patience = settings.patience.total_seconds()
-    return publisher

@@ -60,6 +60,7 @@ class ShippingLoop:
         self.follower.stored = self.acknowledged.position
         self.sender.begin_session()
         self._filter = LineFilter(_rules(self._settings))
+        self._sizes = (0, 0)  # of blocks and lines, as the follower reads them
         self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
         self.acknowledged.is_unsaved = False
         self._is_behind = self._is_small = self._may_cover = False
@@ -78,10 +79,6 @@ class ShippingLoop:
     def has_scanned(self) -> bool:
         """Whether a scan is done."""
         return self._scanned_at > -math.inf
-
-    def resize(self) -> None:
-        """Have the follower read blocks and lines of a size that the broker takes."""
-        self.follower.resize(*self.sender.read_sizes())
 
     async def run(self, group: asyncio.TaskGroup) -> None:
         """Ship until `stop` or, with `--once`, until all files of the first scan are acknowledged.
@@ -173,9 +170,10 @@ class ShippingLoop:
             await self._wait_for(group.create_task(saving))
 
     async def _read(self) -> list[Block]:
-        if self.sender.recover_speed():
-            self.resize()
-        budget = self.sender.budget
+        budget, sizes = self.sender.budget, self.sender.read_sizes()
+        if sizes != self._sizes:
+            self._sizes = sizes
+            self.follower.resize(*sizes)
         blocks = await self.follower.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks

@@ -43,7 +43,7 @@ class Sender:
         self._meter = meter
         self._stopping = stopping
         self._size = LEAST_SIZE  # bytes of lines in a round, as the connection permits
-        self._is_slow = False
+        self._is_slow = False  # a round was too large, and rounds are still small
         self._read_at = deque[dict[str, int]]()  # of the blocks of each sending, by file id
 
     def begin_session(self) -> None:
@@ -72,15 +72,10 @@ class Sender:
     def read_sizes(self) -> tuple[int, int]:
         """Return the bytes of the largest block and of the longest line to read."""
         block, line = NEARBY_SIZE, int(self.settings.max_line)
+        self._is_slow &= self._size < NEARBY_SIZE
         if self._is_slow:  # longer lines go in pieces
             block, line = LEAST_SIZE, min(line, LEAST_SIZE)
         return self._publisher.limit_bytes(block), self._publisher.limit_bytes(line)
-
-    def recover_speed(self) -> bool:
-        """Return whether larger blocks may be read again, after rounds that were too large."""
-        has_recovered = self._is_slow and self._size >= NEARBY_SIZE
-        self._is_slow &= not has_recovered
-        return has_recovered
 
     def send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         """Begin to publish blocks, by a task of `group`, behind those that were sent before."""

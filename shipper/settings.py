@@ -129,15 +129,9 @@ class ShipperSettings(AccessSettings):
         description="How long to wait for the end of a rotated file's last line before it is "
         "shipped unfinished; the next file waits at most twice as long.",
     )
-    include_lines: Lines = option(
-        (),
-        "REGEX",
-        "Ship only lines that match; repeatable.",
-    )
+    include_lines: Lines = option((), "REGEX", "Ship only lines that match; repeatable.")
     exclude_lines: Lines = option(
-        (),
-        "REGEX",
-        "Drop lines that match, also lines that --include-lines selects; repeatable.",
+        (), "REGEX", "Drop lines that match, also lines that --include-lines selects; repeatable."
     )
     listen: OptionalListen = option(
         None,
@@ -150,10 +144,12 @@ class ShipperSettings(AccessSettings):
         """Whether standard input is read, not files."""
         return self.file == ("-",)
 
-    @property
-    def credential_host(self) -> str:
-        """The host that the credential's file names; empty if it names none."""
-        return str(self.from_files.get("host", ""))
+    def explain_denial(self, host: str) -> str:
+        """Return why the credential may lack rights for a host; empty if its file names that."""
+        owner = str(self.from_files.get("host", ""))
+        mismatch = f"the credential is for host {owner}, but --host is {host}"
+        hint = f"{mismatch}: use the credential of {host}, or --host {owner}"
+        return "" if owner in {"", host} else hint
 
     @property
     def spool_dir(self) -> Path:

@@ -1,7 +1,4 @@
-"""Certificates for the tests of TLS, made for every session.
-
-What is committed would expire one day.
-"""
+"""Certificates for the tests of TLS, made for every session: committed ones would expire."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +9,10 @@ HERE = ("127.0.0.1", "localhost")
 
 
 def make_certificates(folder: Path) -> None:
-    """Write `authority.pem`, `stranger.pem` (another authority), and for four ends `.pem`, `.key`.
+    """Write `authority.pem`, `stranger.pem` (another authority), and four pairs `.pem`, `.key`.
 
-    The authority signed them all: `server` is for this machine, `elsewhere` for another one,
-    `expired` held until 2001, `client` is that of a user.
+    All are signed by the authority: `server` for this machine, `elsewhere` for another one,
+    `expired` in 2001, `client` for a user.
     """
     authority = CA(organization_name="authority")
     authority.cert_pem.write_to_path(folder / "authority.pem")

@@ -82,13 +82,10 @@ accounts {{
 
 
 class Server(NamedTuple):
-    """A running plain nats-server."""
-
     url: str
     process: Process
 
     def kill_and_restart(self) -> None:
-        """Kill it with -9 and start it again on the same port and store."""
         self.stop()
         self.start()
 
@@ -97,7 +94,6 @@ class Server(NamedTuple):
         self.process.kill()
 
     def start(self) -> None:
-        """Start it again on the same port and store."""
         self.process.start()
         wait_until_ready(self.process)
 
@@ -117,8 +113,6 @@ def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Serve
 
 
 def apply_topology(url: str, topology: Topology = _LOGS) -> None:
-    """Set up the streams and the buckets at an address."""
-
     async def apply(connection: Connection) -> None:
         for configuration in topology.streams():
             await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
@@ -133,10 +127,7 @@ def apply_topology(url: str, topology: Topology = _LOGS) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Leave to `make test-long` what tests the harness itself: the product is not in it.
-
-    What is left begins with what is slow.
-    """
+    """Leave tests of the harness itself to `make test-long`; begin with slow tests."""
     harness = [Path(__file__).with_name(folder) for folder in ("bench", "chaos")]
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in harness):
@@ -146,10 +137,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 
 def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
-    """Have each worker begin with its share of the slow tests, so that none of them is begun last.
+    """Have each worker begin with its share of the slow tests, so that none is begun last.
 
-    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done
-    take from another's end.
+    pytest-xdist gives each an equal run of the list, the first the smallest, and moves the ends.
     """
     slow = [item for item in items if any(map(item.get_closest_marker, _SLOW))]
     rest = [item for item in items if not any(map(item.get_closest_marker, _SLOW))]
@@ -164,12 +154,7 @@ def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Take back what a command that is run inside a test has set.
-
-    The log's level, the umask, and the signals that it holds.
-
-    What is started while they are held never receives the signal to end.
-    """
+    """Restore what a command inside a test sets: log level, umask, held signals."""
     level, _ = logging.root.level, os.umask(0o022)
     held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield

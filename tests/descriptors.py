@@ -16,9 +16,6 @@ def held_by(pid: int) -> list[str]:
 
 
 def held_here() -> int:
-    """Return how many descriptors this process needs.
-
-    Those of objects that are only not collected yet are closed first.
-    """
+    """Return how many descriptors this process needs, after a collection of garbage."""
     gc.collect()
     return len(held_by(os.getpid()))

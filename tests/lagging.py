@@ -1,10 +1,8 @@
-"""A connection to a replica that lags.
-
-What was asked of it directly is answered once more as it was.
-"""
+"""Connections to a replica that lags, and to a bucket that others write at the same time."""
 
 from typing import Any
 
+from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 
 _DIRECT = "$JS.API.DIRECT.GET."
@@ -25,3 +23,15 @@ class Lagging(Connection):
             self.lags -= 1
             return self._then[subject]
         return await super().request(subject, *rest, **more)
+
+
+class Crowded(Connection):
+    """A connection whose next writes are refused because another one is under way."""
+
+    left: int = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.left and subject.startswith("$KV."):
+            self.left -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)

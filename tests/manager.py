@@ -8,10 +8,7 @@ class Manager:
     """The notifications that a service manager receives, in order."""
 
     def __init__(self, folder: Path, prefix: str = "") -> None:
-        """Listen at a path in `folder`.
-
-        With the prefix `@` at the name of that path in the abstract namespace.
-        """
+        """Listen at a path in `folder`, with the prefix `@` in the abstract namespace."""
         self.address = f"{prefix}{folder / 'notify'}"
         self.received: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -1,9 +1,6 @@
 """Bugs that the tests must find: each is one wrong expression in the core of a promise.
 
-`python -m tests.mutants` plants one after the other.
-
-The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no
-test finds is a gap in the tests.
+`python -m tests.mutants` plants each in a copy of the checkout and runs the tests named with it.
 """
 
 import os
@@ -23,10 +20,7 @@ _FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failu
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: in `path` the text `right`, which is there once, becomes `wrong`.
-
-    Tests of `tests` find it.
-    """
+    """A bug that `tests` find: in `path` the text `right`, which is there once, is `wrong`."""
 
     promise: str
     path: str
@@ -88,13 +82,13 @@ MUTANTS = (
     Mutant(
         "nobody's lines are glued to another file's unfinished line",
         "nats_logship/wire/endings.py",
-        "follows and before.source == source",
-        "follows",
+        "is_adjacent and before.source == source",
+        "is_adjacent",
         "tests/receiver/test_task_messages.py",
     ),
     Mutant(
         "a batch that was not committed is cut off",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "length = row.length_before if is_undone else row.length",
         "length = row.length",
         "tests/receiver/test_task_kills.py",
@@ -108,14 +102,14 @@ MUTANTS = (
     ),
     Mutant(
         "bytes behind the committed length are cut",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "if (surplus := found.st_size - length) > 0:",
         "if (surplus := found.st_size - length) < 0:",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
         "a stored batch counts as committed where KV names it",
-        "receiver/storage/commit.py",
+        "receiver/storage/recovery.py",
         "offset.next == batch.first):\n        return batch.number\n",
         "offset.next == batch.first):\n        return batch.number + 1\n",
         "tests/receiver/storage tests/receiver/test_task_kills.py",
@@ -187,10 +181,7 @@ MUTANTS = (
 
 
 def planted(mutant: Mutant, copy: Path) -> None:
-    """Plant a bug in a copy of the checkout.
-
-    Raises ValueError where the code has changed, or SyntaxError.
-    """
+    """Plant a bug in a copy of the checkout; raises ValueError if the code has changed."""
     path = copy / mutant.path
     text = path.read_text("utf-8")
     if text.count(mutant.right) != 1:

@@ -10,7 +10,6 @@ from tests.support.processes import Process
 
 
 def fetch(url: str) -> tuple[int, str]:
-    """Return the code and the text of a page."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, answer.read().decode()

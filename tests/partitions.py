@@ -7,7 +7,6 @@ from nats_logship.wire.streams import STREAM
 
 
 async def add_subjects(connection: Connection, *subjects: str) -> None:
-    """Let the stream take lines on these subjects, beside those that it takes already."""
     config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
     taken = list(dict.fromkeys((*config["subjects"], *subjects)))
     await connection.api(f"STREAM.UPDATE.{STREAM}", {**config, "subjects": taken})

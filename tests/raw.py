@@ -16,10 +16,7 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All that came before the server's answer to a ping.
-
-    Errors (`-ERR`), and messages as (subject, payload). `is_over`: the server has hung up.
-    """
+    """Errors and messages (subject, payload) before a pong; `is_over`: the server has hung up."""
 
     errors: tuple[str, ...]
     messages: tuple[tuple[str, bytes], ...]
@@ -28,10 +25,7 @@ class Answers:
 
 @dataclass(slots=True)
 class _Wire:
-    """A connection; `greeting` is the answer to the CONNECT.
-
-    `seed` is that of an nkey, instead of a user and a password.
-    """
+    """A connection by user and password, or the `seed` of an nkey; `greeting` answers CONNECT."""
 
     port: int
     user: str = ""
@@ -67,12 +61,10 @@ class _Wire:
         raise NotImplementedError
 
     def send_only(self, data: bytes) -> None:
-        """Send it, and read no answer."""
         with suppress(OSError):
             self._socket.sendall(data)
 
     def send(self, data: bytes) -> Answers:
-        """Send it, and return all answers of the server."""
         errors: list[str] = []
         messages: list[tuple[str, bytes]] = []
         try:
@@ -102,8 +94,6 @@ def _head(header: str) -> bytes:
 
 
 class Raw(_Wire):
-    """A client."""
-
     def _options(self) -> Mapping[str, object]:
         return {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
 
@@ -121,14 +111,10 @@ class Raw(_Wire):
         return self.send(f"SUB {subject} {queue} {self._sid}\r\n".encode())
 
     def ask(self, subject: str, body: Any = None, inbox: str = "_INBOX.raw") -> dict[str, Any]:
-        """Return an answer in JSON; raises AssertionError for none."""
         return self.ask_all((subject, body), inbox=inbox)[0]
 
     def ask_all(self, *asked: tuple[str, Any], inbox: str = "_INBOX.raw") -> list[dict[str, Any]]:
-        """Send all requests at once, and return the answers in their order.
-
-        Raises AssertionError if one is missing.
-        """
+        """Send all requests at once; return the answers in order, or raise AssertionError."""
         self._sid += 1
         reply = f"{inbox}.{self._sid}"
         data = f"SUB {reply}.* {self._sid}\r\nUNSUB {self._sid} {len(asked)}\r\n".encode()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.auth.accounts import OwnKeys, build_accounts
+from broker.auth.accounts import BuiltinKeys, build_accounts
 from broker.auth.credentials import Credential, CredentialKind
 from broker.auth.permissions import API
 from broker.server.consumer_requests import ConsumerRequests
@@ -59,7 +59,6 @@ class Secured(NamedTuple):
         return [*arguments, *("--api-prefix", API)]
 
     def read_log(self) -> str:
-        """Return all that it has logged."""
         return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
 
@@ -110,11 +109,8 @@ def _take(url: str, *lines: str) -> None:
 def write_conf(
     path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
 ) -> None:
-    """Write the configuration of a server that lets in these, and itself.
-
-    A SIGHUP has it read the file again.
-    """
-    accounts = build_accounts(credentials, OwnKeys(key_of(OWN)), streams=streams, site=SITE)
+    """Write the configuration of a server that admits these and itself; SIGHUP reads it again."""
+    accounts = build_accounts(credentials, BuiltinKeys(key_of(OWN)), streams=streams, site=SITE)
     rendered = render(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""
     for name in (OWN, *(one.name for one in credentials)):

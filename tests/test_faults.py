@@ -1,7 +1,4 @@
-"""The named points at which programs can be killed.
-
-Each is in the code, and in a line's journey in docs/architecture.md.
-"""
+"""The named points at which programs can be killed are in the code and in the documentation."""
 
 import os
 import re

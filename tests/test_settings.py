@@ -1,7 +1,4 @@
-"""A setting is the same thing as an option, a variable and a key.
-
-What one of them takes, all of them take.
-"""
+"""A setting is the same as an option, a variable and a key: each takes what the others take."""
 
 import json
 from datetime import timedelta

@@ -1,8 +1,6 @@
-"""Find terms that we gave up, in names, comments, messages and pages.
+"""`python -m tests.vocabulary [PATH...]` prints terms of `[tool.vocabulary]`, and ends with 1.
 
-`[tool.vocabulary]` in pyproject.toml lists them, each with a better one. `python -m
-tests.vocabulary [PATH...]` prints where one is used, by default in all files that git knows, and
-ends with 1 if there are any.
+In names, comments, messages and pages; by default of all files that git knows.
 """
 
 import ast
@@ -65,7 +63,6 @@ def check(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
-    """Check the files that are given, or all."""
     table = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["tool"]["vocabulary"]
     listed = subprocess.run(
         ["git", "ls-files", "-z", *(sys.argv[1:] or table["paths"])],

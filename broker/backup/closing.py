@@ -1,4 +1,4 @@
-"""The configurations of a stream that a restore closes, fills and opens again. Decides only.
+"""Builds the configurations with which a restore closes a stream and opens it again.
 
 A closed stream has one subject that nobody publishes to. Its metadata says that a restore is under
 way, and which streams it descends from (`nats_logship/wire/restored.py`).
@@ -11,7 +11,7 @@ from typing import Any
 from nats_logship.wire.restored import ANCESTRY, RESTORING, Ancestor, ancestors, is_being_restored
 
 _CLOSED = "logship.restoring."
-_REMEMBERED = 8
+_REMEMBERED = 8  # ancestors
 
 
 def is_closed(config: Mapping[str, Any]) -> bool:

@@ -1,14 +1,13 @@
 """Restores a backup: streams are closed while they are uploaded, and opened when all are complete.
 
-If this dies:
-- before the first stream is deleted: nothing has happened;
-- during the upload: a stream is missing, or partly there under a subject that nobody publishes to.
-  Shippers wait, and `logbroker apply` changes nothing, since the bucket of settings is marked. The
-  same restore begins again without asking;
-- while streams are opened: the same. Streams of lines are opened last, so no shipper publishes
-  before offsets, positions and the number of partitions are restored.
+If the restore is killed:
+- before the first stream is deleted, nothing is changed;
+- later, a stream is missing, incomplete or closed. Shippers wait, and `logbroker apply` changes
+  nothing, since the bucket of settings is marked. The same restore begins again without asking.
 
-If the server refuses an upload (no space, too few servers for the replicas), the state is the same.
+The same holds if the server refuses an upload (no space, too few servers for the replicas). Streams
+of lines are opened last, so no shipper publishes before offsets, positions and the number of
+partitions are restored.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from broker.auth.certificates import Pki
-from broker.auth.credentials import CredentialKind, CredentialStore, Holder, InvalidStore
+from broker.auth.credentials import CredentialError, CredentialKind, CredentialStore, Holder
 from broker.auth.files import CredentialFile, change_credentials
 from broker.commands.shared import (
     JSON,
@@ -224,7 +224,7 @@ def _change(
     folder = _require_folder(find_store(settings), advice)
     try:
         before, after = change_credentials(folder, decide)
-    except InvalidStore as error:
+    except CredentialError as error:
         raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
     click.echo(wait_for_credentials(folder, after.revision), err=err)
     if not before.is_secured and not has_run(folder):

@@ -94,7 +94,7 @@ class _Printer:
             lines = prefix_lines(piece.host, piece.lines)
         else:
             key = piece.host, piece.file_id
-            lines = self._endings.join("", key, piece.lines, end=piece.end, follows=True)
+            lines = self._endings.join("", key, piece.lines, end=piece.end, is_adjacent=True)
         return escape(lines) if self._for_terminal else lines
 
 

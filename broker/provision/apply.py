@@ -1,4 +1,4 @@
-"""Brings a broker to the declared state: reads what exists, has it planned, takes the steps.
+"""Brings a broker to the declared state: reads the actual state, plans steps, carries them out.
 
 In a cluster all brokers do this, possibly at once. At a start a broker only lowers the limit of a
 stream, since another server may have less space.
@@ -26,13 +26,14 @@ from nats_logship.wire.streams import (
 )
 
 _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
-_PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
+_PAUSE = 0.5  # seconds between attempts in a cluster
+_LEADER_PATIENCE = 1.0  # seconds for an answer of a cluster that may have no leader
 _CLUSTER_PATIENCE = 5.0  # seconds for a step in a cluster; the next attempt finds a late one done
 logger = logging.getLogger(__name__)
 
 
 class Refused(ConfigurationError):
-    """The server refuses a configuration; in a cluster a server that leads later may accept it."""
+    """The server refuses a configuration; another leader of a cluster may accept it."""
 
 
 async def apply(
@@ -63,7 +64,7 @@ async def apply(
 
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:
-    """Return the streams and entries on the broker, also if it has another number of streams."""
+    """Return the streams and entries on the broker, also if their number is not `desired`."""
     names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
@@ -149,8 +150,8 @@ async def provision_alone(
 ) -> list[dict[str, Any]]:
     """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
-    A server that could not recover a `stored` stream would create it empty: then nothing is done.
-    Raises `OperatorError`.
+    Raises `OperatorError`, also if the server could not recover a `stored` stream, which would be
+    created empty.
     """
 
     async def set_up() -> tuple[Step, ...]:
@@ -171,7 +172,7 @@ async def provision_cluster(
 ) -> list[dict[str, Any]]:
     """Bring a cluster to the declared state, however long that takes; return STREAM.INFO of each.
 
-    `report` gets the reason for waiting, and an empty text at the end. Raises `OperatorError`.
+    `report` gets each reason for waiting, and an empty text at the end. Raises `OperatorError`.
     """
     return await _provision(connection, desired, _join(connection, desired, report))
 
@@ -198,11 +199,11 @@ async def _provision(
 async def _join(
     connection: Connection, desired: Topology, report: Callable[[str], None]
 ) -> tuple[Step, ...]:
-    """Apply until the cluster is as declared, and return the last steps."""
+    """Try `apply` until it succeeds, and return its steps."""
     while True:
         try:
             # without a leader there is no answer, so ask often and wait briefly
-            await connection.api("STREAM.NAMES", patience=_SHORT)
+            await connection.api("STREAM.NAMES", patience=_LEADER_PATIENCE)
             done = await apply(connection, desired, _CLUSTER_PATIENCE)
         # another broker was quicker, there is no leader, or a disk fails
         except (ConnectionLost, Rejected, OperatorError) as error:

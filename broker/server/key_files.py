@@ -48,7 +48,7 @@ def resolve_tls(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     """Return the TLS of a broker, None for a broker without a certificate.
 
     The certificate is that of the settings, or else of the store in `folder`. Raises
-    `ConfigurationError`. nats-server itself reports a key that is of another certificate.
+    `ConfigurationError`. nats-server itself reports a key that does not fit the certificate.
     """
     pki = Pki(folder)
     certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)

@@ -1,4 +1,4 @@
-"""The text of nats-server's configuration file, from settings, TLS and accounts. Writes nothing.
+"""Builds the text of nats-server's configuration file from settings, TLS and accounts.
 
 nats-server (2.15.1) reads JSON, except the escapes of control characters. It refuses a setting
 that it does not know, at a start and at a reload.
@@ -50,7 +50,7 @@ _DEFAULTS: Section = {
 def build_sections(
     settings: BrokerSettings, folder: Path, size: int, tls: TlsConf | None, *, secured: bool
 ) -> Section:
-    """Return the sections that logbroker decides, except accounts.
+    """Return all sections that an operator cannot set, except accounts.
 
     `size` is that of the disk of `folder` in bytes; `secured` says that clients need credentials.
     Raises `ConfigurationError` for a file that cannot be used.
@@ -150,8 +150,8 @@ def _build_leafnodes(
 ) -> Section | None:
     """Return the section of leaf nodes, which carry copies of streams to other sites.
 
-    Uncompressed, because messages are compressed already, and because nats-server sends compressed
-    data in blocks of 1 MiB, for which a slow line takes too long.
+    Copies are not compressed: messages are compressed already, and nats-server sends compressed
+    data in blocks of 1 MiB, which take too long on a slow line.
     """
     seed = None if settings.site_nkey is None else read_site_seed(settings.site_nkey)
     if settings.site_listen is None and not settings.site_remote:

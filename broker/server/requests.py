@@ -1,4 +1,4 @@
-"""Receives requests to logbroker over NATS, and answers those for credentials and site links."""
+"""Receives requests to logbroker, answers those about credentials, and counts links to sites."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from broker.auth.credentials import CredentialKind, Holder, InvalidStore
+from broker.auth.credentials import CredentialError, CredentialKind, Holder
 from broker.auth.files import change_credentials, load_credentials
 from broker.report import CredentialsReport, CredentialsRequest
 from nats_logship.app.exits import OperatorError
@@ -60,8 +60,8 @@ async def answer_credentials(
 ) -> bytes:
     """Revoke the credentials that an admin names, and return the answer of the broker `name`.
 
-    Only admins can ask: the subject is in the account of the streams. `reload` makes the server
-    take over a changed store. The answer is a `CredentialsReport`, compressed with zlib.
+    Only admins can ask: the subject is in the account of the streams. `reload` puts the changed
+    credentials in force. The answer is a `CredentialsReport`, compressed with zlib.
     """
     error = ""
     try:
@@ -69,7 +69,7 @@ async def answer_credentials(
         if request.revoke:
             await asyncio.to_thread(_revoke, folder, request)
             await reload()
-    except (ValidationError, InvalidStore, OperatorError) as failure:
+    except (ValidationError, CredentialError, OperatorError) as failure:
         error = str(failure)
     try:
         report = await asyncio.to_thread(report_credentials, folder, name, error)
@@ -96,7 +96,7 @@ def report_credentials(folder: Path, name: str = "", error: str = "") -> Credent
 
 
 async def count_site_links(connection: Connection, server: str) -> int | None:
-    """Return to how many remote sites a server is connected; None if it does not answer."""
+    """Return the number of remote sites that a server is connected to; None without an answer."""
     question = json.dumps({"server_name": server, "exact_match": True}).encode()
     try:
         answer = await connection.request(_LEAF_NODES, question, patience=_PATIENCE)

@@ -234,5 +234,5 @@ def _remove_abandoned(folder: Folder, name: str) -> None:
         for left in folder.names():
             if left.endswith(_SUFFIX) and left.removesuffix(_SUFFIX).rpartition(".")[0] == name:
                 written = os.stat(left, dir_fd=folder.descriptor, follow_symlinks=False).st_mtime
-                if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - the file system's clock
+                if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - of the disk
                     folder.remove(left)

@@ -169,7 +169,8 @@ class Service(Generic[Settings]):
             try:
                 await self._change(await asyncio.to_thread(reread))
             except OperatorError as error:
-                logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - no defect
+                # no defect, so without a traceback
+                logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400
             self._notifier.send("READY=1")
 
     async def _notify(self) -> None:

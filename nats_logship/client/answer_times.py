@@ -39,7 +39,9 @@ class AnswerTimes:
         if size >= DIRECT_BYTES:
             self._rate = size / (seconds + _MOMENT)
 
-    def is_over(self, now: float, seconds: float, error: ConnectionLost | Rejected | None) -> bool:
+    def has_lost_cluster(
+        self, now: float, seconds: float, error: ConnectionLost | Rejected | None
+    ) -> bool:
         """Whether the server seems to have lost its cluster, after a request of `seconds`.
 
         A server that lost contact with the others accepts requests, and no leader answers them.

@@ -174,8 +174,8 @@ class Connection:
         Leaves a server that seems to have lost its cluster, if there is another server.
         """
         client, now = self._client, asyncio.get_running_loop().time()
-        is_over = self._times.is_over(now, seconds, error)
-        if is_over and client is not None and len(self._servers) > 1:
+        is_lost = self._times.has_lost_cluster(now, seconds, error)
+        if is_lost and client is not None and len(self._servers) > 1:
             logger.debug("leaving %s: it does not answer", client.address)
             client.leave()
 

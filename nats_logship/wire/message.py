@@ -272,13 +272,13 @@ def _decode_section(entry: Any) -> Section:
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:
     found = []
-    for entry in text.split(",", MAX_FOLLOWED):
+    entries = text.split(",", MAX_FOLLOWED)
+    if len(entries) > MAX_FOLLOWED:
+        raise MalformedMessage(f"{_FOLLOWS} has more than {MAX_FOLLOWED} entries")
+    for entry in entries:
         partition, _, sequence = entry.partition(":")
         if not _is_number(sequence):
-            raise MalformedMessage(
-                f"{_FOLLOWS} {_shorten(entry)} is not at most {MAX_FOLLOWED} times "
-                "<partition>:<sequence>"
-            )
+            raise MalformedMessage(f"{_FOLLOWS} {_shorten(entry)} is not <partition>:<sequence>")
         found.append(Followed(_decode_partition(partition), int(sequence)))
     return tuple(found)
 

@@ -138,15 +138,16 @@ def reader_names(own: str) -> tuple[str, ...]:
 
 
 def inbox_of(name: str) -> str:
-    """Return the inbox prefix of a host or a receiver; rights to it cover no other client."""
+    """Return the inbox prefix of a client; rights to it cover no other client."""
     return f"_INBOX_{own_token(name)}"
 
 
 def own_token(name: str) -> str:
     """Return a name as one token of a subject or of a consumer's name.
 
-    Other names become `=` and a SHA-256 digest; no plain name contains `=`, so no client can choose
-    a name whose token is that of another client.
+    A name with characters other than letters, digits, `_` and `-`, or with more than 200, becomes
+    `=` and a SHA-256 digest. Other names contain no `=`, so no client can choose a name whose token
+    is that of another client.
     """
     plain = _PLAIN_NAME.fullmatch(name)
     return name if plain else _HASHED + hashlib.sha256(name.encode()).hexdigest()[:32]

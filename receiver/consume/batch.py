@@ -11,8 +11,8 @@ step, this is left:
 | 4 commit | `commit` | KV has the batch's id: from here on the batch counts |
 | 5 acknowledge | `commit` | the consumer lags; the next acknowledgement covers this one |
 
-Each session first undoes what is not committed, by the id in KV: `receiver/storage/commit.py`. Then
-the messages are fetched again from the offset on.
+Each session first undoes what is not committed, by the id in KV (`receiver/storage/recovery.py`),
+and then fetches the messages again from the offset on.
 """
 
 from contextlib import suppress
@@ -28,13 +28,13 @@ from nats_logship.wire.message import MAX_LINES_BYTES, MalformedMessage
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Done
 from receiver.consume.host_claims import Moves, read_destination, read_follows
-from receiver.consume.judging import Judge, expected_sequence, host_of
+from receiver.consume.judging import Judge, parse_host, read_expected_sequence
 from receiver.consume.offset_entry import OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchPlan, blame_messages
-from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, gap_report
-from receiver.storage.commit import WrittenBatch, store_batch
+from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, name_gap_report
 from receiver.storage.output import Output
+from receiver.storage.recovery import WrittenBatch, store_batch
 from receiver.storage.rows import StoredBatch
 
 _MOST_HELD = MAX_LINES_BYTES  # bytes; a few KiB of zstd may decompress to a thousand times as much
@@ -97,7 +97,7 @@ class Batch:
             missing = [one for one in self._judge.anomalies if one.kind in _MISSING]
             if missing:
                 number = self._assignment.partition
-                self._output.buffer(gap_report(number), format_gaps(missing, number), 0)
+                self._output.buffer(name_gap_report(number), format_gaps(missing, number), 0)
             self._flush()
             self._sync()
             batch = self._store(self._last.sequence + 1, missing)
@@ -139,8 +139,8 @@ class Batch:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: the message is in quarantine
-            host, before = host_of(message.subject), expected_sequence(headers)
-            self._judge.follow(host, before, delivery.sequence, delivery.stored_at)
+            host, before = parse_host(message.subject), read_expected_sequence(headers)
+            self._judge.check_predecessor(host, before, delivery.sequence, delivery.stored_at)
         if self._held > (self._most_of_many if self._files > _MANY_FILES else _MOST_HELD):
             self._flush()
         self._last, self._ack = delivery, message.reply
@@ -162,9 +162,9 @@ class Batch:
     def _note_move(self, message: RawMessage) -> None:
         """Note whether the host of a message has gone to another partition, or has come back."""
         if read_destination(message) not in {None, self._assignment.partition}:
-            self._left.add(host_of(message.subject))
+            self._left.add(parse_host(message.subject))
         elif self._left and read_follows(message):
-            self._left.discard(host_of(message.subject))
+            self._left.discard(parse_host(message.subject))
 
     def _hold_lines(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
@@ -180,7 +180,7 @@ class Batch:
                 is_own=piece.file_id != "",
                 has_left=piece.host in self._left,
             )
-            payload = piece.joined(self._endings, live)
+            payload = piece.join(self._endings, live)
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
@@ -234,7 +234,7 @@ async def commit(entry: OffsetEntry, connection: Connection, done: Done) -> None
     Raises `EntryTaken` if another receiver owns the partition. Raises `Rejected`, `ConnectionLost`:
     KV may have the batch then or not, which the next session finds out.
     """
-    await entry.move(done)
+    await entry.commit(done)
     fault("committed")
     with suppress(ConnectionLost):  # that's fine: the next acknowledgement covers this one
         await connection.publish(done.ack, b"+ACK")

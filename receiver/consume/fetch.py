@@ -131,6 +131,7 @@ class PartitionReader:
         """
         await asyncio.sleep(pause)
         await self._open()
+        was_cut = self._was_cut
         try:
             pulled = await self._pull(most, wait)
             _require_payloads(pulled.messages)
@@ -138,6 +139,7 @@ class PartitionReader:
         except OutOfOrder:
             # somebody else used or changed the consumer, or an earlier pull was still answered
             await self._start_over()
+            self._was_cut = was_cut  # the same messages are due again
             pulled = await self._pull(most, wait)
             self._accept(pulled.messages)
         if pulled.is_cut:

@@ -61,7 +61,7 @@ class OffsetEntry:
             await confirm_entry(*self._at, entry)
         return self.offset
 
-    async def move(self, done: Done) -> None:
+    async def commit(self, done: Done) -> None:
         """Move the offset over a batch that is on disk: from here on the batch is committed.
 
         Raises `EntryTaken`. After `Rejected` and `ConnectionLost` it is unknown whether the offset

@@ -44,9 +44,9 @@ from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchFailed, BatchPlan, blame_messages
 from receiver.consume.stream_check import require_same_stream
-from receiver.storage.commit import WrittenBatch, store_batch
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
+from receiver.storage.recovery import WrittenBatch, store_batch
 
 _KV_PATIENCE = 10.0  # seconds
 _COMMIT_PATIENCE = 60.0  # seconds; the write of the entry gives up before

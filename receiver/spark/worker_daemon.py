@@ -15,7 +15,6 @@ import sys
 from pyspark import daemon
 
 from nats_logship.app.parent_death import die_with
-from receiver.spark.memory import keep_large_buffers
 
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
@@ -43,7 +42,6 @@ if __name__ == "__main__":
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()  # collecting during imports costs a tenth of their time
-    keep_large_buffers()
     # the driver logs what a task reports; a worker logs only unexpected errors
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("nats").setLevel(logging.CRITICAL)

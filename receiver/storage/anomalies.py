@@ -65,7 +65,7 @@ def _format(moment: int) -> str | None:
     return to_datetime(moment).isoformat(timespec="milliseconds")
 
 
-def gap_report(partition: int) -> str:
+def name_gap_report(partition: int) -> str:
     """Return the name of a partition's report in the output folder."""
     return GAP_REPORTS.replace("*", str(partition))
 

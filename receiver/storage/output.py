@@ -154,7 +154,7 @@ class Output:
             is_due = row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
             if size and (is_due or row.length != size):
                 number = self._find_free_number(row)
-                name = rotation.closed_name(path, number)
+                name = rotation.name_segment(path, number)
                 closing.append(self._make_segment(row, name, number, size))
                 row, size = row._replace(inode=0, number=number + 1), 0
             if known is None or not row.inode or (row.inode, size) != (known.inode, known.length):
@@ -195,7 +195,7 @@ class Output:
         """Return the number of the next segment; no file is overwritten, also not a foreign one."""
         number, suffixes = row.number, ("", *rotation.SUFFIXES.values())
         while any(
-            self.folders.find(rotation.closed_name(row.path, number) + suffix)
+            self.folders.find(rotation.name_segment(row.path, number) + suffix)
             for suffix in suffixes
         ):
             number += 1

@@ -66,7 +66,7 @@ _FORGET_DAY = (
 )
 
 
-def path_of(state: Path, partition: int) -> Path:
+def make_store_path(state: Path, partition: int) -> Path:
     """Return the path of a partition's store."""
     return state / f"p{partition}.db"
 

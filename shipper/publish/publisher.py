@@ -1,9 +1,9 @@
 """Publishes the rounds of a host, one at a time and in order.
 
-`AcknowledgedPublisher` stores each round exactly once, whatever has to be retried: a round names
-the last sequence of its subject, so the stream refuses a round that it already has. A refusal ends
-the session; the next claim asks the stream what became of the round. `UnacknowledgedPublisher`
-(`--no-ack`) makes no claim, names no sequence and promises nothing.
+Each round is stored exactly once, whatever has to be retried: a round names the last sequence of
+its subject, so the stream refuses a round that it already has. A refusal ends the session; the next
+claim asks the stream what became of the round. `UnacknowledgedPublisher` (`--no-ack`) makes no
+claim, names no sequence and promises nothing.
 """
 
 import asyncio
@@ -12,9 +12,7 @@ import logging
 import math
 import secrets
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from typing import TypeVar
 
 from nats_logship.app.exits import ConfigurationError
@@ -48,11 +46,11 @@ class RoundTooLarge(SessionLost):
     """The connection or the stream does not take the round: read the files in smaller ones."""
 
 
-class Publisher(ABC):
-    """What both publishers share.
+class Publisher:
+    """Claims the host's subject, and stores each round once behind the claim.
 
-    `agent`, `stream` and `max_payload` (bytes of one message) are those of the newest session.
-    `patience` is how many seconds the broker is waited for, None without a limit.
+    `stream` and `max_payload` (bytes of one message) are those of the newest session. `patience` is
+    how many seconds the broker is waited for, None without a limit.
     """
 
     def __init__(
@@ -60,40 +58,29 @@ class Publisher(ABC):
         connection: Connection,
         host: str,
         clock: Callable[[], int],
-        owner: str = "",
+        denial: str = "",
         tag: str = "",
     ) -> None:
-        """`clock` is nanoseconds since the epoch, `owner` the host of the credential.
+        """`clock` is nanoseconds since the epoch, `denial` that of `explain`.
 
         `tag`, eight hex digits, distinguishes runs that start in the same millisecond.
         """
         self.connection = connection
-        self.waiting = Waiting(host, owner)
+        self.waiting = Waiting(denial)
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
-        self.agent = self._run = format_agent_id(
-            clock() // _MILLISECOND, tag or secrets.token_hex(4)
-        )
         self.stream, self.max_payload = "", 0
         self.patience: float | None = None
-        self._host, self._clock = host, clock
+        self._run = format_agent_id(clock() // _MILLISECOND, tag or secrets.token_hex(4))
+        self._claims = Claims(connection, host, clock, self._run, self.snapshots)
         self._streams = 1
         self._refused = sys.maxsize  # bytes of the last round that the stream found too large
         self._numbers = itertools.count(1)
 
-    @abstractmethod
-    async def open_session(self, known: Positions) -> Positions:
-        """Return the positions to read on from; `known` are those of the session before.
-
-        Waits for the broker, however long. Raises `FencedError` for a newer agent.
-        """
-
-    @abstractmethod
-    async def publish(self, round_: Round) -> int:
-        """Publish a round, however long that takes; raises `SessionLost`.
-
-        Returns its sequence once the broker has it on disk; 0 without acknowledgements.
-        """
+    @property
+    def agent(self) -> str:
+        """The id of this run, as of its newest claim."""
+        return self._claims.agent
 
     def new_file(self) -> str:
         """Return an id for a file that was never followed."""
@@ -129,9 +116,8 @@ class Publisher(ABC):
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions."""
-        await self.in_time(
-            self.waiting.retry_until_answered(lambda: self.snapshots.write(positions))
-        )
+        write = lambda: self.snapshots.write(positions)  # noqa: E731
+        await self.in_time(self.waiting.retry_until_answered(write))
 
     async def prepare(self) -> None:
         """Read the partitions, pauses and limits of the broker, however long that takes."""
@@ -144,6 +130,53 @@ class Publisher(ABC):
         except ConfigurationError as error:  # all shippers wait until an administrator corrects it
             raise Rejected(400, 0, str(error)) from None
         self.max_payload = await get_max_payload(self.connection)
+
+    async def open_session(self, known: Positions) -> Positions:
+        """Claim the host's subjects, and return the positions to read on from.
+
+        `known` are the positions of the session before. Waits for the broker and for the end of a
+        pause, however long. Raises `FencedError` for a newer agent.
+        """
+        while self.config.pause:
+            await self.config.until_resumed()
+            await self.prepare()
+        subject, claims = self.config.subject, self._claims
+        self.stream = stream_of(subject.partition, self._streams)
+        positions = await self.waiting.retry_until_answered(
+            lambda: claims.claim(subject, self._streams, known)
+        )
+        logger.info("agent %s ships on %s", self.agent, subject)
+        return positions
+
+    async def publish(self, round_: Round) -> int:
+        """Return the sequence of a round once the broker has it on disk; raises `SessionLost`."""
+        self._claims.last = await self.waiting.retry_until_answered(lambda: self._store(round_))
+        return self._claims.last
+
+    async def _store(self, round_: Round) -> int:
+        """Return the sequence of a round; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
+        await self._wait_until_open(round_)
+        claims, size = self._claims, len(round_.payload)
+        if self.config.subject != claims.subject:
+            raise SessionLost("the number of partitions changed")
+        headers = round_.headers | {EXPECTED_SEQUENCE: str(claims.last)}
+        subject = str(claims.subject)
+        fault("sending")
+        asking = self.connection.ask(subject, round_.payload, headers, _PATIENCE)
+        try:
+            answer = await self._send_in_time(round_, asking)
+        except Rejected as error:
+            if error.is_wrong_sequence:
+                text = f"{subject} no longer ends at sequence {claims.last}"
+                raise SessionLost(f"{text} ({error.description})") from None
+            if error.is_too_large and size > _LEAST_SPLIT:
+                self._refused = size
+                raise RoundTooLarge(f"{error.description}: {format_size(size)}") from None
+            if error.is_write_under_way:  # of this round, sent before: the next try is refused
+                raise ConnectionLost(str(error)) from None
+            raise
+        fault("stored")
+        return stored_sequence(answer)
 
     async def _wait_until_open(self, round_: Round) -> None:
         """Return once the host may publish; raises `SessionLost` for a round that is too large."""
@@ -178,70 +211,14 @@ class Publisher(ABC):
         return min(_PATIENCE + self.connection.seconds_for(len(round_.payload)), _LONGEST)
 
 
-class AcknowledgedPublisher(Publisher):
-    """Claims the host's subject, and stores each round once behind the claim."""
-
-    @cached_property
-    def _claims(self) -> Claims:
-        return Claims(self.connection, self._host, self._clock, self.agent, self.snapshots)
-
-    async def open_session(self, known: Positions) -> Positions:
-        """Claim the host's subjects, once a pause is over, and rebuild the positions."""
-        while self.config.pause:
-            await self.config.until_resumed()
-            await self.prepare()
-        subject, claims = self.config.subject, self._claims
-        self.stream = stream_of(subject.partition, self._streams)
-        positions = await self.waiting.retry_until_answered(
-            lambda: claims.claim(subject, self._streams, known)
-        )
-        self.agent = claims.agent
-        logger.info("agent %s ships on %s", self.agent, subject)
-        return positions
-
-    async def publish(self, round_: Round) -> int:
-        """Store a round behind the last one; return its sequence. Raises `SessionLost`."""
-        self._claims.last = await self.waiting.retry_until_answered(lambda: self._store(round_))
-        return self._claims.last
-
-    async def _store(self, round_: Round) -> int:
-        """Return the sequence of a round; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
-        await self._wait_until_open(round_)
-        claims, size = self._claims, len(round_.payload)
-        if self.config.subject != claims.subject:
-            raise SessionLost("the number of partitions changed")
-        headers = round_.headers | {EXPECTED_SEQUENCE: str(claims.last)}
-        subject = str(claims.subject)
-        fault("sending")
-        asking = self.connection.ask(subject, round_.payload, headers, _PATIENCE)
-        try:
-            answer = await self._send_in_time(round_, asking)
-        except Rejected as error:
-            if error.is_wrong_sequence:
-                text = f"{subject} no longer ends at sequence {claims.last}"
-                raise SessionLost(f"{text} ({error.description})") from None
-            if error.is_too_large and size > _LEAST_SPLIT:
-                self._refused = size
-                raise RoundTooLarge(f"{error.description}: {format_size(size)}") from None
-            if error.is_write_under_way:  # of this round, sent before: the next try is refused
-                raise ConnectionLost(str(error)) from None
-            raise
-        fault("stored")
-        return stored_sequence(answer)
-
-
 class UnacknowledgedPublisher(Publisher):
     """Publishes rounds for `--no-ack`: they may be lost, repeated or reordered."""
 
-    _has_snapshot = False
-
     async def open_session(self, known: Positions) -> Positions:
         """Return the positions of the snapshot at the start, later those that are known."""
-        if self._has_snapshot:
+        if known.files:  # after the start: a file's position is saved before its first round
             return known
-        positions = await self.waiting.retry_until_answered(self.snapshots.read)
-        self._has_snapshot = True
-        return positions
+        return await self.waiting.retry_until_answered(self.snapshots.read)
 
     async def publish(self, round_: Round) -> int:
         """Return 0 once the broker has read the round."""

@@ -30,16 +30,12 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def explain(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> tuple[str, str]:
-    """Return one of the causes, and a sentence for the log of the host's shipper.
-
-    `owner` is the host of the shipper's credential, empty if that is not known.
-    """
+def explain(error: ConnectionLost | Rejected, denial: str = "") -> tuple[str, str]:
+    """Return one of the causes, and a sentence for the log; `denial` is why rights may lack."""
     if isinstance(error, ConnectionLost):
         return "lost", f"the broker did not answer: {error}"
-    if isinstance(error, Denied) and owner not in {"", host}:
-        mismatch = f"the credential is for host {owner}, but --host is {host}"
-        return "refused", f"{mismatch}: use the credential of {host}, or --host {owner}"
+    if isinstance(error, Denied) and denial:
+        return "refused", denial
     if error.is_busy:
         return "busy", f"too many messages wait to be stored ({error}); trying again"
     if error.error in _FULL:
@@ -61,11 +57,11 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
 class Waiting:
     """Repeats requests; `reason` is why it waits now, if it does; `retries` counts by cause."""
 
-    def __init__(self, host: str = "", owner: str = "") -> None:
-        """Wait for nothing yet; `host` and `owner` are those of `explain`."""
+    def __init__(self, denial: str = "") -> None:
+        """Wait for nothing yet; `denial` is that of `explain`."""
         self.reason = ""
         self.retries = Counter(dict.fromkeys(_CAUSES, 0))
-        self._host, self._owner = host, owner
+        self._denial = denial
 
     async def retry_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return the broker's answer; ask again, however long, if it refuses or does not answer.
@@ -77,7 +73,7 @@ class Waiting:
             try:
                 answer = await ask()
             except (ConnectionLost, Rejected) as error:
-                cause, reason = explain(error, self._host, self._owner)
+                cause, reason = explain(error, self._denial)
             else:
                 if self.reason:
                     logger.info("resumed")

@@ -62,7 +62,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
         await connection.connect()
         yield connection
     except (ConnectionLost, Rejected) as error:
-        raise OperatorError(explain(error, host, settings.credential_host)[1]) from None
+        raise OperatorError(explain(error, settings.explain_denial(host))[1]) from None
     finally:
         await connection.close()
 

@@ -1,9 +1,6 @@
-"""Write the settings of the programs into the argument specs of the roles.
+"""`python -m tests.ansible.argument_specs` writes the programs' settings into the roles' specs.
 
-Each a variable's key, with type and description.
-
-`python -m tests.ansible.argument_specs` does so; what else is in a spec is written by hand, and
-stays.
+Everything else in a spec is written by hand, and is left as it is.
 """
 
 from collections.abc import Iterator
@@ -36,13 +33,11 @@ class _Indented(yaml.SafeDumper):
 
 
 def spec_path(role: str) -> Path:
-    """Return where the argument spec of a role is."""
     return ROLES / role / "meta/argument_specs.yml"
 
 
 @cache
 def variables() -> frozenset[str]:
-    """Return the variables that roles take."""
     specs = [
         yaml.safe_load(path.read_text("utf-8")) for path in ROLES.glob("*/meta/argument_specs.yml")
     ]
@@ -55,7 +50,6 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def described(field: FieldInfo) -> dict[str, Any]:
-    """Return how a spec describes a setting."""
     kinds = list(_within(field.annotation))
     spec: dict[str, Any] = {"description": str(field.description)}
     if dict in kinds:

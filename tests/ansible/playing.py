@@ -21,7 +21,6 @@ INTERPRETER = f"ansible_python_interpreter={sys.executable}"
 
 
 def play(arguments: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
-    """Play what the arguments of a command line name, from the folder of the playbooks."""
     return subprocess.run(
         [PLAYBOOK, *arguments],
         cwd=ROLES.parent,
@@ -34,7 +33,6 @@ def play(arguments: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
 
 
 def done(played: "subprocess.CompletedProcess[str]") -> str:
-    """Return what a play that must have succeeded has said."""
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr
     return played.stdout
 
@@ -46,7 +44,6 @@ def rendering(template: Path, **given: Any) -> dict[str, Any]:
 
 
 def rendered(played: "subprocess.CompletedProcess[str]") -> list[str]:
-    """Return what templates came to, in order."""
     return [b64decode(one).decode() for one in re.findall(r'"msg": "(\S+)"', done(played))]
 
 
@@ -57,13 +54,9 @@ PATH={folder}/bin:$PATH exec unshare --mount sh -c \
 
 
 class Machines:
-    """Machines that are folders of this one: each sees a folder of its own at the same place.
-
-    It takes root.
-    """
+    """Machines that are folders of this one: each sees its own at the same path; needs root."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        """Make them."""
         if os.geteuid() != 0:
             pytest.skip("only root can mount")
         self.folder = folder
@@ -83,7 +76,6 @@ class Machines:
         groups: Mapping[str, Sequence[str]],
         *arguments: str,
     ) -> "subprocess.CompletedProcess[str]":
-        """Play on machines by name, one after the other."""
         hosts = {
             name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
             for name in self._machines

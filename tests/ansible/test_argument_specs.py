@@ -24,7 +24,6 @@ def options(role: str) -> dict[str, Any]:
 
 
 def text_of(name: str, field: FieldInfo) -> str:
-    """Return a text that a setting takes."""
     return OWN_FORM.get(name) or written(name, field)
 
 
@@ -101,10 +100,7 @@ def found(role: str) -> dict[str, Any]:
 def test_settings_come_out_as_programs_read_them_misspelt_ones_are_refused_and_others_found(
     tmp_path: Path,
 ) -> None:
-    """All in one run of Ansible, which takes its time to start.
-
-    The inventory is the example of a cluster.
-    """
+    """All in one run of Ansible, which is slow to start, on the example of a cluster."""
     tasks = [task for role in SETTINGS for task in templated(role)]
     here = {"hosts": "localhost", "connection": "local", "gather_facts": False}
     plays = [here | {"tasks": [*tasks, misspelt()]}, *map(found, SETTINGS)]

@@ -1,10 +1,7 @@
 """The role that makes credentials, on brokers that are folders of this machine.
 
-A book that is lost cuts off nobody unasked.
-
-Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and
-what they write are real. That a second run changes nothing, and that who is revoked is cut off by
-all brokers, is shown by the rollout.
+Each sees a folder of its own as the store; Ansible and `logbroker credentials` are real. The
+rollout shows that a second run changes nothing, and that a revoked credential is cut off.
 """
 
 import getpass
@@ -27,7 +24,6 @@ class Site(Machines):
     """Three brokers, a host and a receiving machine, on which the role is played."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the machines."""
         super().__init__(folder, (*BROKERS, *OTHERS))
         self.copy = folder / "logship-secrets/credentials.json"
 
@@ -41,7 +37,6 @@ class Site(Machines):
         return {one["name"] for one in json.loads(self.book(broker).read_text())["credentials"]}
 
     def rolls_out(self) -> "subprocess.CompletedProcess[str]":
-        """Do what site.yml does about credentials."""
         return self._plays(
             self._on("logship_brokers[0]", "recover"),
             self._on("logship_brokers", "main", kind="admin", brokers=BROKERS[:1]),
@@ -50,7 +45,6 @@ class Site(Machines):
         )
 
     def receives(self, partitions: str) -> "subprocess.CompletedProcess[str]":
-        """Do what site.yml does about the credential of a machine that receives."""
         return self._plays(self._on("logs", "main", kind="receiver", partitions=partitions))
 
     def share(self, broker: str) -> tuple[list[int], bool]:

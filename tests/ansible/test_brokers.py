@@ -1,9 +1,6 @@
-"""The role of brokers, on brokers that are folders of this machine.
+"""The role of brokers replaces no secret of a store, and never takes a quorum away.
 
-No secret of a store is replaced, and no quorum lost.
-
-Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is
-real.
+Brokers are folders of this machine, each with its /etc/credstore and systemctl; Ansible is real.
 """
 
 import shutil
@@ -32,7 +29,6 @@ class Cluster(Machines):
     """Three brokers, of whose role some tasks are played."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the machines."""
         super().__init__(folder, BROKERS)
         for name in BROKERS:
             program = folder / name / "bin/systemctl"
@@ -42,7 +38,6 @@ class Cluster(Machines):
 
     @property
     def here(self) -> dict[str, str]:
-        """The secrets of the controller."""
         files = (self.folder / "logship-secrets").glob("*")
         return {path.name: path.read_text("utf-8") for path in files}
 

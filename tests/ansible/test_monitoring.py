@@ -57,10 +57,7 @@ WHILE_BEHIND = {"logshipper_file_behind_bytes"}  # a file of which something is 
 
 
 def parts(expression: str) -> list[promql.Expr]:
-    """Return all parts of an expression.
-
-    Raises ValueError where it is no PromQL or its types do not fit.
-    """
+    """Return all parts of an expression; raises ValueError if it is no PromQL."""
     found: list[promql.Expr] = []
     promql.walk(promql.parse(expression), found.append)
     return found
@@ -71,7 +68,6 @@ def selectors(expression: str) -> list[promql.VectorSelector]:
 
 
 def matches(sample: Sample, selector: promql.VectorSelector) -> bool:
-    """Whether a selector takes a sample."""
     for one in selector.matchers.matchers:
         operator = str(one.op).removeprefix("MatchOp.")
         wanted = one.value if operator in ("Re", "NotRe") else re.escape(one.value)
@@ -165,7 +161,6 @@ def test_every_metric_label_and_value_that_is_named_is_exposed(scraped: tuple[Sa
 
 
 def grouped_by(expression: str) -> set[str]:
-    """Return the labels by which an expression groups or joins."""
     found: set[str] = set()
     for part in parts(expression):
         match part:

@@ -1,7 +1,4 @@
-"""What roles and playbooks hold to.
-
-Units that there are, secrets in nobody else's hands, nothing but what comes with Ansible.
-"""
+"""What roles and playbooks hold to: existing units, hidden secrets, known variables."""
 
 from collections.abc import Iterator
 from pathlib import Path

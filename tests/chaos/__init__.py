@@ -1,4 +1,1 @@
-"""Proof under fire: a whole suite under seeded faults, judged line by line.
-
-`make chaos`, or `python -m tests.chaos --help`.
-"""
+"""Proof under fire: a suite under seeded faults, judged by line; `python -m tests.chaos --help`."""

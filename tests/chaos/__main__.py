@@ -1,8 +1,4 @@
-"""The command line of the fault runs: one run after the other, each in a world of its own.
-
-Each is a process in namespaces of its own: whatever happens there, the kernel leaves nothing of its
-processes, mounts and networks.
-"""
+"""The command line of the fault runs: each run is a process in namespaces of its own."""
 
 import logging
 import os
@@ -102,7 +98,6 @@ def main(
 
 
 def _run_apart(seed: int, folder: Path | None) -> int:
-    """Carry out one run in namespaces of its own, and return its exit code."""
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         raise click.UsageError(f"no run here: {', '.join(missing)} (util-linux and iproute2)")
     apart = ["unshare", *(_APART if os.geteuid() == 0 else (*_AS_ROOT, *_APART))]

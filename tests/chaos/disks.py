@@ -1,10 +1,8 @@
 """Small disks, one for each machine, that fill up, lose their power and turn read-only.
 
-Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real
-file system turns read-only while files are open, as it does after an error (a tmpfs refuses that
-with EBUSY), and only one with a journal forgets what was not synced. Hosts, and all disks
-elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.one`): with them
-everything goes, images in memory and loop devices too.
+Brokers and receivers have ext4 on a loop device if the machine allows it ("blocks"): only a real
+file system turns read-only under open files, and forgets what was not synced. Others have a tmpfs.
+Only in own mounts, with which images and loop devices go.
 """
 
 import errno
@@ -45,10 +43,7 @@ class Disk:
 
     @classmethod
     def mounted(cls, name: str, path: Path, megabytes: int, images: Path | None = None) -> "Disk":
-        """Make the folder and mount an empty disk there.
-
-        On an image in the folder `images`, or a tmpfs.
-        """
+        """Mount an empty disk at a new folder: on an image in the folder `images`, or a tmpfs."""
         path.mkdir(parents=True)
         if images is None:
             options = f"size={megabytes}m,nr_inodes={_INODES},mode=0755"
@@ -63,14 +58,10 @@ class Disk:
         return disk
 
     def trouble(self) -> AbstractContextManager[None]:
-        """Keep other faults of this disk away meanwhile.
-
-        Raises `CannotStrike` where one is under way.
-        """
+        """Keep other faults of this disk away; raises `CannotStrike` while one is under way."""
         return alone(self._trouble, f"{self.name} has trouble already")
 
     def fill(self, left: int = 0) -> None:
-        """Leave so many bytes free, or a little less."""
         if self.image is None:
             self._resize(left)
             return
@@ -79,7 +70,6 @@ class Disk:
             os.posix_fallocate(file.fileno(), 0, max(1, self._free() - left))
 
     def free(self) -> None:
-        """Take away what `fill` has put there."""
         if self.image is None:
             self._remount(f"size={self.megabytes}m")
         else:
@@ -88,12 +78,10 @@ class Disk:
                 os.fsync(folder)  # else it is back where the disk fails or loses its power next
 
     def fail(self, *, frozen: bool = False) -> None:
-        """Have the file system find an error in itself.
+        """Have the file system find an error: from now on it is read-only, open files too.
 
-        From now on it can only be read, files that are open too.
-
-        Until its superblock is written it syncs without a word what is not on disk; where it is
-        `frozen`, nobody writes meanwhile.
+        Until its superblock is written, syncs succeed without writing; nobody writes if it is
+        `frozen`.
         """
         with self._folder() as folder:
             if frozen:
@@ -118,7 +106,6 @@ class Disk:
             time.sleep(0.1)
 
     def mend(self) -> None:
-        """Check and mount it again after `unmount`."""
         checked = subprocess.run(
             ["e2fsck", "-f", "-y", str(self.image)], check=False, capture_output=True, text=True
         )

@@ -1,9 +1,7 @@
-"""A fault: what it does and where, how long it lasts, and how it is undone.
+"""A fault: what it does and where, how long it lasts, how it is undone; strokes drawn from a seed.
 
-Strokes of faults are drawn from a seed.
-
-A stroke is one fault or several that overlap; after most of them lines have to flow again within a
-bound, after some the next one strikes at once, so that recovery itself is hit.
+A stroke is one fault or several that overlap. After most strokes lines have to flow again in time;
+after some the next one strikes at once, so that recovery itself is hit.
 """
 
 import random
@@ -34,18 +32,12 @@ _PAUSE = 1.5  # seconds
 
 
 class CannotStrike(Exception):
-    """There is nothing to hit just now (no worker is alive, the disk is full already …).
-
-    Counted as not struck, no failure.
-    """
+    """There is nothing to hit just now; counted as not struck, no failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`lasts` is a range of seconds.
-
-    `needs` names what a world must have for it (`Shape.features`).
-    """
+    """A fault that `lasts` for a range of seconds and `needs` features (`Shape.features`)."""
 
     name: str
     act: Act
@@ -54,7 +46,6 @@ class Fault:
 
     @property
     def group(self) -> str:
-        """The module that defines it."""
         return getattr(self.act, "func", self.act).__module__.rpartition(".")[2]
 
 
@@ -63,15 +54,12 @@ FAULTS: dict[str, Fault] = {}
 
 
 def add(name: str, act: Act, lasts: tuple[float, float] = MOMENT, *needs: str) -> None:
-    """Add a fault."""
     if name in FAULTS:
         raise ValueError(f"two faults are called {name}")
     FAULTS[name] = Fault(name, act, lasts, frozenset(needs))
 
 
 def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], Act]:
-    """Add the decorated act as the fault of its name."""
-
     def added(act: Act) -> Act:
         add(act.__name__.replace("_", "-"), act, lasts, *needs)
         return act
@@ -80,10 +68,7 @@ def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], A
 
 
 def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
-    """Return the faults of these names or groups ("all", "disks,kill-server") that can strike here.
-
-    Raises ValueError for a name that is none.
-    """
+    """Return the faults of these names or groups that can strike; raises ValueError."""
     asked = {word.strip() for word in arguments.split(",")} - {"all", ""}
     known = {*FAULTS, *(one.group for one in FAULTS.values())}
     if unknown := asked - known:
@@ -97,10 +82,7 @@ def chosen(arguments: str, features: frozenset[str]) -> list[Fault]:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault begins `at` seconds into its stroke, and lasts for `lasts` seconds.
-
-    `seed` decides whom and how it hits.
-    """
+    """A fault `at` seconds into its stroke; `lasts` in seconds, `seed` decides whom it hits."""
 
     fault: str
     at: float
@@ -118,10 +100,7 @@ class Stroke:
 
 
 def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
-    """Draw strokes without end; the same seed and faults give the same ones.
-
-    Strokes of one fault take all, one after the other.
-    """
+    """Draw strokes without end, the same for a seed; single faults are drawn without repetition."""
     chance = random.Random(seed)
     turn: list[Fault] = []
     while True:
@@ -156,13 +135,11 @@ def alone(lock: Lock, otherwise: str) -> Iterator[None]:
 
 @contextmanager
 def dead(world: "World") -> Iterator[None]:
-    """Have all receivers dead by -9, with their tasks."""
     with held(world.receivers, kill=True), world.locked():
         yield
 
 
 def one_that_runs(programs: Iterable[Program], chance: Chance) -> Program:
-    """Return one of the programs that run."""
     running = [program for program in programs if program.is_running()]
     if not running:
         raise CannotStrike("none runs just now")

@@ -1,8 +1,4 @@
-"""Find leaks: growth of living processes since they settled, and leftovers of ended ones.
-
-`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is
-received.
-"""
+"""Find leaks: growth of living processes since they settled, and leftovers of ended ones."""
 
 import os
 import re
@@ -67,12 +63,10 @@ class _Life:
 
     @property
     def age(self) -> float:
-        """Seconds since it began."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self.began / _TICKS
 
     @property
     def program(self) -> str:
-        """The name of the file that it runs."""
         return self.command.partition(" ")[0].rpartition("/")[2]
 
     def __str__(self) -> str:
@@ -80,7 +74,6 @@ class _Life:
 
 
 def _lives() -> list[_Life]:
-    """Return all processes but this one."""
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
     return [one for pid in sorted(pids) if pid != os.getpid() and (one := _life(pid))]
 
@@ -130,11 +123,7 @@ class Leaks:
         ]
 
     def judge(self, world: World) -> list[str]:
-        """Once all is received.
-
-        Judge what processes hold, end all as an operator does, the brokers last, and judge what is
-        left.
-        """
+        """Judge what processes hold, end all as an operator does, and judge what is left."""
         self.inspect()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
@@ -176,10 +165,7 @@ class Leaks:
                 self.findings.append(f"{one.name} has ended {how} with {code}: {text}")
 
     def _judge_consumers(self, world: World) -> None:
-        """Expect one of each partition.
-
-        Those of killed receivers expire within minutes.
-        """
+        """Expect one consumer of each partition; those of killed receivers expire."""
 
         async def listed(connection: Connection) -> list[dict[str, Any]]:
             return list((await connection.api(f"CONSUMER.LIST.{STREAM}"))["consumers"])
@@ -199,10 +185,9 @@ def _grown(one: _Life, settled: Holds) -> Iterator[str]:
 
 
 def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
-    """Whether nobody is there any more whom a process is there for.
+    """Whether nothing needs a process any more.
 
-    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from
-    has died.
+    A Python worker is needed by its JVM, which keeps it after the daemon that forked it has died.
     """
     if one.is_zombie or one.parent != 1:
         return one.is_zombie

@@ -1,9 +1,6 @@
-"""A log as its application writes it.
+"""A log as its application writes it, with an account of every byte on a disk that no fault hits.
 
-Every byte that reached a file is kept account of, on a disk that no fault hits.
-
-What was written is what a file has taken: a write that fails, or takes a part, is tried again until
-it goes.
+A write that fails, or takes a part, is tried again until it succeeds.
 """
 
 import os
@@ -15,10 +12,9 @@ _HEADING = b"%b: here begins file %08d of this log, by a line long enough to be 
 
 
 class LogFile:
-    """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations.
+    """One log, appended to at `path`; `account` gets the same bytes, over all rotations.
 
-    `files` counts the files of the log so far; the one that is being written has `length` bytes,
-    and `begins` is its first byte in the log over all rotations.
+    `files` counts its files; the current one has `length` bytes and begins at byte `begins`.
     """
 
     def __init__(self, path: Path, account: Path) -> None:
@@ -32,10 +28,7 @@ class LogFile:
         self._account = account.open("ab")
 
     def begin(self) -> None:
-        """Go on in the file that is at the path from now on.
-
-        It is made unless it is there, and is empty.
-        """
+        """Go on in the file at the path from now on; it is made if it is not there."""
         retried(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = retried(lambda: os.open(self.path, flags, 0o640))
@@ -44,15 +37,11 @@ class LogFile:
         self._begin_file()
 
     def truncate(self) -> None:
-        """Cut the file to nothing, and go on in it."""
         retried(lambda: os.ftruncate(self._descriptor, 0))
         self._begin_file()
 
     def append(self, text: bytes) -> None:
-        """Write it all, whatever the disk says meanwhile.
-
-        A file's first line is unique.
-        """
+        """Write it all, whatever the disk says meanwhile; a file's first line is unique."""
         if not self.length:
             text = _HEADING % (self._tag, self.files) + text
         while text:
@@ -63,12 +52,10 @@ class LogFile:
             text = text[taken:]
 
     def content(self) -> bytes:
-        """Return everything that was written."""
         self._account.flush()
         return Path(self._account.name).read_bytes()
 
     def close(self) -> None:
-        """Close the file; the account stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

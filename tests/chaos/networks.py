@@ -1,8 +1,7 @@
 """Several machines on one: a network for each, with links that can lose packets.
 
-Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line
-add up: what one fault has done to it stays until that fault takes it back, whatever others do and
-take back meanwhile. Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
+Only within own namespaces. Losses of a line add up: each lasts until its fault takes it back. Needs
+`ip`, `ss`, and `tc` with clsact and bpf.
 """
 
 import functools
@@ -73,25 +72,18 @@ class Line:
 
     @contextmanager
     def losing(self, share: float = 1.0) -> Iterator[None]:
-        """Lose packets in both directions meanwhile."""
         with self.inward.losing(share), self.outward.losing(share):
             yield
 
     def reset(self) -> None:
-        """End all connections that the machine has over this line.
-
-        The other ends receive a reset, if the link lets it through.
-        """
+        """End all connections of the machine over this line; the other ends receive a reset."""
         others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
         _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One of the machines.
-
-    10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves.
-    """
+    """10.99.0.<number> for clients, 10.98.0.<number> for the brokers among themselves."""
 
     name: str
     number: int
@@ -100,7 +92,6 @@ class Machine:
 
     @property
     def within(self) -> tuple[str, ...]:
-        """What the command line of a program on it begins with."""
         return _within(self.name)
 
     @property
@@ -109,12 +100,10 @@ class Machine:
 
     @property
     def client(self) -> Address:
-        """Where a broker on it is reached."""
         return Address(self.address, 4222)
 
     @property
     def route(self) -> Address:
-        """Where a broker on it is reached by the others."""
         return Address(f"{_ROUTES}.{self.number}", 6222)
 
 

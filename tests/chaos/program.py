@@ -1,7 +1,4 @@
-"""Programs as a service manager runs them.
-
-What ends is started again, what refuses to go on (78) waits for a person.
-"""
+"""Programs as a service manager runs them: ended ones are restarted, refused ones (78) wait."""
 
 import threading
 import time
@@ -22,10 +19,7 @@ _REFUSED = 78
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A program under supervision.
-
-    `last_output` are those of its last end, `refused` the last line, by which it refused to go on.
-    """
+    """A program under supervision; `refused` is the last line of one that refused to go on."""
 
     process: Process
     last_output: str = ""
@@ -46,10 +40,7 @@ class Program:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Whatever becomes of it meanwhile, it is not started again.
-
-        Afterwards it is, if it does not run.
-        """
+        """Do not start it again meanwhile, whatever becomes of it."""
         self._held += 1
         try:
             yield
@@ -57,7 +48,6 @@ class Program:
             self._held -= 1
 
     def hold(self) -> None:
-        """Leave it dead for good if it dies."""
         self._held += 1
 
     def kill_tree(self) -> None:
@@ -121,7 +111,6 @@ class Supervisor:
             self._thread.join()
 
     def take(self, process: Process) -> Program:
-        """Look after a program that runs already."""
         program = Program(process)
         self.programs.append(program)
         return program
@@ -137,10 +126,7 @@ class Supervisor:
         program.process.kill()
 
     def wait(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
-        """Wait until something holds, and return how long that took.
-
-        Raises `TimeoutError`, with what has refused.
-        """
+        """Wait until `holds()`, return the seconds; raises `TimeoutError` with refusals."""
         began = time.monotonic()
 
         def is_so() -> bool:

@@ -1,7 +1,4 @@
-"""How much of each host is received, and in the end the judgement.
-
-It covers every line of every host, and the losses that receivers report.
-"""
+"""How much of each host is received, and in the end the verdict on every line and reported loss."""
 
 import re
 import threading
@@ -35,10 +32,7 @@ class Received:
         self._looking = threading.Lock()
 
     def sizes(self) -> dict[str, int]:
-        """Return how many bytes of each host there are, unpacked.
-
-        A host whose file is being replaced right now has none.
-        """
+        """Return the unpacked bytes of each host, without a host whose file is being replaced."""
         try:
             segments = segments_by_host(self.output)
         except ValueError:
@@ -50,10 +44,7 @@ class Received:
         return found
 
     def lately(self, host: str) -> int:
-        """Return how many bytes there were of a host half a second ago at most.
-
-        For many who ask often.
-        """
+        """Return the bytes of a host half a second ago at most, for frequent callers."""
         with self._looking:
             if time.monotonic() - self._looked > _LATELY:
                 self._looked = time.monotonic()
@@ -83,10 +74,7 @@ def awaited(world: "World") -> Iterator[bool]:
 
 
 def judged(world: "World") -> tuple[dict[str, Verdict], list[str]]:
-    """Return a verdict for each host of a world whose programs have ended, and all findings.
-
-    What cannot be read is one.
-    """
+    """Return a verdict for each host of a world whose programs have ended, and all findings."""
     verdicts: dict[str, Verdict] = {}
     findings = [*losses(world.output), *repeats(world.folder / "logs")]
     for host in world.hosts:
@@ -109,10 +97,9 @@ def losses(output: Path) -> list[str]:
 
 
 def repeats(logs: Path) -> list[str]:
-    """Return a finding for each receiver that skipped lines since they came a second time.
+    """Return a finding for each receiver that skipped lines that it received again.
 
-    It would hide from all other findings that the stream holds them twice, which it never may,
-    unless somebody has set back the stream, or what remembers how far it was received.
+    It would hide that the stream holds lines twice, which it never may.
     """
     receivers = sorted(logs.glob("receiver-*.log"))
     told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in receivers}

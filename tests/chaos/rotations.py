@@ -1,8 +1,7 @@
-"""Rotates logs as logrotate and applications do, in every style; destroys no line by itself.
+"""Rotates logs as logrotate and applications do, in every style, and loses no line by itself.
 
-No style takes away what a shipper had no chance to read: a file is copied whole before it is
-truncated, and removed only once it is known to be received; then its successor is, too, so that a
-file that is known is always there.
+A file is copied whole before it is truncated, and removed only once it and its successor are
+received.
 """
 
 import os
@@ -35,10 +34,8 @@ class _Rotated:
 class Rotation:
     """Rotates one log; `is_received(end)` says whether its bytes before `end` are received.
 
-    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many
-    rotated files are kept, and whether the newest one is packed later or at once. Rotated files are
-    called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next
-    rotation.
+    The style is drawn: the ways, how often, how many rotated files are kept, when they are packed.
+    Rotated files are `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2`.
     """
 
     def __init__(
@@ -76,7 +73,6 @@ class Rotation:
 
     @property
     def is_late(self) -> bool:
-        """Whether a renamed file is still being written."""
         return self._late is not None
 
     def _interval(self) -> float:
@@ -85,16 +81,12 @@ class Rotation:
         return self._chance.expovariate(1 / self._every)
 
     def _is_known(self) -> bool:
-        """Whether a shipper knows the log.
-
-        What was rotated before it came to know a log is not its business.
-        """
+        """Whether a shipper knows the log; earlier rotations are not its business."""
         if self._known_from is None:
             self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
 
     def rename(self) -> None:
-        """Rename the file; a new one is made at once."""
         self._move()
         self._log.begin()
 
@@ -104,10 +96,7 @@ class Rotation:
         self._late = self._chance.uniform(*_LATE)
 
     def rename_create_late(self) -> None:
-        """Rename the file, and make an empty one.
-
-        The application goes on writing to the old one for a while.
-        """
+        """Rename the file and make an empty one; the old one is written for a while."""
         self.rename_late()
         retried(self._log.path.touch)
 
@@ -175,10 +164,7 @@ class Rotation:
         rotated.path = archive
 
     def _write_whole(self, path: Path, content: Callable[[], bytes]) -> bool:
-        """Write another file, with a pause somewhere.
-
-        Where the disk refuses, remove what there is and return False.
-        """
+        """Write another file, with a pause; if the disk refuses, remove it, return False."""
         if path.exists():
             raise FileExistsError(path)
         try:

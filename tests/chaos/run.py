@@ -62,13 +62,11 @@ class Result:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, event: str, **fields: Any) -> None:
-        """Append an event to run.jsonl."""
         told = {"event": event, "at": round(time.monotonic() - self._began, 2), **fields}
         with self._lock, self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
 
     def find(self, text: str) -> None:
-        """Note what speaks against the suite."""
         self.record("finding", text=text)
         self.findings.append(text)
 
@@ -85,7 +83,6 @@ class Result:
             self.find(f"{killed} programs were killed, and none was started again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return what goes into result.json."""
         return {
             "faults": dict(self.struck),
             "not_struck": dict(self.missed),
@@ -101,10 +98,7 @@ class Result:
 
 
 def run(folder: Path, shape: Shape, minutes: float, strokes: Iterator[Stroke]) -> Result:
-    """Carry out strokes for so many minutes, each of which is shown, then judge.
-
-    Must be called within namespaces of its own. `folder` keeps all there is to see.
-    """
+    """Carry out strokes for so many minutes, then judge; `folder` keeps all there is to see."""
     result = Result(folder / "run.jsonl")
     (folder / "logs").mkdir()
     leaks = Leaks()
@@ -121,8 +115,6 @@ def run(folder: Path, shape: Shape, minutes: float, strokes: Iterator[Stroke]) -
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run on a world that is built."""
-
     world: World
     result: Result
     leaks: Leaks
@@ -167,10 +159,7 @@ class _Run:
         self.result.writing = time.monotonic() - began
 
     def _strike(self, stroke: Stroke) -> None:
-        """Carry out a stroke, and return when its last fault was undone.
-
-        Raises what a fault itself failed with.
-        """
+        """Carry out a stroke until its last fault is undone; raises what a fault failed with."""
         with ThreadPoolExecutor(len(stroke.strikes)) as pool:
             struck = [(one, pool.submit(self._act, one)) for one in stroke.strikes]
         for one, done in struck:
@@ -196,10 +185,7 @@ class _Run:
             result.record("not struck", fault=one.fault, why=str(none))
 
     def _wait_for_flow(self, seconds: float) -> float:
-        """Wait until all programs run, and what is written shortly after that was received.
-
-        Return how long that took.
-        """
+        """Wait until all run and new lines are received; return the seconds it took."""
         began = time.monotonic()
         self._wait_for_programs(seconds)
         time.sleep(_A_FEW_LINES)
@@ -247,10 +233,7 @@ class _Run:
             subprocess.run(command, stdout=file, stderr=file, timeout=30, check=False)
 
     def _keep_disks(self) -> None:
-        """Copy what is on the disks that vanish, and what was written.
-
-        What cannot be read is left out.
-        """
+        """Copy the disks that vanish, and what was written, as far as they can be read."""
         folder = self.world.folder
         (folder / "kept").mkdir()
         for top in (found for part in _KEPT for found in folder.glob(part)):

@@ -23,10 +23,7 @@ _ADMIN = "chaos"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who gets in at brokers whose folders are `stores`.
-
-    The first of them has the credential store that is changed.
-    """
+    """Who gets in at the brokers of `stores`; commands change the first credential store."""
 
     folder: Path
     stores: tuple[Path, ...]
@@ -65,23 +62,17 @@ class Keys:
 
     @property
     def admin(self) -> Path:
-        """The credential of the harness itself."""
         return self.file("admin", _ADMIN)
 
     @property
     def access(self) -> Access:
-        """How the harness itself gets in."""
         return Access(nkey=self.admin, tls_ca=self.authority)
 
     def file(self, kind: str, name: str) -> Path:
-        """Return where the credential of a "host", a "receiver" or an "admin" is."""
         return self.folder / f"{kind}-{name}.toml"
 
     def add(self, kind: str, *names: str) -> None:
-        """Give credentials, and put them where `file` says.
-
-        Raises `CommandFailed`, as all that change something.
-        """
+        """Give credentials, and put them where `file` says; raises `CommandFailed`."""
         arguments = [word for url in self.urls for word in ("--server", url)]
         arguments += ["--partition", "all"] if kind == "receiver" else []
         into = ("--output", f"{self.folder}/", "--force")

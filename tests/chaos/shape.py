@@ -33,15 +33,11 @@ _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
 
 @functools.cache
 def machine_features() -> frozenset[str]:
-    """Return the features of this machine that some faults need.
-
-    Only within namespaces of the caller's own.
-    """
+    """Return the features of this machine that some faults need; in own namespaces only."""
     return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
 
 
 def missing_here() -> list[str]:
-    """Return a sentence for each feature that is not there."""
     return [why for name, (_, why) in _FEATURES.items() if name not in machine_features()]
 
 
@@ -49,10 +45,9 @@ def missing_here() -> list[str]:
 class Shape:
     """The world of one run.
 
-    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of
-    them compete for all partitions), or "spark" (a standalone cluster of a master and two workers).
-    `secured` gives each program credentials of its own. `rate` is in lines per second and host, on
-    average.
+    `topology`: "single" or "cluster" (three brokers). `receivers`: "alone", "standby" (two compete
+    for all partitions) or "spark" (a standalone cluster). `secured`: each program has its
+    credential. `rate`: mean lines per second and host.
     """
 
     seed: int = 1
@@ -65,10 +60,7 @@ class Shape:
 
     @property
     def features(self) -> frozenset[str]:
-        """What a fault may need of it.
-
-        "cluster" or "single", "alone", "standby" or "spark", "secured".
-        """
+        """What a fault may need of it: topology, receivers, "secured"."""
         return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
 
     def __str__(self) -> str:
@@ -77,5 +69,4 @@ class Shape:
 
 
 def host_name(number: int) -> str:
-    """Return the name of the host of this number: of every kind that a host may have."""
     return f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"

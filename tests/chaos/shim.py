@@ -1,7 +1,4 @@
-"""Control over `shim.c`, which sits between a program and libc.
-
-One page of memory for each program and all that it starts.
-"""
+"""Control over `shim.c` between a program and libc: a page of memory for each program."""
 
 import ctypes
 import mmap
@@ -16,8 +13,6 @@ _SOURCE = Path(__file__).with_name("shim.c")
 
 
 class _Page(ctypes.Structure):
-    """As `struct control` in `shim.c`."""
-
     _fields_ = (
         ("clock", ctypes.c_int64),
         ("calls", ctypes.c_uint32),
@@ -32,10 +27,7 @@ class _Page(ctypes.Structure):
 
 
 class Calls(IntFlag):
-    """Kinds of calls that can be hit.
-
-    Syncs, writes, opening to write, changes of names, changes of lengths.
-    """
+    """Kinds of calls: syncs, writes, opening to write, changes of names, changes of lengths."""
 
     SYNC = 1
     WRITE = 2
@@ -46,10 +38,7 @@ class Calls(IntFlag):
 
 
 class Control:
-    """What one program and its children are refused.
-
-    All of it holds at once, also for those that run already.
-    """
+    """What one program and its children are refused, at once, running ones too."""
 
     def __init__(self, path: Path) -> None:
         """Make the page, in a file of its own; nothing is refused."""
@@ -68,10 +57,10 @@ class Control:
         every: int = 1,
         delay: float = 0.0,
     ) -> None:
-        """Have calls on what is in the folder `under` fail with `error`, an errno.
+        """Have calls below the folder `under` fail with `error`, an errno.
 
-        Without one, writes write half, and syncs take `delay` seconds longer. It hits `times` calls
-        (less than 0: all of them until `rest`), and of those that it could hit, each `every`th.
+        Without an error, writes write half, and syncs take `delay` seconds longer. Hits each
+        `every`th call, `times` calls in all (below 0: until `rest`).
         """
         self.rest()
         page = self._page
@@ -81,7 +70,6 @@ class Control:
         page.calls = calls  # the last: from now on it is hit
 
     def rest(self) -> None:
-        """Refuse nothing any more; the clock stays as it is."""
         self._page.calls = 0
 
     def step(self, seconds: float) -> None:
@@ -90,7 +78,6 @@ class Control:
 
     @property
     def hits(self) -> int:
-        """How many calls were hit since `refuse`."""
         return int(self._page.hits)
 
 

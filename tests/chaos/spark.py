@@ -1,7 +1,4 @@
-"""A real standalone cluster of Spark on loopback, from the pyspark wheel.
-
-A master and workers that can be killed.
-"""
+"""A real standalone Spark cluster on loopback: a master and workers that can be killed."""
 
 import json
 import os
@@ -32,11 +29,9 @@ class Cluster:
         within: tuple[str, ...],
         environment: Mapping[str, str],
     ) -> None:
-        """Start them and wait until all have found each other.
+        """Start all and wait until they have found each other, at the address `host`.
 
-        They talk to each other at the address `host`; `within` is what their command lines begin
-        with, `environment` what they and what they start find in theirs. A master remembers its
-        applications over a restart.
+        `within` begins their command lines. A master remembers its applications over a restart.
         """
         self._processes = processes
         self._host = host
@@ -113,10 +108,7 @@ def _bare_python(folder: Path) -> Path:
 
 
 def java_home(java: Path, folder: Path) -> Path:
-    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module.
-
-    Spark's launcher starts on it.
-    """
+    """Return a JAVA_HOME in `folder` whose Java ignores the module; Spark's launcher uses it."""
     script = folder / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     arguments = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'

@@ -1,7 +1,4 @@
-"""The judge counts each kind of harm under its own name, and nothing else.
-
-Here, as most journeys hang on it.
-"""
+"""The judge of most journeys counts each kind of harm under its own name, and nothing else."""
 
 import random
 from collections import Counter
@@ -15,7 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
-from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 from tests.chaos.received import losses, repeats
 from tests.support.oracle import Verdict, judge, judge_host
 
@@ -140,7 +137,7 @@ def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findin
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = '{"kind":"gap","host":"web01"}\n{"kind":"loss","host":"web01"}\n'
-    (tmp_path / gap_report(1)).write_text(told, "utf-8")
+    (tmp_path / name_gap_report(1)).write_text(told, "utf-8")
     anomaly = Anomaly(AnomalyKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
     report = Report(Done(0, 1, 8, anomalies=(anomaly,)), 1, Ending.SILENCE)
     Meter(lambda: 0).expect(0).count(report)

@@ -54,8 +54,6 @@ _NOT_FOUND = 404
 
 @dataclass(slots=True)
 class Broker:
-    """One of the brokers; `store` is its folder."""
-
     name: str
     machine: Machine
     store: Path
@@ -68,8 +66,6 @@ class Broker:
 
 @dataclass(slots=True)
 class Host:
-    """One host; `machine` is where it runs."""
-
     name: str
     machine: str
     writing: Writing
@@ -111,10 +107,7 @@ class World:
     def built(
         cls, folder: Path, shape: Shape, processes: Processes, supervisor: Supervisor
     ) -> "World":
-        """Mount disks, make networks, start all programs, and wait until they are ready.
-
-        Nothing is written yet.
-        """
+        """Mount disks, make networks, start all programs and wait; nothing is written yet."""
         world = cls(folder, shape, processes, supervisor)
         brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
         world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
@@ -150,7 +143,6 @@ class World:
 
     @property
     def access(self) -> Access:
-        """How the harness itself gets in at the brokers."""
         return self.keys.access if self.keys else Access()
 
     @property
@@ -172,21 +164,16 @@ class World:
 
     @property
     def partitions_in_use(self) -> list[int]:
-        """The partitions that hosts belong to."""
         return sorted({partition_of(host.name, self.shape.partitions) for host in self.hosts})
 
     def offset(self, partition: int) -> Offset | None:
-        """Return the offset of a partition; None where there is none that can be read."""
         try:
             return Offset.decode(self.read_entry(OFFSETS_BUCKET, offset_key(partition)))
         except UnreadableOffset:
             return None
 
     def read_entry(self, name: str, key: str) -> bytes:
-        """Return the value of an entry, empty where there is none.
-
-        From the server that leads its bucket, as others may lag.
-        """
+        """Return an entry's value, or empty, from the server that leads its bucket."""
 
         async def read(connection: Connection) -> bytes:
             asked = {"last_by_subj": f"$KV.{name}.{key}"}
@@ -196,10 +183,7 @@ class World:
         return self.ask(read)
 
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
-        """Change an entry while others may write it, None deletes it.
-
-        Return what it was at that moment, empty for none.
-        """
+        """Change an entry while others may write it, None deletes it; return what it was."""
         was: dict[
             bytes | None, bytes
         ] = {}  # by what was written, as the answer to that may be lost
@@ -219,10 +203,7 @@ class World:
         return self.ask(compare_and_set)
 
     def delete(self, what: str) -> None:
-        """Delete what is called so, e.g.
-
-        "STREAM.DELETE.KV_X"; gone, it is deleted: the answer to an earlier try may be lost.
-        """
+        """Delete, for example, "STREAM.DELETE.KV_X"; an earlier try may have done so."""
 
         async def delete(connection: Connection) -> None:
             try:
@@ -235,10 +216,7 @@ class World:
 
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
-        """Hold what all tasks take before they write: earlier tasks have ended.
-
-        Raises `Locked`.
-        """
+        """Hold the locks of all tasks: earlier tasks have ended. Raises `Locked`."""
         with ExitStack() as stack:
             for number in range(self.shape.partitions):
                 path = self.receiver_state / f"p{number}.lock"
@@ -248,16 +226,12 @@ class World:
     def ask(
         self, question: Callable[[Connection], Coroutine[Any, Any, Answer]], seconds: float = 60
     ) -> Answer:
-        """Ask the brokers as an admin until there is an answer, through elections.
-
-        Raises TimeoutError.
-        """
+        """Ask the brokers as an admin, through elections, until an answer; raises TimeoutError."""
         return asyncio.run(insist(self.urls, question, seconds, self.access))
 
     def start_program(
         self, program: str, name: str, machine: Machine, arguments: Sequence[str | Path]
     ) -> Program:
-        """Start one of our programs on a machine, and look after it."""
         scratch = self.folder / "tmp" / name
         scratch.mkdir(parents=True, exist_ok=True)
         process = self.processes.start(

@@ -1,10 +1,7 @@
-"""What applications write: texts of several kinds, and the rhythms in which they come.
+"""What applications write: texts of several kinds and rhythms, drawn from a seed, without a disk.
 
-Drawn from a seed; touches no disk.
-
-A line begins with the tag of its log and a number, so that it is unique; some
-repeat verbatim all the same, as marks and blank lines do, within a log and between logs. None but
-the lines of `Huge` is longer than 64 KiB.
+A line begins with the tag of its log and a number, so that it is unique; marks and blank lines
+repeat all the same. Only lines of `huge` are longer than 64 KiB.
 """
 
 import itertools
@@ -33,7 +30,6 @@ class Text:
         self._entries = entries
 
     def take(self, lines: int) -> bytes:
-        """Return the next whole lines, at least so many."""
         parts = []
         while lines > 0:
             parts.append(next(self._entries))
@@ -50,10 +46,7 @@ def traces(tag: str, seed: int) -> Iterator[bytes]:
 
 
 def binary(tag: str, seed: int) -> Iterator[bytes]:
-    """Yield any bytes: NULs, carriage returns, what is no UTF-8.
-
-    Blank lines, lines of spaces, marks that repeat.
-    """
+    """Yield any bytes: NULs, carriage returns, no UTF-8, blank lines, marks that repeat."""
     chance = random.Random(f"{tag} {seed}")
     for number in itertools.count(1):
         while chance.random() < 0.15:
@@ -80,10 +73,7 @@ def huge(tag: str, seed: int, bounds: tuple[int, int]) -> Iterator[bytes]:
 def mixed(
     often: Sequence[Text | LogLines], rare: Text, seldom: float, seed: int
 ) -> Iterator[bytes]:
-    """Yield entries of several texts in one log.
-
-    Lines of `often` alternate; one line in `1 / seldom` is of the other.
-    """
+    """Yield lines of `often`, which alternate; one line in `1 / seldom` is of `rare`."""
     chance = random.Random(f"mixed {seed}")
     while True:
         lines = chance.randrange(1, 30)
@@ -93,7 +83,6 @@ def mixed(
 
 
 def steady(rate: float, chance: random.Random) -> Rhythm:
-    """Return an even rate, in lines per second."""
     owed = 0.0
 
     def due(seconds: float) -> int:
@@ -124,10 +113,7 @@ def bursts(rate: float, chance: random.Random) -> Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What writes one log.
-
-    `path` below the host's folder of logs, and how many seconds pass until the file is there.
-    """
+    """What writes one log, at `path` below the host's folder; the file `appears` after seconds."""
 
     path: str
     text: Text | LogLines
@@ -136,12 +122,10 @@ class Application:
 
 
 def applications(number: int, rate: int, seed: int) -> list[Application]:
-    """Return what the host of this number runs.
-
-    About `rate` lines per second in all, whatever kinds it has.
+    """Return what the host of this number runs: about `rate` lines per second in all.
 
     Every third host has one log for everything, with lines longer than a shipper ships in one
-    piece: where there are other logs, a line that is shipped in pieces may be ended by theirs.
+    piece: another log's line may end a line that is shipped in pieces.
     """
     chance = random.Random(f"applications {number} {seed}")
     if number % 3 == 1:

@@ -1,8 +1,7 @@
-"""The applications of a host at work: all of them in one thread, which writes and rotates by ticks.
+"""The applications of a host at work: one thread writes and rotates, tick by tick.
 
-Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by
-then, is not. Lines are cut anywhere by the bounds of writes: half a line may be there for
-seconds before the rest of it comes.
+Everything is drawn from the seed but how long a tick takes and what is received by then. Writes cut
+lines anywhere: half a line may be there for seconds before the rest of it.
 """
 
 import random
@@ -27,8 +26,6 @@ _PIECES = (1, 1, 1, 2, 3)
 
 @dataclass(slots=True)
 class _Pen:
-    """What writes one log."""
-
     application: Application
     log: LogFile
     rotation: Rotation
@@ -94,9 +91,7 @@ class _Pen:
 
 @dataclass(slots=True)
 class Writing:
-    """What a host writes into `folder`.
-
-    `accounts` gets all of it once more, and is on a disk that no fault hits.
+    """What a host writes into `folder`, and once more into `accounts`, which no fault hits.
 
     `received()` returns how many bytes of this host have been received so far, or fewer.
     """
@@ -124,15 +119,11 @@ class Writing:
         return [pen.log for pen in self._pens]
 
     def start(self) -> None:
-        """Begin to write."""
         self._thread = threading.Thread(target=self._run, name=f"writing {self.folder}")
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop at the end of a line in every log.
-
-        Raises RuntimeError when the applications died before that.
-        """
+        """Stop at the end of a line in every log; raises RuntimeError if the applications died."""
         self._over.set()
         if self._thread:
             self._thread.join()

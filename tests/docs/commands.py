@@ -35,7 +35,6 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def untrue_commands(text: str) -> list[tuple[str, str]]:
-    """Return those of the commands that the programs do not take."""
     return [
         (program, arguments)
         for program, arguments in commands(text)

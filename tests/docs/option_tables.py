@@ -1,8 +1,4 @@
-"""Write the options of the programs into the pages of docs/, as the programs' own help has them.
-
-`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a
-page stays.
-"""
+"""`python -m tests.docs.option_tables` writes the options of the programs into the pages."""
 
 import re
 from collections.abc import Iterable

@@ -63,7 +63,6 @@ def without_a_receiver() -> BrokerStatus:
 
 
 def start_server(processes: Processes, port: int) -> None:
-    """Start a server that lets in a key that nobody here has."""
     path, key = Path("server.conf"), user_key(new_seed()).public
     users = f"authorization {{ users: [ {{ nkey: {key} }} ] }}"
     path.write_text(f"listen: 127.0.0.1:{port}\n{users}\n")

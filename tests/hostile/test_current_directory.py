@@ -44,8 +44,6 @@ def trap(tmp_path: Path) -> Path:
 
 
 class Trapped(Processes):
-    """Starts every program in the trap."""
-
     trap: Path
 
     def start(self, name, arguments, environment=None, folder=None):  # type: ignore[no-untyped-def]

@@ -43,7 +43,6 @@ async def write(connection: Connection, key: str, value: bytes) -> None:
 
 
 def follow_advice(advice: str, url: str) -> None:
-    """Run the command of a message exactly."""
     arguments = re.findall(r"`logreceiver ([^`]*)`", advice)[-1].split()
     done = CliRunner().invoke(logreceiver, [*arguments, "--yes", "--server", url])
     assert done.exit_code == 0, (arguments, done.output, done.exception)
@@ -171,7 +170,7 @@ def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_advised(
 
     shipper = suite.start_shipper("web01", [log])
     receiver = suite.start_receiver([0, 1])
-    said = "no number; run `logbroker apply`"
+    said = "; run `logbroker apply`"
     wait_until("they wait", lambda: said in shipper.read_log() and said in receiver.read_log(), 60)
     suite.administer("apply", "--yes")
 

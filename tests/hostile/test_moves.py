@@ -1,7 +1,4 @@
-"""A host says that its lines moved here: whatever it says, those of others are received.
-
-Receivers come with the rights of one partition each.
-"""
+"""Whatever a host claims about a move of its lines, the lines of others are received."""
 
 import asyncio
 import time
@@ -193,7 +190,6 @@ async def test_a_host_that_floods_its_old_partition_holds_nobody_up(
 
 
 async def flood(url: str) -> None:
-    """Publish to the old partition as fast as the server takes it."""
     connection = Connection([url], "flood")
     await connection.connect()
     try:

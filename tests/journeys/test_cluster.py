@@ -1,7 +1,4 @@
-"""Three brokers as a cluster.
-
-The one that leads is killed in mid-round, loses its disk, and comes back.
-"""
+"""A cluster of three brokers: its leader is killed in mid-round, loses its disk, and comes back."""
 
 import random
 import time

@@ -1,10 +1,4 @@
-"""Hosts with nothing but the files of their credentials.
-
-Lines flow while others are given, and whatever a bad host does.
-
-What a credential has no right to, and messages that are none, are tests of broker/auth and
-receiver/consume. Here is what it may do, and does too much of.
-"""
+"""Whatever a bad host does with its credential's rights, the lines of honest hosts arrive."""
 
 import json
 import time
@@ -55,10 +49,7 @@ class Host:
 
 
 class Site(Suite):
-    """A suite with credentials: a receiver and hosts that come in by the files of their own.
-
-    Another one has no shipper.
-    """
+    """A suite with a receiver and hosts that have credentials; the `other` host has no shipper."""
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)
@@ -80,14 +71,12 @@ class Site(Suite):
         self.hosts = [self._ship(host) for host in hosts]
 
     def credentials(self, *arguments: str) -> None:
-        """Add a credential; its file is put into the folder."""
         where = ("--output", f"{self.folder}/", "--store-dir", str(self.folder / "store"))
         options = ["credentials", "add", *arguments, *where, "--server", self.url]
         done = CliRunner().invoke(group, options)  # ten times as fast as a program
         assert done.exit_code == 0, (done.output, done.exception)
 
     def connect(self, name: str, stack: ExitStack) -> Raw:
-        """Open a connection with a credential, until the stack ends."""
         seed = seed_of((self.folder / f"{name}.toml").read_text())
         return stack.enter_context(Raw(int(self.url.rpartition(":")[2]), seed=seed))
 
@@ -118,7 +107,6 @@ Operation = Callable[[Connect], Sequence[Answers]]
 def publish(
     connect: Connect, *messages: Sequence[dict[str, object]], payload: bytes
 ) -> list[Answers]:
-    """Publish messages of these sections in one go."""
     common = {"file": "", "start": 0, "end": 2, "size": 2, "lines": 1}
     head = "Log-Agent: evil-agent\r\nLog-Read-At: 1\r\nLog-Spans: "
     texts = [
@@ -128,7 +116,6 @@ def publish(
 
 
 def gaps(connect: Connect) -> list[Answers]:
-    """Leave a gap in each of 1,500 files."""
     messages = [
         [
             {"id": f"{number}", "start": start, "end": start + 2}

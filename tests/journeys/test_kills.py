@@ -1,9 +1,6 @@
-"""Seeded kills with -9.
+"""Seeded kills with -9 while files are rotated and another receiver is the standby.
 
-Every program once, then any process, also the JVM and the workers, while files are rotated and
-another receiver is the standby.
-
-`LOGSHIP_ROUNDS=100` asks for more seeds.
+Every program once, then any process, also the JVM and workers; `LOGSHIP_ROUNDS=100` is more seeds.
 """
 
 import os
@@ -71,10 +68,7 @@ def _receiver(suite: Suite, name: str) -> Process:
 
 
 def _kill(victims: Sequence[int], programs: Sequence[Process], chance: random.Random) -> None:
-    """Kill one of the processes.
-
-    Whatever program ends of that is started again, as systemd does.
-    """
+    """Kill one of the processes, and start the programs again that ended by that."""
     time.sleep(chance.uniform(0.05, 2.0))
     with suppress(ProcessLookupError, IndexError):
         os.kill(chance.choice(victims), signal.SIGKILL)

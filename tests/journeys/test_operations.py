@@ -1,7 +1,4 @@
-"""What operators do while lines flow and programs die.
-
-A fleet is paused, a broker is set back to a backup. No line is lost or comes twice.
-"""
+"""A fleet is paused, a broker is set back to a backup: no line is lost or comes twice."""
 
 import time
 from pathlib import Path

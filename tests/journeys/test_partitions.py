@@ -1,7 +1,4 @@
-"""The number of partitions changes, over several streams, while lines flow and programs die.
-
-Each host stays in one file, every line once, in order.
-"""
+"""The number of partitions changes, over several streams, while lines flow and programs die."""
 
 import json
 import time

@@ -1,7 +1,4 @@
-"""Shippers, a broker and receivers where the stream is too small.
-
-Hosts wait, and every line arrives once all the same.
-"""
+"""The stream is too small: hosts wait, and every line arrives once all the same."""
 
 import json
 from pathlib import Path
@@ -69,8 +66,6 @@ class Receiver:
 
 
 def space(suite: Suite) -> dict[str, Any]:
-    """Return what the broker reports of the space in its stream."""
-
     async def report(connection: Connection) -> dict[str, Any]:
         told = json.loads((await connection.request(REPORT_SUBJECT)).data)["retention"]
         return dict(told.get(STREAM, {}))
@@ -79,11 +74,7 @@ def space(suite: Suite) -> dict[str, Any]:
 
 
 def test_lines_go_once_through_a_stream_too_small_for_them_whoever_is_killed(suite: Suite) -> None:
-    """A receiver could not distinguish a repeated section of filtered lines from another one.
-
-    The broker is killed in the middle of rounds, and purges what it has before the shipper receives
-    it.
-    """
+    """A receiver could not distinguish a repeated section of filtered lines from another one."""
     broker = suite.start_broker("--max-bytes", str(LIMIT))
     files = [write_lines(suite, HOSTS[n], count) for n, count in ((0, LINES), (1, LINES // 4))]
     killed = start_shipper(suite, HOSTS[0], files[0], *FILTER)

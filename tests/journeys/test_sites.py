@@ -1,7 +1,4 @@
-"""Brokers of several sites.
-
-One that buffers behind a firewall, and a second one that holds a copy and takes over.
-"""
+"""Brokers of several sites: one buffers behind a firewall, one holds a copy and takes over."""
 
 import json
 import os
@@ -52,7 +49,6 @@ def held(suite: Suite, host: str) -> int:
 
 
 def stored(suite: Suite, host: str) -> bytes:
-    """Return the lines that the stream holds of a host, in its order."""
     subject = Subject.for_host(host, PARTITIONS)
     return b"".join(one.lines for one in suite.ask(partial(read_stream, subject=subject)))
 
@@ -81,7 +77,6 @@ def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
 
 
 def credential(suite: Suite, kind: str, name: str) -> Path:
-    """Add a credential at a site's broker that does not run yet, and return its file."""
     path = suite.folder / f"{kind}-{name}.toml"
     where = ("--store-dir", str(suite.folder / "store"), "--output", str(path))
     suite.administer("credentials", "add", kind, name, *where)
@@ -89,7 +84,6 @@ def credential(suite: Suite, kind: str, name: str) -> Path:
 
 
 def connects(suite: Suite, name: str, gateway: str, key: Path, *options: str) -> Process:
-    """Start the broker of a site that connects to another one by its credential."""
     where = ("--site-remote", f"nats-leaf://{gateway}", "--site-nkey", str(key))
     # two servers of the same name would be taken for one
     return suite.start_broker("--site", name, "--server-name", name, *where, *options)
@@ -131,7 +125,6 @@ def invoke(suite: Suite, *arguments: str) -> Result:
 
 
 def shown(suite: Suite) -> list[str]:
-    """Return what `logbroker status` says of other sites."""
     lines = invoke(suite, "status").output.splitlines()
     return [line.split(None, 1)[1] for line in lines if line.startswith("site ")]
 
@@ -148,7 +141,6 @@ def is_connected(suite: Suite) -> bool:
 
 
 def checked(suite: Suite) -> tuple[str, str]:
-    """Return the grade of the check of sites, and what it found."""
     found = json.loads(invoke(suite, "check", "sites", "--json").stdout)
     return found["status"], "\n".join(one["text"] for one in found["findings"])
 

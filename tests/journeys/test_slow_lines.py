@@ -22,7 +22,6 @@ HOST = f"far-{os.getpid()}"  # whose agent nobody else on this machine asks
 
 
 def noise(size: int, longest: int = 300) -> bytes:
-    """Return lines of bytes that cannot be compressed."""
     chance, lines, left = random.Random(1), list[bytes](), size
     while left > 0:
         line = chance.randbytes(chance.randrange(longest // 2, longest)).replace(b"\n", b" ")
@@ -32,10 +31,7 @@ def noise(size: int, longest: int = 300) -> bytes:
 
 
 def impatient(folder: Path, every: int) -> Path:
-    """Write the settings of a broker by which a client is dead whose pings wait for thrice so long.
-
-    `every` is in seconds.
-    """
+    """Write settings by which a client is dead after three pings, each after `every` seconds."""
     settings = folder / "broker.toml"
     settings.write_text(f'[nats]\nping_interval = "{every}s"\n', "utf-8")
     return settings
@@ -141,9 +137,7 @@ def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
     log.write_bytes(written := noise(8_000_000))  # longer than a ping of a client may take
     sources = tmp_path / "centre.toml"
     sources.write_text('source = ["branch"]\n', "utf-8")
-    centre.start_broker(
-        *("--config", str(sources), "--site", "centre", "--site-listen", door),
-    )
+    centre.start_broker(*("--config", str(sources), "--site", "centre", "--site-listen", door))
     with slow_line(f"nats://{door}", rate) as line:
         branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
         arguments = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]

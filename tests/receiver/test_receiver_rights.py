@@ -58,17 +58,26 @@ async def test_least_rights_suffice_to_receive_and_to_leave(
     assert "Violation" not in server.read_log()
 
 
-@pytest.mark.parametrize("size", [10, 5_000, 20_000])
+@pytest.mark.parametrize(
+    ("payload", "headers"),
+    [
+        (b"x" * 10 + b"\n", None),
+        (b"x" * 5_000 + b"\n", None),
+        (b"x" * 20_000 + b"\n", None),
+        (b"", {"Nats-Msg-Size": "5"}),  # looks as if the consumer delivered headers only
+    ],
+    ids=["small", "middle", "large", "forged"],
+)
 def test_empty_messages_delay_no_line_of_another_host(
-    server: Secured, tmp_path: Path, size: int
+    server: Secured, tmp_path: Path, payload: bytes, headers: dict[str, str] | None
 ) -> None:
     anybody = Partition(server.url(), tmp_path)
     anybody.claim()
 
     async def flood(connection: Connection) -> None:
         for _ in range(10):
-            payloads = [b"", b"x" * size + b"\n"] * 60
-            await asyncio.gather(*(connection.ask("logs.p0.web01", one) for one in payloads))
+            messages = [(b"", None), (payload, headers)] * 60
+            await asyncio.gather(*(connection.ask("logs.p0.web01", *one) for one in messages))
 
     anybody.ask(flood)
     until = anybody.lines("web02", b"of an honest host") + 1

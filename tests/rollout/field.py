@@ -1,7 +1,4 @@
-"""Machines on a bridge of their own, with real systemd and real SSH; Ansible rolls out to them.
-
-Nothing of it is on this machine's network, and nothing is left of it, however the test ends.
-"""
+"""Machines with systemd and SSH on a bridge of their own, for Ansible; nothing is left of them."""
 
 import os
 import re
@@ -80,7 +77,6 @@ class Field:
         self.packages = _packages(folder / "packages")
 
     def boot(self, name: str) -> None:
-        """Boot a machine that is bare but for an sshd."""
         self.machines[name] = None  # type: ignore[assignment]  # its number is its address
         place = self.folder / name
         place.mkdir()
@@ -90,18 +86,15 @@ class Field:
         )
 
     def address(self, name: str) -> str:
-        """Return the address of a machine."""
         return f"10.77.0.{11 + list(self.machines).index(name)}"
 
     def wait(self) -> None:
-        """Wait until all machines are reached."""
         is_up = "systemctl is-active sshd address"
         for name, machine in self.machines.items():
             up = lambda machine=machine: machine.does(is_up)  # noqa: E731
             wait_until(f"{name} is reached", up, 60)
 
     def inventory(self, groups: dict[str, Sequence[str]], variables: dict[str, Any]) -> None:
-        """Write an inventory of groups of machines, and of variables for all."""
         path = self.folder / "inventory/hosts.yml"
         path.parent.mkdir(exist_ok=True)
         hosts = {name: {"ansible_host": self.address(name)} for name in self.machines}
@@ -122,11 +115,9 @@ class Field:
         path.write_text(yaml.safe_dump(content), "utf-8")
 
     def play(self, playbook: str, *arguments: str) -> dict[str, int]:
-        """Play a playbook on the inventory, which must succeed.
+        """Play a playbook that must succeed; return the number of changed tasks of each machine.
 
-        Return how many tasks changed something on each machine.
-
-        What it says is in `log`, from its first word on.
+        All of its output is in `log`.
         """
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
@@ -158,10 +149,7 @@ class Field:
 
 
 def received(judge: Callable[[], Verdict]) -> None:
-    """Wait for a perfect verdict.
-
-    Machines go on to log of themselves, so they are looked at until no line is under way.
-    """
+    """Wait for a perfect verdict: machines go on to log, so lines may be under way."""
     with suppress(TookTooLong):
         wait_until("all lines are received", lambda: judge().is_perfect, 120, every=1)
         return
@@ -236,7 +224,6 @@ def _packages(folder: Path) -> list[Path]:
 
 
 def _flatten(laid: Path) -> None:
-    """Move what is in /lib below /usr, as it is on the machine."""
     if (laid / "lib").is_dir():
         subprocess.run(["cp", "-a", f"{laid}/lib/.", f"{laid}/usr/lib/"], check=True)
         subprocess.run(["rm", "-r", f"{laid}/lib"], check=True)

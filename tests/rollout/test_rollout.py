@@ -1,8 +1,6 @@
 """From an inventory to lines, an upgrade under load, a host cut off, a clean end.
 
-On booted machines, over SSH.
-
-`make rollout-test` runs it, as root; it takes the wheels that `make wheelhouse` has gathered.
+On booted machines, over SSH: `make rollout-test`, as root, with the wheels of `make wheelhouse`.
 """
 
 import re
@@ -134,10 +132,7 @@ def _upgrades(field: Field) -> None:
 
 
 def _lose_power(field: Field) -> None:
-    """Power a host and what receives off in order, cut that of a broker.
-
-    What they are to run comes back by itself.
-    """
+    """Power off a host and the receiver in order, cut a broker's power; all come back."""
     for name in ("web01", "logs"):
         field.machines[name].power_off()
     field.machines["broker1"].cut_power()

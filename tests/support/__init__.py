@@ -1,4 +1,1 @@
-"""What tests, benches and the demo share.
-
-Real programs, addresses, traffic, and the judge of what arrived.
-"""
+"""What tests, benchmarks and the demo share: programs, addresses, traffic, and the judge."""

@@ -1,7 +1,4 @@
-"""Commands of ours as an operator gives them.
-
-Run to their end, and given again while something is in their way.
-"""
+"""Commands of the programs, run to their end, and repeated while something prevents them."""
 
 import subprocess
 import time
@@ -25,10 +22,7 @@ class CommandFailed(Exception):
 
 
 def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> str:
-    """Run a command of one of the programs and return what it says.
-
-    Raises `CommandFailed`, `TimeoutExpired`.
-    """
+    """Return the output of a command; raises `CommandFailed`, `TimeoutExpired`."""
     command = [installed(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
@@ -40,10 +34,7 @@ def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> 
 
 
 def retried(action: Callable[[], Answer]) -> Answer:
-    """Return what an action returns that a disk or a broker may refuse for a while.
-
-    Raises `TimeoutError` after a minute.
-    """
+    """Repeat an action for a minute while it is refused, then raise `TimeoutError`."""
     give_up = time.monotonic() + _SECONDS
     while True:
         try:

@@ -1,10 +1,7 @@
-"""Programs of ours that start without the half second of CPU in which Python imports them.
+"""Our programs without the half second of imports: forked from a process that has done them.
 
-Forked from a process that has done so.
-
-A fork has its own arguments, environment, folder, standard files and session, and does from there
-on what any start of `python -c CODE` does. Journeys, and whatever looks at a start itself, start
-the real thing.
+A fork has its own arguments, environment, folder, standard files and session, and does what `python
+-c CODE` does. Journeys, and tests of a start itself, start the real program.
 """
 
 import gc
@@ -39,10 +36,7 @@ _MESSAGE = 1 << 20
 
 
 class ForkServer:
-    """A process that has imported a program, forks, and reports how forks ended.
-
-    It ends with the one that started it.
-    """
+    """A process that has imported a program, forks, and reports how forks ended; ends with us."""
 
     def __init__(self, program: str) -> None:
         """Start it; forks wait until it has imported what belongs to the program."""
@@ -85,10 +79,7 @@ class Fork:
         stdout: IO[bytes] | None = None,
         stderr: IO[bytes] | None = None,
     ) -> None:
-        """Start it where what belongs to a program is imported already.
-
-        It appends to its files, if any, and nothing is there to be read.
-        """
+        """Start it from a process with the program's imports; it appends to its files, if any."""
         self.returncode: int | None = None
         self._server = fork_server(program)
         files = [file and file.name for file in (stdout, stderr)]
@@ -99,13 +90,11 @@ class Fork:
         os.close(self._process)
 
     def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; raises `subprocess.TimeoutExpired`."""
         if not select.select([self._process], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
         if self.returncode is None:
@@ -113,7 +102,6 @@ class Fork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
         if self.poll() is None:
             signal.pidfd_send_signal(self._process, number)
 
@@ -148,10 +136,7 @@ def run(
 
 
 def serve(number: int, program: str) -> None:
-    """Import a program, then fork whatever is asked for.
-
-    Returns at the end, and in each fork when its code has.
-    """
+    """Import a program, then fork for each request; returns in each fork when its code has."""
     exec(_IMPORTS[program])
     os.umask(0o022)
     gc.collect()

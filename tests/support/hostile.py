@@ -12,7 +12,6 @@ GOOD = Offset(2, 1, "", "central:1", lines=1, size=9)
 
 
 def _entry(**changed: Any) -> bytes:
-    """Return an entry with other values."""
     members = json.loads(GOOD.encode()) | changed
     return json.dumps(members).encode()
 

@@ -1,10 +1,4 @@
-"""Believable log lines.
-
-Access logs, stack traces over several lines, JSON, names in many scripts. Seeded, never repeating.
-
-Every line begins with the tag of its file and a number that counts up, so that the oracle can
-distinguish each from all others.
-"""
+"""Believable log lines, seeded; each begins with the tag of its file and a growing number."""
 
 import json
 import random
@@ -19,10 +13,7 @@ _LOCALES = ["en_US", "de_DE", "fr_FR", "ja_JP", "ru_RU", "el_GR"]
 
 
 class LogLines:
-    """The lines of one log file, endless.
-
-    `tag` names the file and begins each line.
-    """
+    """The endless lines of one log file; `tag` names the file and begins each line."""
 
     def __init__(self, tag: str, seed: int) -> None:
         """Begin at line 0; the same tag and seed give the same lines."""
@@ -32,10 +23,7 @@ class LogLines:
         self._next = 0
 
     def take(self, lines: int) -> bytes:
-        """Return the next lines, at least `lines` of them.
-
-        An entry of several lines is never cut.
-        """
+        """Return at least `lines` more lines; an entry of several lines is never cut."""
         until = self._next + lines
         parts: list[bytes] = []
         while self._next < until:

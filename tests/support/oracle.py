@@ -1,8 +1,7 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
-Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign,
-each by itself, and says whether the bytes are equal. The whole of a torn line is
-missing as well, unless it came, too.
+Counts lines that are missing, repeated, out of order, torn and foreign, and compares the bytes. The
+whole of a torn line is missing too, unless it was also received.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,11 +23,11 @@ _PATIENCE = 150.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the lines of a host. All numbers are lines.
+    """What became of the lines of a host; all numbers are lines, `examples` shows some.
 
-    `missing`: written, and not received. `repeated`: received more often than written. `reordered`:
-    received behind a later one of its file. `torn`: a part of a written one, or several run
-    together. `foreign`: never written. `examples` shows some.
+    `missing`: written, not received. `repeated`: received more often than written. `reordered`:
+    received behind a later line of its file. `torn`: a part of a line, or several run together.
+    `foreign`: never written.
     """
 
     written: int
@@ -95,9 +94,8 @@ def expect_all(
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     """Compare a host's received bytes with its source files, which may be interleaved by lines.
 
-    Order is judged within each source; a line that is in several sources is judged by its count
-    alone. A source's unfinished last line counts as finished: the receiver finishes it when another
-    file's lines follow.
+    Order is judged within each source; a line of several sources is judged by its count alone. A
+    source's unfinished last line counts as finished, as the receiver finishes it.
     """
     written = [one if one.endswith(b"\n") or not one else one + b"\n" for one in sources]
     if len(written) == 1 and written[0] == received:
@@ -157,10 +155,7 @@ def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:
 def _name(
     unknown: Sequence[bytes], sources: Sequence[bytes], written: Iterable[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Return which received lines that nobody wrote are torn, and which are foreign.
-
-    Inner parts only of the first 200.
-    """
+    """Return which unknown lines are torn, and which foreign; of the first 200 also inner parts."""
     heads = sorted(written) if unknown else []
     tails = sorted(line[::-1] for line in heads)
     torn: list[bytes] = []
@@ -205,7 +200,6 @@ def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[i
 
 
 def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
-    """Return the source of each line, `_SHARED` for several."""
     owners: dict[bytes, int] = {}
     for number, lines in enumerate(sources):
         if number:

@@ -1,10 +1,7 @@
-"""Real programs as processes of their own.
+"""Real programs as processes: started, killed, ended, and removed with all that they started.
 
-Started, killed, ended and cleaned up with everything that they started.
-
-Each runs in a session of its own, and sessions that its children open are remembered, so that its
-whole tree is found again after its head was killed and its children were adopted. Knows nothing of
-what the programs do.
+Each runs in a session of its own, and sessions that its children open are remembered: so the whole
+tree is found again after its head was killed and its children were adopted.
 """
 
 import os
@@ -29,7 +26,6 @@ _INSTALLED = {
 
 
 def installed(program: str) -> str:
-    """Return the path of a program that is installed beside this Python."""
     return str(Path(sys.executable).with_name(program))
 
 
@@ -48,10 +44,9 @@ def wait_until(
     watched: Sequence["Process"] = (),
     every: float = 0.05,
 ) -> None:
-    """Return as soon as `holds()` is true, which is asked `every` so many seconds.
+    """Return as soon as `holds()` is true, which is called `every` so many seconds.
 
-    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends
-    meanwhile.
+    Raises `TookTooLong` after `seconds`, `ProgramDied` if one of the `watched` programs ends first.
     """
     deadline = time.monotonic() + seconds
     while not holds():
@@ -94,7 +89,6 @@ class Process:
     popen: Running | None = None
 
     def start(self) -> None:
-        """Start it, or start it again after it ended."""
         if self.is_running():
             raise RuntimeError(f"{self.name} runs already")
         with self.log.open("ab") as log, _signals_held():
@@ -118,22 +112,18 @@ class Process:
         return self.popen.pid
 
     def is_running(self) -> bool:
-        """Whether the latest start still lives."""
         return self.popen is not None and self.popen.poll() is None
 
     def check(self) -> None:
-        """Raise `ProgramDied` when it has ended."""
         if self.popen is not None and (code := self.popen.poll()) is not None:
             raise ProgramDied(f"{self.name} ended with {code}: {self.last_output()}")
 
     def read_log(self) -> str:
-        """Return all that it wrote."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes().decode(errors="replace").strip()
 
     def last_output(self) -> str:
-        """Return the end of what it wrote, for people."""
         return self.read_log()[-_LAST_OUTPUT:].strip()
 
     def catches(self, number: int) -> bool:
@@ -142,10 +132,7 @@ class Process:
         return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
 
     def kill(self) -> None:
-        """Send -9 to the program itself, as the kernel's OOM killer would.
-
-        Its children have to find out.
-        """
+        """Send -9 to the program itself, as the OOM killer would; its children have to find out."""
         self.tree()
         self.send(signal.SIGKILL)
         self.wait(10)
@@ -171,10 +158,7 @@ class Process:
 
     @contextmanager
     def stopped(self) -> Iterator[list[int]]:
-        """Have it and all that it has started do nothing meanwhile.
-
-        Yields whom, in the order in which they go on.
-        """
+        """Stop it and all that it has started; yields their ids, in the order of going on."""
         pids = self.tree()
         _send(pids, signal.SIGSTOP)
         yield pids
@@ -192,7 +176,6 @@ class Process:
             ) from None
 
     def stop(self, seconds: float = 15) -> int:
-        """Ask it to end and return its exit code; raises `TookTooLong`."""
         self.terminate()
         return self.wait(seconds)
 
@@ -210,18 +193,15 @@ class Process:
         return sorted(found)
 
     def send(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
         with suppress(ProcessLookupError):  # another thread has seen its end just now
             if self.is_running():
                 os.kill(self.pid, number)
 
 
 class Processes:
-    """The programs of a test, a demo or a measurement.
+    """The programs of a test, a demo or a measurement; none of them outlives the `with`.
 
-    Whatever happens, none of them outlives the `with`.
-
-    A signal that would end the process leaves through it, unless it is handled otherwise.
+    A signal that would end this process leaves through it, unless it is handled otherwise.
     """
 
     def __init__(self, folder: Path, launch: Launch = subprocess.Popen) -> None:
@@ -251,7 +231,6 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Process:
-        """Start a program under a name of its own and return it."""
         process = Process(
             name,
             tuple(os.fspath(argument) for argument in arguments),
@@ -281,19 +260,13 @@ class Processes:
 
 
 def leave(number: int, _frame: object) -> None:
-    """End by a signal, as its handler.
-
-    Through every `with`, with the code that a shell gives it.
-    """
+    """End by a signal, as its handler: through every `with`, with the code of a shell."""
     sys.unraisablehook = lambda lost: _leave_again(lost, number)
     sys.exit(128 + number)
 
 
 def _leave_again(lost: "sys.UnraisableHookArgs", number: int) -> None:
-    """Have the signal come again, a moment later, when it came where nothing can be raised.
-
-    While C tidies up an object, say.
-    """
+    """Send the signal again if it came where nothing can be raised, as in a destructor."""
     if lost.exc_type is not SystemExit:
         sys.__unraisablehook__(lost)
         return
@@ -302,10 +275,7 @@ def _leave_again(lost: "sys.UnraisableHookArgs", number: int) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold back what handlers of signals raise.
-
-    A program that has just begun would be known to nobody.
-    """
+    """Hold back what signal handlers raise: a program that just began would be unknown."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -338,10 +308,7 @@ def _living() -> dict[int, tuple[int, int]]:
 
 
 def proc(pid: int, name: str) -> str:
-    """Return what a file in the folder of a process says (proc(5)).
-
-    Empty when the process has gone, also while it is read.
-    """
+    """Return the text of a file of a process (proc(5)), empty if the process has gone."""
     try:
         return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
     except OSError:
@@ -349,9 +316,6 @@ def proc(pid: int, name: str) -> str:
 
 
 def stat_of(pid: int) -> list[str]:
-    """Return the fields of a process from its state on (proc(5), field 3).
-
-    Empty when there is none.
-    """
+    """Return the fields of a process from its state on (proc(5), field 3), or an empty list."""
     # the name is in parentheses and may hold anything, spaces and parentheses too
     return proc(pid, "stat").rpartition(")")[2].split()

@@ -1,7 +1,4 @@
-"""What a receiver wrote for a host, as one run of bytes.
-
-The closed segments in the order of their numbers, then the live one.
-"""
+"""What a receiver wrote for a host: closed segments by their numbers, then the live file."""
 
 import gzip
 import re
@@ -15,10 +12,7 @@ _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.
 
 
 def segments_by_host(output: Path) -> dict[str, list[Path]]:
-    """Return the files of every host, oldest first.
-
-    Raises ValueError when a number is there twice.
-    """
+    """Return the files of every host, oldest first; raises ValueError for a number twice."""
     numbered: dict[str, dict[int | float, Path]] = {}
     for path in output.iterdir():
         name = _SEGMENT.fullmatch(path.name)
@@ -33,7 +27,6 @@ def segments_by_host(output: Path) -> dict[str, list[Path]]:
 
 
 def segments_of(output: Path, host: str) -> list[Path]:
-    """Return the files of a host, oldest first; raises ValueError when a number is there twice."""
     return segments_by_host(output).get(host, [])
 
 
@@ -52,17 +45,14 @@ def received_bytes(output: Path, host: str) -> int:
 
 
 def read_received(output: Path, host: str) -> bytes:
-    """Return everything that was received from a host; empty when there is nothing."""
     return b"".join(map(read_segment, segments_of(output, host)))
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is a compressed segment."""
     return path.suffix in (".zst", ".gz")
 
 
 def read_segment(path: Path) -> bytes:
-    """Return the lines of one file, unpacked."""
     match path.suffix:
         case ".zst":
             unpacker = zstandard.ZstdDecompressor()

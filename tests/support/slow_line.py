@@ -49,7 +49,6 @@ class SlowLine:
         writer.close()
 
     async def close(self, server: asyncio.Server) -> None:
-        """End the server and every connection."""
         server.close()
         for writer in self._writers:
             writer.transport.abort()

@@ -1,9 +1,4 @@
-"""The three programs of the suite, run for real in one folder.
-
-Command lines, readiness, what they have done so far; and a plain nats-server.
-
-Reads what the programs promise to everybody (files, the broker's own state), never what they log.
-"""
+"""The three programs of the suite, run for real in one folder; and a plain nats-server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,18 +23,12 @@ _AWAY = (BrokerAway, ConnectionLost, Rejected)
 
 
 class Suite:
-    """A broker, shippers and receivers that share a folder.
-
-    `store/`, `state/`, `out/` and the programs' logs.
-    """
+    """A broker, shippers and receivers that share a folder: `store/`, `state/`, `out/` and logs."""
 
     def __init__(
         self, folder: Path, processes: Processes, partitions: int = 2, url: str = ""
     ) -> None:
-        """Nothing is started yet.
-
-        The broker is at `url`, or at a free port of this machine, also when it starts again.
-        """
+        """Start nothing yet; the broker is at `url`, or at a free port of this machine."""
         self.folder = folder
         self.output = folder / "out"
         self.partitions = partitions
@@ -64,13 +53,11 @@ class Suite:
         wait_until("the broker is ready", self._is_ready, 90, [broker])
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
-        """Start a shipper that follows `files` as `host`; does not wait."""
         arguments = [word for file in files for word in ("--file", file)]
         arguments += ["--server", self.url, "--host", host, *options]
         return self.start_program("logshipper", f"logshipper-{host}", arguments)
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
-        """Start one receiver for the given partitions; does not wait."""
         name = "logreceiver-p" + "-".join(map(str, partitions))
         arguments = [word for number in partitions for word in ("--partition", str(number))]
         arguments += ["--server", self.url, "--output", str(self.output)]
@@ -84,14 +71,9 @@ class Suite:
         arguments: Sequence[str | Path],
         environment: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start one of the programs with arguments of the caller's own."""
         return self._processes.start(name, [installed(program), *arguments], environment)
 
     def administer(self, command: str, *arguments: str) -> str:
-        """Run a command of logbroker against the broker and return what it says.
-
-        Raises `CommandFailed`.
-        """
         return run_command("logbroker", command, *arguments, "--server", self.url, seconds=180)
 
     def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
@@ -100,10 +82,7 @@ class Suite:
         wait_until(f"{receiver.name} owns its partitions", owns, 60, [receiver])
 
     def offset(self, partition: int) -> Offset | None:
-        """Return what a receiver has committed.
-
-        None when it has not begun, or while the broker is away.
-        """
+        """Return the offset of a partition, None if there is none or the broker is away."""
 
         async def read_offset(connection: Connection) -> Offset | None:
             entry = await read(connection, OFFSETS_BUCKET, offset_key(partition))
@@ -129,10 +108,6 @@ class Suite:
         return int(self.ask(lambda connection: connection.ask(subject, payload))["seq"])
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """Ask the broker on a connection of its own.
-
-        Raises `BrokerAway`, `ConnectionLost`, `Rejected`.
-        """
         return ask(self.url, question, self.access)
 
     def _is_ready(self) -> bool:
@@ -152,10 +127,7 @@ def ask(
     question: Callable[[Connection], Awaitable[Answer]],
     access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> Answer:
-    """Ask a broker on a connection of its own.
-
-    Raises `BrokerAway`, `ConnectionLost`, `Rejected`.
-    """
+    """Ask a broker on a new connection; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
 
     async def connected() -> Answer:
         connection = Connection([url], "tests", access=access)
@@ -176,9 +148,6 @@ def start_nats_server(processes: Processes, name: str, settings: Path) -> Proces
 
 
 def wait_until_ready(server: Process) -> None:
-    """Wait until the latest start of a nats-server is done.
-
-    All starts write to one log.
-    """
+    """Wait until the latest start of a nats-server is done; all starts write to one log."""
     has_started = lambda: server.read_log().count("Server is ready") >= server.starts  # noqa: E731
     wait_until("nats-server is ready", has_started, 60, [server])

@@ -1,7 +1,4 @@
-"""Applications that write logs.
-
-Appends to files from a thread of its own, in pieces that break anywhere, as programs do.
-"""
+"""Applications that write logs: append to files in pieces that break anywhere, as programs do."""
 
 import random
 import threading
@@ -14,16 +11,10 @@ _TICK = 0.05
 
 
 class Traffic:
-    """Writes to several files at once until it is stopped.
-
-    Remembers what it wrote, in order, per file.
-    """
+    """Writes to several files from a thread until it is stopped; remembers what it wrote."""
 
     def __init__(self, files: Sequence[Path], lines_per_second: int, seed: int = 1) -> None:
-        """Write at about that rate to each of the files.
-
-        A file's name and folder are its lines' tag.
-        """
+        """Write at about that rate to each file; lines begin with the file's folder and name."""
         self._lines = {
             path: LogLines(f"{path.parent.name}/{path.name}", seed + number)
             for number, path in enumerate(files)
@@ -45,7 +36,6 @@ class Traffic:
         self.stop()
 
     def stop(self) -> None:
-        """Stop at the end of a line."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -57,7 +47,6 @@ class Traffic:
             return {path: bytes(content) for path, content in self._written.items()}
 
     def rotate(self, path: Path) -> None:
-        """Rename the file, once, and begin a new one, as logrotate does."""
         with self._writing:
             path.rename(path.with_name(f"{path.name}.1"))
             path.touch()

@@ -1,11 +1,8 @@
-"""A machine of a test's own.
+"""A machine of a test's own: this root, read only, under a layer in memory, with real systemd.
 
-This one's root, read only, under a layer in memory, booted with real systemd.
-
-It has a network, users and processes of its own, a name that nobody resolves, not even itself, and
-the suite at /opt/logship as an operator installs it, unless it is bare. All of its mounts and
-processes are in namespaces that end with it, so nothing is left of it, however the test ends, but
-for empty groups of processes where it is killed.
+It has its own network, users, processes and a name that nobody resolves, and the suite at
+/opt/logship as an operator installs it, unless it is bare. Its mounts and processes end with it,
+however the test ends, but for empty groups of processes if it is killed.
 """
 
 import os
@@ -96,15 +93,11 @@ class Machine:
 
     @property
     def root(self) -> Path:
-        """Its files."""
         return Path(f"/proc/{self._init}/root")
 
     @property
     def disk(self) -> Path:
-        """Its files as they are stored, also while it is off.
-
-        What it mounts itself is not there.
-        """
+        """Its files as they are stored, also while it is off, without its own mounts."""
         return Path(f"/proc/{self.process.pid}/root{self._layers}")
 
     def wait(self) -> None:
@@ -124,7 +117,6 @@ class Machine:
         self._wait_for_next()
 
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
-        """Run a command there as root."""
         arguments = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         path = f"{_SUITE}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return subprocess.run(
@@ -136,11 +128,9 @@ class Machine:
         )
 
     def does(self, command: str, seconds: float = 60) -> bool:
-        """Whether a command succeeds there."""
         return self.run(command, seconds).returncode == 0
 
     def output_of(self, command: str, seconds: float = 60) -> str:
-        """Return what a command says that must succeed."""
         done = self.run(command, seconds)
         if done.returncode:
             said = (
@@ -150,15 +140,12 @@ class Machine:
         return done.stdout.strip()
 
     def show(self, unit: str, name: str) -> str:
-        """Return a property of a unit."""
         return self.output_of(f"systemctl show --value -p {name} {shlex.quote(unit)}")
 
     def journal(self, unit: str = "log*") -> str:
-        """Return what units have said."""
         return self.run(f"journalctl --no-pager -o short-monotonic -u '{unit}'").stdout
 
     def write(self, path: str, text: str) -> None:
-        """Write a file there."""
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
@@ -195,10 +182,7 @@ def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]
 def bare(
     folder: Path, host: str, laid: Path, bridge: tuple[int, str]
 ) -> AbstractContextManager[Machine]:
-    """Boot a machine that has nothing of the suite, but files in `laid`.
-
-    It is on a bridge in the network of a process.
-    """
+    """Boot a machine with files in `laid` only, on a bridge in the network of a process."""
     process, name = bridge
     return _switched_on(
         folder,
@@ -246,10 +230,7 @@ def _switched_on(
 
 
 def _lay_out(suite: Path) -> list[str]:
-    """Make an installation of this checkout.
-
-    Return what it takes of this machine, as nspawn mounts it.
-    """
+    """Make an installation of this checkout; return the mounts that it needs, for nspawn."""
     packages = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     inside = [f"{_SUITE}/from/{number}" for number in range(len(packages))]
     site, commands = suite / "lib" / _PYTHON / "site-packages", suite / "bin"

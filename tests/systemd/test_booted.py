@@ -1,7 +1,4 @@
-"""The units on a machine booted with real systemd.
-
-Lines flow through kills, reloads and stops, and the oracle judges.
-"""
+"""The units on a machine booted with real systemd, through kills, reloads and stops."""
 
 import shlex
 import shutil
@@ -40,18 +37,12 @@ def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
 
 
 def has_begun(machine: Machine, times: int) -> Callable[[], bool]:
-    """Say whether it has begun to receive so many times.
-
-    A start that takes long counts as one before that.
-    """
+    """Return whether it has begun to receive so many times; a slow start counts as one before."""
     return lambda: machine.journal(RECEIVER).count("receiving partitions") == times
 
 
 def has_grown(file: Path) -> Callable[[], bool]:
-    """Return what says whether a file has grown since.
-
-    On a busy machine a receiver that has begun may have no line yet.
-    """
+    """Return a function: has a file grown since? A receiver that began may have no line yet."""
     size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
     before = size()
     return lambda: size() > before

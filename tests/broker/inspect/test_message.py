@@ -4,7 +4,13 @@ import base64
 
 import pytest
 
-from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
+from broker.inspect.message import (
+    StoredMessage,
+    escape,
+    format_message,
+    json_object,
+    serialize_message,
+)
 from broker.inspect.reader import get_message
 from broker.inspect.tail import prefix_lines
 from nats_logship.app.exits import OperatorError
@@ -74,6 +80,17 @@ def test_control_characters_in_a_host_are_escaped() -> None:
 )
 def test_control_characters_in_lines_are_escaped(raw: bytes, shown: bytes) -> None:
     assert escape(raw) == shown
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"no", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000),
+        *(b'{"a":NaN}', b'{"a":1e400}'),
+    ],
+)
+def test_anything_but_a_json_object_is_none(data: bytes) -> None:
+    assert json_object(data) is None
 
 
 @pytest.mark.nats

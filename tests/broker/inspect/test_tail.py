@@ -1,7 +1,6 @@
 import asyncio
 import logging
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,8 +19,6 @@ from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 
 pytestmark = pytest.mark.nats
-
-Lines = Callable[[int], bytes]
 
 
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:

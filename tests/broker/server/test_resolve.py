@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.auth.accounts import OwnKeys, build_accounts
+from broker.auth.accounts import BuiltinKeys, build_accounts
 from broker.server.nats_conf import render
 from broker.server.process import find_nats_server
 from broker.server.resolve import ServerConf, ServerKeys, resolve
@@ -111,7 +111,7 @@ def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(
 
 
 def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
-    section = build_accounts(EVERY_KIND.credentials, OwnKeys(key(99)), streams=1)
+    section = build_accounts(EVERY_KIND.credentials, BuiltinKeys(key(99)), streams=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])

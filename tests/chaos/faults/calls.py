@@ -1,8 +1,7 @@
-"""Faults of system calls: failing and slow syncs, short writes, immutable files, clock jumps.
+"""Faults of system calls: failing and slow syncs, short writes, refused calls, clock jumps.
 
-Python, Java and what they start get it from the shim between them and libc (`tests.chaos.shim`).
-nats-server talks to the kernel without libc, so its calls are met there, by strace. What was
-refused is let through again, and nobody does anything else.
+Programs get them from the shim between them and libc (`tests.chaos.shim`). nats-server uses no
+libc, so strace refuses its calls.
 """
 
 import errno
@@ -78,10 +77,7 @@ def _refused(
 def _stepped(
     world: World, chance: Chance, where: Callable[[World, Chance], list[Program]]
 ) -> Iterator[None]:
-    """Step what programs read as the time.
-
-    Times of files stay true, so that they look as much older or younger.
-    """
+    """Step the programs' clock; times of files stay true, so files look older or younger."""
     controls = [world.control(program) for program in where(world, chance)]
     seconds = chance.choice(_STEPS) * chance.choice((1, -1))
     for control in controls:

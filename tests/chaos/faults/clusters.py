@@ -1,9 +1,7 @@
-"""Faults that take three brokers.
+"""Faults of three brokers: the leader or all are hit, or the lines between them; a disk is lost.
 
-The one that leads is hit, or all of them, or the lines between them; a disk is lost.
-
-No more than one disk is ever lost at a time, and only while the two others have all there is: with
-three copies that is what is promised, and more would take lines on purpose.
+One disk is lost at a time, and only while the two others have everything: three copies promise no
+more.
 """
 
 import shutil
@@ -58,7 +56,6 @@ def kill_leader(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((1.0, 20.0), "cluster")
 def stop_leader(world: World, chance: Chance) -> Iterator[None]:
-    """Stop the server of the leader."""
     return stop(world, chance, lambda world, _: server_of(_leader(world).program))
 
 
@@ -104,10 +101,7 @@ def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _lose_disk(store: Path) -> None:
-    """Empty the store but for what an operator puts there again.
-
-    The credential store, and certificates.
-    """
+    """Empty the store but for what an operator puts back: credentials and certificates."""
     for path in retried(lambda: list(store.iterdir())):  # the disk may have trouble just now
         if path.name not in {"credentials.json", "tls"}:
             retried(partial(_remove, path))
@@ -118,10 +112,7 @@ def _remove(path: Path) -> None:
 
 
 def _wait_until_whole(world: World, others: int, seconds: float) -> None:
-    """Return once the leader of every stream counts so many others that have all there is.
-
-    Raises `CannotStrike`.
-    """
+    """Wait until `others` copies of every stream are whole; raises `CannotStrike`."""
     deadline = time.monotonic() + seconds
     streams = [config["name"] for config in Topology().streams()]
     while not all(_has_copies(_info(world, name), others) for name in streams):

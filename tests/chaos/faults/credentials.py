@@ -1,7 +1,4 @@
-"""Faults of who gets in.
-
-Credentials revoked and rotated, stores damaged, certificates renewed under traffic.
-"""
+"""Credentials revoked and rotated, stores damaged, certificates renewed under traffic."""
 
 import os
 import time
@@ -47,10 +44,7 @@ for _kind in ("host", "receiver"):
 
 @fault((0.5, 8.0), "secured")
 def damage_credentials(world: World, chance: Chance) -> Iterator[None]:
-    """Damage a broker's credential store and have it read again.
-
-    It goes on by what it knows, and starts by no such store.
-    """
+    """Damage a broker's credential store: it goes on without it, and does not start."""
     assert world.keys
     with world.keys.changing:
         yield from _damaged(chance.choice(world.brokers), world, chance)
@@ -82,7 +76,6 @@ def _damaged(broker: Broker, world: World, chance: Chance) -> Iterator[None]:
 
 
 def _start_refused(program: Program) -> None:
-    """Start a program again that finds the damage just now."""
     deadline = time.monotonic() + _REFUSES_WITHIN
     while not program.refused and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -99,10 +92,7 @@ def renew_certificate(world: World, chance: Chance) -> Iterator[None]:
 
 
 def _changed(change: Callable[[], object], mend: Callable[[], None]) -> Iterator[None]:
-    """Make a change, and mend it later.
-
-    One that came only half way, as a broker or a disk is away, is mended at once.
-    """
+    """Make a change, and mend it later, or at once if it was made only in part."""
     try:
         change()
     except CommandFailed as failed:
@@ -116,10 +106,7 @@ def _changed(change: Callable[[], object], mend: Callable[[], None]) -> Iterator
 
 
 def _take_over(world: World, program: Program) -> None:
-    """Have a program, and rivals of it, use the new file that is in its place.
-
-    Those with a key's path do so by themselves.
-    """
+    """Have a program and its rivals use the new file; with a key's path they do by themselves."""
     for one in list(world.supervisor.programs):
         is_meant = one is program or one.name.startswith(f"{program.name}-rival-")
         if is_meant and "--nkey" not in one.process.arguments:

@@ -1,8 +1,7 @@
 """Faults of disks: full and freed again, read-only under their users, without power.
 
-What an operator does at the end: frees space and nothing else, as programs have to go on by
-themselves; or repairs and mounts the file system while the machine's programs are down, as after a
-reboot.
+At the end an operator frees space, and programs go on by themselves; or repairs and mounts the file
+system while the machine's programs are down.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +42,6 @@ def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
 
 
 def _users(world: World, disk: Disk) -> list[Program]:
-    """Return the programs that have files on a disk."""
     machine_kind, _, name = disk.name.partition("-")
     match machine_kind:
         case "host":

@@ -1,7 +1,4 @@
-"""What operators do in the middle of things.
-
-Signals, commands and limits that must disturb nothing, and find nothing wrong.
-"""
+"""Signals, commands and limits of operators, which must disturb nothing and find nothing wrong."""
 
 import shutil
 import signal
@@ -79,10 +76,7 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
 
 @fault()
 def short_of_space(world: World, chance: Chance) -> None:
-    """Give the stream space for few messages for a while.
-
-    Retention purges all the time, hosts wait, and nothing is lost by it.
-    """
+    """Give the stream space for few messages: retention purges, hosts wait, nothing is lost."""
     with alone(_short_of_space, "it is short of space already"):
         _hold(world, chance.randint(20, 200))
         time.sleep(chance.uniform(*_SHORT))
@@ -90,8 +84,6 @@ def short_of_space(world: World, chance: Chance) -> None:
 
 
 def _hold(world: World, messages: int) -> None:
-    """Let the stream hold so many messages, and refuse more."""
-
     async def update(connection: Connection) -> None:
         config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
         limited = {**config, "max_msgs": messages, "discard": "new"}

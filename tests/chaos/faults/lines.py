@@ -1,9 +1,7 @@
-"""Faults of lines between machines.
+"""Faults of lines between machines: silent, half-open, lossy, reset; and a kill meanwhile.
 
-Silent in one direction or both, half-open, lossy, reset, and a kill meanwhile.
-
-A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's
-line to the others.
+A machine has hosts, a broker (all of its lines) or receivers; "routes" is a broker's line to
+others.
 """
 
 import signal
@@ -47,10 +45,7 @@ def _lossy(line: Line, chance: Chance) -> AbstractContextManager[None]:
 
 
 def _reset(world: World, chance: Chance, targets: Places) -> None:
-    """End all connections of the machine, once or several times in a row.
-
-    The other ends receive a reset.
-    """
+    """End all connections of the machine, once or several times; the other ends receive a reset."""
     for line in targets(world, chance):
         for _ in range(chance.randint(1, _MOST_RESETS)):
             line.reset()
@@ -62,7 +57,6 @@ def _host(world: World, chance: Chance) -> list[Line]:
 
 
 def lines_of(broker: Broker) -> list[Line]:
-    """Return what connects a broker with clients and with other brokers."""
     return [broker.machine.clients, broker.machine.routes]
 
 
@@ -79,7 +73,6 @@ def _routes(world: World, chance: Chance) -> list[Line]:
 
 
 def at(world: World, chance: Chance, trouble: Trouble, targets: Places) -> Iterator[None]:
-    """Have such trouble on all lines of a place."""
     with ExitStack() as stack:
         for line in targets(world, chance):
             stack.enter_context(trouble(line, chance))
@@ -105,10 +98,7 @@ for _whom, _targets, *_needs in (
 
 @fault((1.0, 30.0), "shaping")
 def kill_unseen(world: World, chance: Chance) -> Iterator[None]:
-    """Kill somebody at either end of a silent line.
-
-    The other end keeps a dead connection, and a successor comes beside it.
-    """
+    """Kill a program at either end of a silent line: the other end keeps a dead connection."""
     (line,) = chance.choice((_host, _receiver))(world, chance)
     near = world.receivers if line is world.receiver_machine.clients else world.shippers
     with line.losing():

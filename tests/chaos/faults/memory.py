@@ -1,11 +1,8 @@
-"""Faults of what programs remember.
+"""Entries in the broker and stores of receivers are deleted, garbled, moved or older.
 
-Entries in the broker and stores of receivers are deleted, garbled, moved or older.
-
-A shipper mends its positions by itself. A receiver promises a clear error that names its partition,
-and changes neither files nor offset until somebody has decided. So a fault ends when the receiver
-has said so and nothing has changed: then an operator brings back what was there. For a bucket of
-offsets that is lost nothing is there any more: files are adopted.
+A shipper mends its positions by itself. A receiver reports an error that names its partition, and
+changes neither files nor offset: then an operator brings back what was there. After a lost bucket
+of offsets, files are adopted.
 """
 
 import os
@@ -31,7 +28,7 @@ from nats_logship.wire.streams import (
 from nats_logship.wire.subjects import consumer_name
 from receiver.storage.damage import Damaged
 from receiver.storage.rows import StoredBatch
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import SEEN, held
@@ -81,10 +78,7 @@ def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
 
 
 def _require_headers(world: World) -> None:
-    """Raise `CannotStrike` where the stream has let messages go.
-
-    Only snapshots know their files.
-    """
+    """Raise `CannotStrike` if the stream has purged messages: only snapshots know their files."""
     if world.ask(lambda c: c.api(f"STREAM.INFO.{STREAM}"))["state"]["first_seq"] > 1:
         raise CannotStrike("the stream has let messages go")
 
@@ -114,10 +108,7 @@ def _listen(world: World) -> Callable[[bytes], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition whose memory is harmed.
-
-    The position and the live files, by how long they are, must stay as they are.
-    """
+    """A partition whose memory is harmed: offset and sizes of live files must not change."""
 
     world: World
     number: int
@@ -143,10 +134,7 @@ class _Partition:
 
 
 def _position(entry: bytes) -> Offset | bytes:
-    """Return an entry but for who has it since when.
-
-    A receiver may claim a partition before a task of it finds the harm.
-    """
+    """Return an entry without its owner: a receiver may claim before it finds the harm."""
     try:
         offset = Offset.decode(entry)
         return replace(offset, epoch=0, owner="", presence="", released=False, committed_at="")
@@ -173,7 +161,6 @@ def _wait_for_tasks(world: World) -> None:
 
 
 def _received(world: World, number: int) -> Offset:
-    """Return the offset of a partition of which something was received."""
     offset = world.offset(number)
     if offset is None or not offset.lines or offset.moved_in:
         raise CannotStrike("nothing was received yet")
@@ -202,7 +189,7 @@ for _what, _change in {"deleted": _deleted, "garbled": _garbled, "moved": _moved
 def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
     """Harm the store of a partition, or put back an older copy of it, between two starts."""
     number = chance.choice(world.partitions_in_use)
-    path = path_of(world.receiver_state, number)
+    path = make_store_path(world.receiver_state, number)
     with alone(memory, HARMED), world.disks["central"].trouble():
         if harm is None:
             with dead(world):
@@ -261,7 +248,6 @@ def _copy(path: Path) -> bytes:
 
 
 def _lives(world: World, path: Path) -> dict[Path, int]:
-    """Return the live files that a partition has, by how long they are."""
     with _opened(path) as store:
         paths = [world.output / row.path for row in store.list_files()]
     return {one: one.stat().st_size for one in paths if one.exists()}
@@ -277,10 +263,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
 
 @fault(_LASTS)
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
-    """Delete the consumer of a partition, or change or pause it, with other hands.
-
-    Deleted, it is made again.
-    """
+    """Delete, change or pause the consumer of a partition; deleted, it is made again."""
     name = consumer_name(chance.choice(world.partitions_in_use))
     change, deletion = chance.choice(_CHANGES), f"CONSUMER.DELETE.{STREAM}.{name}"
 
@@ -316,10 +299,7 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets.
-
-    An operator makes it again, and does what the receiver says of each.
-    """
+    """Delete the bucket of offsets; an operator does what the receiver says."""
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
@@ -342,5 +322,5 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 def _has_received(world: World, number: int) -> bool:
     """Whether a partition wrote files since `offsets adopt` that its offset does not include."""
-    path = path_of(world.receiver_state, number)
+    path = make_store_path(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0

@@ -29,7 +29,6 @@ def send(pid: int, number: int) -> None:
 
 
 def server_of(broker: Program) -> int:
-    """Return the process id of a broker's nats-server."""
     for pid in broker.process.tree():
         if _is_server(pid):
             return pid
@@ -41,8 +40,6 @@ def _one_of(programs: Programs) -> Pick:
 
 
 def _below(programs: Programs, is_one: Callable[[int], bool]) -> Pick:
-    """Pick one of the processes of a kind that some programs have started."""
-
     def pick(world: World, chance: Chance) -> int:
         trees = {
             pid
@@ -90,10 +87,7 @@ def _wait_for_end(pid: int) -> None:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether there is such a process, and no zombie of one.
-
-    The first thread is one before the others have ended.
-    """
+    """Whether the process lives; its first thread is a zombie before the others have ended."""
     fields = stat_of(pid)
     return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
 
@@ -111,10 +105,7 @@ def _is_server(pid: int) -> bool:
 
 
 def _is_python_daemon(pid: int) -> bool:
-    """Whether it is what Python workers are forked from, or one of these.
-
-    They have its command line.
-    """
+    """Whether it is what Python workers are forked from, or one of them."""
     return any(name in _command_line(pid) for name in PYTHON_DAEMONS)
 
 

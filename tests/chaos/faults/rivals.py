@@ -1,7 +1,4 @@
-"""Faults of ownership: two of what may be only one, owners that are stopped or change partitions.
-
-Nothing is stored twice.
-"""
+"""Faults of ownership: two of what may be only one, owners that are stopped."""
 
 import signal
 import time
@@ -36,8 +33,7 @@ def second_shipper(world: World, chance: Chance) -> Iterator[None]:
 def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Start a second receiver that is no standby: the first is fenced, and put back.
 
-    Where the two start at the same moment each may lose some partitions to the other, and both go
-    on.
+    If both start at the same moment, each may lose partitions to the other, and both go on.
     """
     first = one_that_runs(world.receivers, chance)
     begin = len(first.process.read_log())
@@ -58,10 +54,7 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
 
 @fault((1.0, 15.0))
 def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
-    """Stop a receiver with all that it has started.
-
-    A zombie, when somebody takes over meanwhile.
-    """
+    """Stop a receiver with all that it has started; another may take over meanwhile."""
     with one_that_runs(world.receivers, chance).process.stopped() as pids:
         yield
         chance.shuffle(pids)
@@ -96,7 +89,6 @@ def all_anew(world: World, chance: Chance) -> None:
 
 
 def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
-    """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)
@@ -117,9 +109,6 @@ def _wait_for_one(world: World, first: Program, second: Program, share: Callable
 
 
 def _put_back(program: Program) -> None:
-    """Start one again that was taken over from.
-
-    Who has refused for another reason is not ours to start.
-    """
+    """Start a program again that was taken over from; not one that refused for another reason."""
     if program.refused and any(arguments in program.refused for arguments in _FENCED):
         program.go_on()

@@ -87,13 +87,9 @@ def test_other_variables_with_the_prefix_are_refused(
         ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
         ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
         ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting of example; did you mean enough"),
-        (
-            {},
-            "",
-            '"En-ough" = 7',
-            r"x\.toml: En-ough: not a setting of example; did you mean enough",
-        ),
+        ({}, "", '"En-ough" = 7', r"x\.toml: En-ough: not a setting of .*; did you mean enough"),
         ({}, "", "zzz = 7", r"x\.toml: zzz: not a setting of example; see --help"),
+        ({}, "", "# needed", r"^--needed .*EXAMPLE_NEEDED"),
     ],
 )
 def test_an_error_names_the_option_variable_or_file(
@@ -111,11 +107,6 @@ def test_an_error_names_the_option_variable_or_file(
     kind = click.UsageError if text.startswith(("^--", "^needed")) else ConfigurationError
     with pytest.raises(kind, match=text):
         load(Example, options, path)
-
-
-def test_an_error_for_a_missing_setting_names_its_option_and_variable() -> None:
-    with pytest.raises(click.UsageError, match=r"--needed .*EXAMPLE_NEEDED"):
-        load(Example, {}, None)
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,7 @@ def test_two_writers_of_one_file_never_mix_their_bytes(tmp_path: Path) -> None:
     assert names(tmp_path) == ["positions"]
 
 
-def test_the_next_writer_removes_temporary_files_of_killed_writers_only(
-    tmp_path: Path,
-) -> None:
+def test_the_next_writer_removes_temporary_files_of_killed_writers_only(tmp_path: Path) -> None:
     for name in ("[mark].more", "mark.1.tmp", "[mark].2.tmp", "[mark].3.tmp"):
         (tmp_path / name).touch()
     for name in ("mark.1.tmp", "[mark].2.tmp"):
@@ -111,9 +109,7 @@ def test_the_next_writer_removes_temporary_files_of_killed_writers_only(
     assert names(tmp_path) == ["[mark]", "[mark].3.tmp", "[mark].more", "mark.1.tmp"]
 
 
-def test_a_failed_writer_leaves_the_old_file_and_no_temporary_one(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_writer_leaves_the_old_file_and_no_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "mark").write_text("old")
     (tmp_path / ".mark.new").symlink_to(tmp_path / "mark")
     with open_folder(tmp_path) as folder:

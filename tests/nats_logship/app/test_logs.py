@@ -66,7 +66,7 @@ def test_each_line_in_the_journal_has_its_priority() -> None:
     assert all(line.startswith("<3>") for line in lines[5:])
 
 
-def test_json_outside_the_journal_has_no_priorities_and_the_last_error_is_an_object() -> None:
+def test_json_outside_the_journal_has_no_priorities_in_the_last_error() -> None:
     *_, last = map(json.loads, run_with_stderr("json", is_journal=False))
 
     assert (last["level"], last["logger"], last["message"]) == ("critical", "example", "change\nit")

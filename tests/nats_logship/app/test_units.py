@@ -1,4 +1,4 @@
-"""Durations, moments and addresses as people write them, and JSON of others."""
+"""Durations, moments and addresses as people write them, and counts as programs do."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.inspect.message import json_object
 from nats_logship.app.address import Address, parse_address
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import Moment
@@ -94,17 +93,6 @@ def test_a_listener_on_all_addresses_is_reached_by_loopback() -> None:
     assert not Address("0.0.0.0", 0).is_loopback
     assert Address("127.0.0.2", 0).is_loopback
     assert not Address("127.0.0.1.attacker.example", 0).is_loopback
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b"no", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000),
-        *(b'{"a":NaN}', b'{"a":1e400}'),
-    ],
-)
-def test_anything_but_a_json_object_is_none(data: bytes) -> None:
-    assert json_object(data) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ No message holds a secret.
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.connection import BrokerAway, Connection
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.nkey import new_seed, user_key
+from tests.nats_logship.client.served import INFO, served
 from tests.support.ports import free_port
 from tests.support.processes import Processes
 from tests.support.suite import start_nats_server
@@ -52,7 +52,6 @@ def serve(processes: Processes, tmp_path: Path) -> Serve:
 
 
 async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
-    """Connect, and return whether the line is secured."""
     connection = Connection([url], "test", access=access)
     try:
         client = await connection.connect()
@@ -142,23 +141,16 @@ async def test_tls_is_used_if_the_server_leaves_the_choice(serve: Serve, tls: Pa
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) -> None:
-    received, ended = bytearray(), asyncio.Event()
+    received = bytearray()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b'INFO {"server_id":"x","version":"2.15.1","auth_required":true,"max_payload":1}\r\n'
-        )
+        writer.write(INFO.replace(b"}", b',"auth_required":true}'))
         received.extend(await reader.read())
-        writer.close()
-        await writer.wait_closed()
-        ended.set()
 
-    port = free_port()
-    async with await asyncio.start_server(listen, "127.0.0.1", port):
+    async with served(listen) as where:
         authority = None if scheme == "tls" else tls / "authority.pem"
         access = Access(user="web01", password="s3cret", tls_ca=authority)
-        reason = await refusal(f"{scheme}://127.0.0.1:{port}", access)
-        await ended.wait()
+        reason = await refusal(f"{scheme}://{where}", access)
 
     assert "offers no TLS" in reason
     assert received == b""
@@ -167,11 +159,7 @@ async def test_no_password_goes_to_a_server_without_tls(scheme: str, tls: Path) 
 @pytest.mark.parametrize(
     ("greeting", "access", "text"),
     [
-        (
-            b"",
-            {"tls_first": True},
-            r"answers, but does not begin with TLS \(.*leave out --tls-first",
-        ),
+        (b"", {"tls_first": True}, r"answers, but does not begin with TLS \(.*out --tls-first"),
         (b"SSH-2.0-OpenSSH\r\n", {}, "answers, but not as a broker: .*check --server"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "answers, but not as a broker: .*--server"),
         pytest.param(
@@ -184,24 +172,14 @@ async def test_an_error_says_that_a_port_belongs_to_no_broker(
     greeting: bytes, access: dict[str, bool], text: str
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer as a server of another protocol does, HTTP for one."""
         writer.write(greeting)
-        with suppress(ConnectionError):
-            while await reader.read(1000):
-                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        ended.set()
+        while await reader.read(1000):
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    ended = asyncio.Event()
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        where = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with served(serve) as where:
+        reason = await refusal(f"nats://{where}", Access(**access))
 
-        reason = await refusal(where, Access(**access))
-        await ended.wait()
-
-    assert re.search(f"the server at {where} {text}", reason), reason
+    assert re.search(f"the server at nats://{where} {text}", reason), reason
     assert "logbroker run" not in reason
 
 

@@ -1,4 +1,4 @@
-"""Which answers are certain, when a request is repeated, and how a bucket confirms an entry."""
+"""Which answers are certain, and when a request is repeated."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,9 +9,9 @@ import pytest
 
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected, is_certain
-from nats_logship.client.connection import Connection, retry_until_answered
-from receiver.consume.offset_entry import StaleRead, confirm_entry
+from nats_logship.client.connection import retry_until_answered
 from receiver.consume.wake import is_level
+from tests.lagging import Crowded
 
 SECOND = 1_000_000_000
 
@@ -86,32 +86,6 @@ async def test_only_errors_that_may_pass_are_waited_out(
 
 
 @pytest.mark.nats
-async def test_the_newest_entry_of_a_key_is_confirmed_without_a_write(
-    connection: Connection,
-) -> None:
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", entry)
-
-    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
-    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
-
-
-class Crowded(Connection):
-    """A connection whose next writes are refused because another one is under way."""
-
-    left = 0
-
-    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
-        if self.left and subject.startswith("$KV."):
-            self.left -= 1
-            raise Rejected(400, 10164, "wrong last sequence")
-        return await super().ask(subject, *rest, **more)
-
-
-@pytest.mark.nats
 async def test_a_write_is_repeated_while_another_one_is_under_way(logs_url: str) -> None:
     crowded = Crowded([logs_url], "test")
 
@@ -120,22 +94,8 @@ async def test_a_write_is_repeated_while_another_one_is_under_way(logs_url: str)
     crowded.left = 5
     with pytest.raises(bucket.Conflict):
         await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
-    crowded.left = 5
-    await confirm_entry(
-        crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
-    )
     crowded.left = 10_000
     with pytest.raises(bucket.Conflict):
         await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision)
 
     await crowded.close()
-
-
-@pytest.mark.nats
-async def test_an_entry_of_a_lagging_replica_is_not_confirmed(connection: Connection) -> None:
-    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
-
-    for stale in (None, bucket.Entry(b"one", revision)):
-        with pytest.raises(StaleRead):
-            await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

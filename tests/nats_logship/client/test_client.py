@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
 
@@ -15,6 +14,7 @@ from nats_logship.client.client import DIRECT_BYTES
 from nats_logship.client.connection import BrokerAway, Connection, Message
 from nats_logship.client.parser import MAX_LINE
 from nats_logship.wire.delivery import RawMessage
+from tests.nats_logship.client.served import INFO, served
 
 BLOCK = os.urandom(256 * 1024)
 HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
@@ -41,9 +41,7 @@ def test_headers_are_read(head: bytes, headers: dict[str, str] | None) -> None:
 SPACES = "\x0b\x0c\x1c\x85\xa0"  # which the protocol does not take for the end of a word
 
 
-async def test_taps_and_subscriptions_receive_all_messages_in_order(
-    connection: Connection,
-) -> None:
+async def test_taps_and_subscriptions_receive_all_messages_in_order(connection: Connection) -> None:
     subject, tapped = f"odd.a{SPACES}b", list[RawMessage]()
     received: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("odd.*", tapped.append)
@@ -129,14 +127,11 @@ async def test_an_unreadable_line_ends_the_connection_with_a_reason(
 async def test_a_server_with_an_unreadable_first_line_is_no_broker(info: bytes) -> None:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"INFO " + info + b"\r\n")
-        with suppress(ConnectionError):
-            await writer.drain()
-        writer.close()
+        await writer.drain()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with served(serve) as where:
         with pytest.raises(BrokerAway, match=r"not as a broker: .*(INFO|info)"):
-            await Connection([f"nats://127.0.0.1:{port}"], "test").connect()
+            await Connection([f"nats://{where}"], "test").connect()
 
 
 CHANGES = """
@@ -209,7 +204,7 @@ async def test_a_server_that_reads_nothing_blocks_the_sender_without_filling_mem
 
 def greet(deaf: socket.socket) -> socket.socket:
     line, _ = deaf.accept()
-    line.sendall(b'INFO {"server_id":"x","max_payload":8388608,"headers":true}\r\n')
+    line.sendall(INFO)
     answer_ping(line)
     return line
 

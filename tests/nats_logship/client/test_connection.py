@@ -9,6 +9,7 @@ import pytest
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import BrokerAway, Connection
 from tests.conftest import Server
+from tests.nats_logship.client.served import INFO, served
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.nats
@@ -44,28 +45,24 @@ async def test_a_killed_broker_ends_a_request_and_the_next_one_waits_for_it(
 async def test_a_starting_broker_causes_one_warning_and_a_refusal_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    info = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1}\r\n'
-    words = [b""]
+    answers = [b""]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello, *rest = words
+        hello, *rest = answers
         writer.write(hello)
-        for word in rest:
+        for answer in rest:
             await reader.readline()
-            writer.write(word)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+            writer.write(answer)
 
     port = free_port()
     connection = Connection([f"nats://127.0.0.1:{port}"], "test")
     connecting = asyncio.create_task(connection.client())
     await until(lambda: "Connection refused" in connection.away)
-    async with await asyncio.start_server(serve, "127.0.0.1", port):
+    async with served(serve, port):
         await until(lambda: "not as a broker" in connection.away)
-        words = [info]
+        answers = [INFO]
         await until(lambda: "ended the connection" in connection.away)
-        words = [info, b"-ERR 'Authorization Violation'\r\n"]
+        answers = [INFO, b"-ERR 'Authorization Violation'\r\n"]
         await until(lambda: "refuses a client" in connection.away)
         connecting.cancel()
         await asyncio.wait({connecting})
@@ -158,27 +155,21 @@ async def test_requests_end_at_once_on_a_server_without_a_leader_for_long(
     await connection.close()
 
 
-def test_a_cancelled_connect_leaves_no_task(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_cancelled_connect_leaves_no_task(caplog: pytest.LogCaptureFixture) -> None:
     """The answer may come in the same turn of the loop: asyncio then forgets the cancellation."""
 
     async def given_up_after(turns: int) -> None:
-        answered, closed = asyncio.Event(), asyncio.Event()
+        answered = asyncio.Event()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b'INFO {"max_payload": 1000}\r\n')
+            writer.write(INFO)
             await reader.readuntil(b"PING\r\n")
             writer.write(b"PONG\r\n")
             answered.set()
             await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            closed.set()
 
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            connection = Connection([f"nats://127.0.0.1:{port}"], "test")
+        async with served(serve) as where:
+            connection = Connection([f"nats://{where}"], "test")
             connecting = asyncio.ensure_future(connection.connect())
             await answered.wait()
             for _ in range(turns):
@@ -187,8 +178,6 @@ def test_a_cancelled_connect_leaves_no_task(
             with suppress(asyncio.CancelledError):
                 await connecting
                 await connection.close()  # it was not given up in time
-            async with asyncio.timeout(10):
-                await closed.wait()
 
     for turns in range(10):
         asyncio.run(given_up_after(turns))

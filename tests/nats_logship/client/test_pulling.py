@@ -1,8 +1,4 @@
-"""A pull whose final status comes before the last message.
-
-nats-server sends them in this order in a cluster, for large messages; here the test's own server
-decides the order.
-"""
+"""A pull whose final status comes before its last message, as in a cluster for large messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,11 +8,11 @@ import pytest
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.pulling import pull
+from tests.nats_logship.client.served import INFO, served
 
 CONSUMER = "LOGS.receiver-p0"
 ALL = "409 Batch Completed\r\nNats-Pending-Messages: 0"
 TWO_OF_TEN = "409 Batch Completed\r\nNats-Pending-Messages: 8"
-INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":8388608,"headers":true}\r\n'
 
 
 class Broker:
@@ -38,7 +34,6 @@ class Broker:
                     sid = next(sid for name, sid in sids.items() if inbox.startswith(name))
                     for answer in self.answers:
                         writer.write(_message(inbox, sid, answer))
-        writer.close()
 
 
 def _message(inbox: bytes, sid: bytes, answer: int | str) -> bytes:
@@ -52,9 +47,8 @@ def _message(inbox: bytes, sid: bytes, answer: int | str) -> bytes:
 @pytest.fixture
 async def broker() -> AsyncIterator[tuple[Broker, Connection]]:
     broker = Broker()
-    async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        connection = Connection([f"nats://127.0.0.1:{port}"], "puller")
+    async with served(broker.serve) as where:
+        connection = Connection([f"nats://{where}"], "puller")
         yield broker, connection
         await connection.close()
 

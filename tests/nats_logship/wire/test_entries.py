@@ -13,25 +13,17 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.pause import Pause, UnreadablePauses, active_pause, decode_pauses
 
 times = st.just("") | st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
-offsets = st.builds(
-    Offset,
-    next=st.integers(0, 2**63),
-    epoch=st.integers(0, 2**31),
-    stream_created=st.text(),
-    owner=st.text(),
-    lines=st.integers(0, 2**63),
-    size=st.integers(0, 2**63),
-    last_time=times,
-    committed_at=times,
-    commit=st.text(),
-    moved_in=st.integers(0, 2**31),
+fields = (
+    (("next", "lines", "size"), st.integers(0, 2**63)),
+    (("epoch", "moved_in"), st.integers(0, 2**31)),
+    (("stream_created", "owner", "commit"), st.text()),
+    (("last_time", "committed_at"), times),
 )
+offsets = st.builds(Offset, **{name: kind for names, kind in fields for name in names})
 
 
 @given(offsets)
-def test_an_offset_is_read_without_fields_of_a_later_program(
-    offset: Offset,
-) -> None:
+def test_an_offset_is_read_without_fields_of_a_later_program(offset: Offset) -> None:
     later = json.dumps(json.loads(offset.encode()) | {"colour": "blue"}).encode()
 
     assert Offset.decode(offset.encode()) == Offset.decode(later) == offset

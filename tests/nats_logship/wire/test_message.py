@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import (
     ALWAYS_BYTES,
-    EXPECTED_SEQUENCE,
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
     MAX_PATH_BYTES,
@@ -31,10 +30,8 @@ from nats_logship.wire.message import (
     split_sections,
 )
 from nats_logship.wire.streams import MAX_PARTITIONS
-from receiver.consume.judging import expected_sequence
 
 ZSTD = {"Content-Encoding": "zstd"}
-OURS = {"Log-Agent": "a"}
 LAST = 2**63 - 1  # the furthest position of a file
 
 tokens = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=128)
@@ -55,21 +52,12 @@ def sections(draw: st.DrawFn) -> Section:
     return Section(draw(paths), span, size, lines, identity, filtered)
 
 
-origins = st.builds(
-    Origin,
-    agent=tokens,
-    read_at=st.integers(0, 2**64 - 1),
-    sections=st.lists(sections(), max_size=5).map(tuple),
-    compressed=st.booleans(),
-)
-followed = st.builds(Followed, st.integers(0, MAX_PARTITIONS - 1), st.integers(0, 2**64 - 1))
-claims = st.builds(
-    Origin,
-    agent=tokens,
-    read_at=st.integers(0, 2**64 - 1),
-    follows=st.lists(followed, max_size=5).map(tuple),
-    moved=st.none() | st.integers(0, MAX_PARTITIONS - 1),
-)
+agents = {"agent": tokens, "read_at": st.integers(0, 2**64 - 1)}
+many = st.lists(sections(), max_size=5).map(tuple)
+origins = st.builds(Origin, **agents, sections=many, compressed=st.booleans())
+partitions = st.integers(0, MAX_PARTITIONS - 1)
+follows = st.lists(st.builds(Followed, partitions, inodes), max_size=5).map(tuple)
+claims = st.builds(Origin, **agents, follows=follows, moved=st.none() | partitions)
 
 
 def section(size: int = 9, file_id: str = "f", path: str = "/x", **more: Any) -> Section:
@@ -121,11 +109,7 @@ VALUES: dict[str, tuple[object, ...]] = {
 ENTRIES = [
     *({**ENTRY, name: value} for name, values in VALUES.items() for value in values),
     *({key: value for key, value in ENTRY.items() if key != name} for name in NEEDED),
-    {
-        **ENTRY,
-        "end": MAX_LINES_BYTES - 8,
-        "size": MAX_LINES_BYTES - 8,
-    },  # too much with the one before
+    {**ENTRY, **dict.fromkeys(("end", "size"), MAX_LINES_BYTES - 8)},  # too much for two entries
     {**ENTRY, "size": 11, "filtered": True},
     {**ENTRY, "size": 8, "filtered": 1},
 ]
@@ -289,30 +273,9 @@ def test_a_frame_that_no_shipper_makes_is_refused_without_using_memory(frame: by
 
 
 def test_a_ratio_that_a_log_may_have_is_accepted() -> None:
-    at_once = bytes(ALWAYS_BYTES)
     noise = random.Random(2).randbytes(4000)
-    many = noise + bytes(255 * 4000)
 
-    assert decode_payload(ZSTD, zstandard.compress(at_once)) == at_once
-    assert decode_payload(ZSTD, zstandard.compress(many)) == many
+    for lines in (bytes(ALWAYS_BYTES), noise + bytes(255 * 4000)):
+        assert decode_payload(ZSTD, zstandard.compress(lines)) == lines
     with pytest.raises(MalformedMessage, match="256 times"):
         decode_payload(ZSTD, zstandard.compress(noise + bytes(300 * 4000)))
-
-
-@pytest.mark.parametrize(
-    ("headers", "predecessor"),
-    [
-        (None, None),
-        ({EXPECTED_SEQUENCE: "5"}, None),  # of another client
-        (OURS, None),
-        (OURS | {EXPECTED_SEQUENCE: "0"}, 0),
-        (OURS | {EXPECTED_SEQUENCE: "5"}, 5),
-        (OURS | {EXPECTED_SEQUENCE: "-5"}, None),
-        (OURS | {EXPECTED_SEQUENCE: "9" * 99}, None),
-        (OURS | {EXPECTED_SEQUENCE: "5", "Nats-Stream-Source": "x 5"}, None),  # of another stream
-    ],
-)
-def test_a_message_names_its_predecessor(
-    headers: dict[str, str] | None, predecessor: int | None
-) -> None:
-    assert expected_sequence(headers) == predecessor

@@ -99,7 +99,6 @@ def with_a_file(name: str, value: object) -> bytes:
 
 
 def frame_that_claims(size: int) -> bytes:
-    """Return the head of a zstd frame that says it holds so much."""
     return zstandard.FRAME_HEADER + b"\xe0" + size.to_bytes(8, "little") + b"\x01\x00\x00"
 
 

@@ -29,9 +29,7 @@ def test_a_host_that_could_escape_its_subject_or_folder_is_refused(host: str) ->
 
 
 @given(st.text())
-def test_an_accepted_host_is_one_file_name_and_survives_its_subject(
-    host: str,
-) -> None:
+def test_an_accepted_host_is_one_file_name_and_survives_its_subject(host: str) -> None:
     try:
         subject = Subject.for_host(host, 10)
     except InvalidHost:

@@ -7,7 +7,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessage
-from shipper.publish.publisher import AcknowledgedPublisher, SessionLost
+from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round, make
 from tests.shipper.shipped import block
 
@@ -26,7 +26,7 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        self._publisher = AcknowledgedPublisher(connection, host, clock, tag=tag)
+        self._publisher = Publisher(connection, host, clock, tag=tag)
         self.config = self._publisher.config
         self.store = self._publisher.publish
         self.snapshots = self._publisher.snapshots

@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from nats_logship.app.timestamps import SECOND
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.status.live import ask
-from shipper.status.metrics import FILES_SHOWN, agent_metrics
-from shipper.status.report import (
-    AgentMeter,
-    AgentState,
-    AgentView,
-    FileStatus,
-    HostReport,
-    health_of,
-)
+from shipper.status.metrics import FILES_SHOWN, make_pages
+from shipper.status.report import AgentMeter, FileStatus, HostReport
 from tests.pages import page, samples
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until
@@ -64,24 +56,18 @@ def test_metrics_health_and_status_show_work_and_waiting(
     assert process.stop(10) == 0
 
 
-def behind(path: str, size: int) -> FileStatus:
+def behind_by(path: str, size: int) -> FileStatus:
     return FileStatus(path=path, state="following", size_bytes=size, position_bytes=0)
-
-
-class Crowd(AgentView):
-    """A view of many files, two of them at one path with a newline in it."""
-
-    def report(self) -> HostReport:
-        paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
-        return HostReport(host="web01", running=True, files=tuple(map(behind, paths, count())))
 
 
 async def test_the_files_furthest_behind_have_a_series_each() -> None:
     meter = AgentMeter(int)
     meter.count_notices([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
-    crowd = Crowd("web01", meter, lambda: AgentState(now=0, read_at={}, retries={}))
+    # two files at one path with a newline in it
+    paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
+    crowd = HostReport(host="web01", running=True, files=tuple(map(behind_by, paths, count())))
 
-    metrics = samples(agent_metrics(crowd)().body.decode())
+    metrics = samples(make_pages(lambda: crowd, meter)["/metrics"]().body.decode())
 
     behind = {name: value for name, value in metrics.items() if "file_behind_bytes" in name}
     assert len(behind) == FILES_SHOWN
@@ -95,7 +81,7 @@ async def test_the_files_furthest_behind_have_a_series_each() -> None:
     ("change", "reason"),
     [
         pytest.param({}, "", id="slow"),
-        pytest.param({"read_at": {"f1": 39 * SECOND}}, "acknowledged", id="nothing acknowledged"),
+        pytest.param({"waiting_seconds": 61}, "acknowledged", id="nothing acknowledged"),
         pytest.param({"waiting_for": "the broker is full"}, "full", id="full"),
         pytest.param({"has_scanned": False}, "starting", id="starting"),
         pytest.param({"reading_seconds": 61}, "cannot be read", id="hung"),
@@ -103,8 +89,8 @@ async def test_the_files_furthest_behind_have_a_series_each() -> None:
     ],
 )
 def test_an_agent_is_unhealthy_for_a_reason(change: dict[str, Any], reason: str) -> None:
-    slow: dict[str, Any] = {"read_at": {"f1": 41 * SECOND}, "reading_seconds": 59}
-    health = health_of(AgentState(now=100 * SECOND, retries={}, **slow | change))
+    slow: dict[str, Any] = {"waiting_seconds": 59, "reading_seconds": 59}
+    unhealthy = HostReport(host="web01", running=True, files=(), **slow | change).unhealthy
 
-    assert reason in health
-    assert bool(reason) == bool(health)
+    assert reason in unhealthy
+    assert bool(reason) == bool(unhealthy)

@@ -1,7 +1,7 @@
 """Stores a batch in one transaction; a start undoes a batch that was stored and not committed.
 
 `receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV
-with the stored batch (`find_first_undone`), and makes the files what the entry says (`recover`):
+with the stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`):
 
 | the entry names | the stored batch is | the start |
 |---|---|---|
@@ -56,7 +56,7 @@ def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None
         put_gaps(store, written.gaps, batch.number)
 
 
-def make_settled_batch(
+def make_empty_batch(
     number: int, offset: Offset, store_inode: int, output_inode: int, template: str
 ) -> StoredBatch:
     """Return a batch without messages at an offset: there is nothing to commit or to undo."""
@@ -75,7 +75,7 @@ def make_settled_batch(
     )
 
 
-def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
+def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> int:
     """Return the number of the first batch to undo: that of the stored batch, or the next number.
 
     `offset` is the entry in KV. If it names a batch, its `next` is that batch's end, unless a
@@ -104,9 +104,9 @@ def find_first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int
 def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
     """Undo the batches from number `since` on, and finish renames; return notices for the log.
 
-    To be called under the partition's lock, with `since` from `find_first_undone`. Bytes behind the
-    committed length are cut off: a task died while it wrote them, or another program appended them.
-    Raises OSError, `Damaged`.
+    To be called under the partition's lock, with `since` from `find_first_to_undo`. Bytes behind
+    the committed length are cut off: a task died while it wrote them, or another program appended
+    them. Raises OSError, `Damaged`.
     """
     batch = store.read_batch()
     assert batch is not None, "a store has a batch when it is created"
@@ -120,7 +120,7 @@ def recover(store: Store, folders: Folders, since: int, offset: Offset, template
     ]
     folders.sync()
     fault("undone")
-    settled = make_settled_batch(batch.number, offset, store.inode, folders.inode, template)
+    settled = make_empty_batch(batch.number, offset, store.inode, folders.inode, template)
     changed = [row for row, old in zip(after, before, strict=True) if row != old]
     if changed or has_renames or settled != batch:
         with store.transaction():
