@@ -3,6 +3,7 @@
 Modules that talk to the broker are imported late, so that `logshipper --help` is quick.
 """
 
+import asyncio
 import fcntl
 import gc
 import json
@@ -58,8 +59,6 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     # nats-py imports aiohttp, if installed, for web sockets: a fifth of a start's CPU, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
-    import asyncio
-
     from shipper.agent import Agent
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
@@ -74,8 +73,6 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped, also if no agent runs."""
-    import asyncio
-
     from nats_logship.app.table import show
     from shipper.status.live import ask
     from shipper.status.show import read_saved_report, render
@@ -98,8 +95,6 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check configuration, broker and files, and list the files to follow; change nothing."""
-    import asyncio
-
     from shipper.status.show import Level, check
 
     settings = _settings(_merged(context, options))

@@ -94,15 +94,7 @@ class _Compressors(threading.local):
     """The compressors of one thread: two threads must not use one at the same time."""
 
     def __init__(self) -> None:
-        self._all = [zstandard.ZstdCompressor(compression_params=one) for one in _PARAMETERS]
-
-    def compress(self, lines: bytes) -> bytes:
-        """Return the first frame of the lines whose ratio receivers take."""
-        for compressor in self._all:
-            frame = compressor.compress(lines)
-            if len(lines) <= largest_content(len(frame)):
-                break
-        return frame
+        self.all = [zstandard.ZstdCompressor(compression_params=one) for one in _PARAMETERS]
 
 
 _compressors = _Compressors()
@@ -116,7 +108,10 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     payload = blocks[0].lines if len(blocks) == 1 else b"".join(block.lines for block in blocks)
     compressed = False
     if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
-        frame = _compressors.compress(payload)
+        for compressor in _compressors.all:
+            frame = compressor.compress(payload)
+            if len(payload) <= largest_content(len(frame)):
+                break
         if compressed := len(frame) < len(payload):
             payload = frame
     sections = tuple(block.section for block in blocks)

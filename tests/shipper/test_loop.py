@@ -25,6 +25,7 @@ from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
+from shipper.sources.notices import Notice
 from shipper.status.report import AgentMeter
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
@@ -59,10 +60,14 @@ def loop_of(follower: Follower, broker: AcceptingPublisher, **settings: Any) -> 
 
 
 class Watched(Follower):
-    """A follower that counts its gatherings, and moves files just before the first ones."""
+    """A follower that counts scans and gatherings, and moves files just before the first ones."""
 
-    gathered = 0
+    gathered = scans = 0
     before_gathering: Sequence[Callable[[], None]] = ()
+
+    async def scan(self) -> list[Notice]:
+        self.scans += 1
+        return await super().scan()
 
     async def gather(self, budget: int) -> list[Block]:
         for move in self.before_gathering[:1]:
@@ -158,7 +163,9 @@ async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
         async with asyncio.timeout(20):
             while backlog.gathered < 3:  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.3)
+            enough = backlog.scans + 3
+            while backlog.scans < enough:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
             held = backlog.gathered
             (tmp_path / "b.log").touch()
             while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
@@ -181,9 +188,7 @@ def test_rounds_of_a_busy_log_follow_sooner_than_small_rounds() -> None:
     assert intervals.interval_after(1000, float("inf")) == intervals.interval
 
 
-async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(
-    tmp_path: Path,
-) -> None:
+async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path: Path) -> None:
     now, live = time.time_ns(), str(tmp_path / "app.log")
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}

@@ -4,8 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -65,13 +64,25 @@ class Writer:
         append(self._log, lines(self.written, self.written + count))
         self.written += count
 
-    def write_and_rotate_until_the_end_of(self, process: Process, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while process.is_running() and time.monotonic() < deadline:
-            self.write(200)
-            rotate(self._log)
-            self.write(100)
-            time.sleep(0.3)
+    def write_and_rotate(self, process: Process, url: str) -> None:
+        """Rotate seven times, and wait for the new file's lines, until the process ends."""
+
+        def has_come() -> bool:
+            return not process.is_running() or lines(self.written - 1, self.written) in read_lines(
+                url
+            )
+
+        for _ in range(7):
+            if process.is_running():
+                self.write(200)
+                rotate(self._log)
+                self.write(100)
+                wait_until("the lines arrive", has_come, 40)
+
+    def has_ended_one_of(self, racing: Sequence[Process]) -> bool:
+        """Write, and return whether a process has ended: an older agent ends when it ships."""
+        self.write(100)
+        return not all(one.is_running() for one in racing)
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in IN_MOVE])
@@ -92,7 +103,7 @@ def test_every_line_arrives_once_after_a_kill_at_any_point_of_any_start(
         writer.write(300)
         rotate(log)
         process.start()
-        writer.write_and_rotate_until_the_end_of(process, 2)
+        writer.write_and_rotate(process, logs_url)
         if process.is_running():
             process.kill()
         (faults / point).unlink(missing_ok=True)
@@ -139,10 +150,7 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
     for _ in range(3):
         racing = [ship("--take-over", "--round-size", 65536) for _ in range(2)]
         wait_for_lines(logs_url, lines(0, writer.written), read=received)
-        deadline = time.monotonic() + 40
-        while all(one.is_running() for one in racing) and time.monotonic() < deadline:
-            writer.write(100)  # the older one ends when it ships
-            time.sleep(0.1)
+        wait_until("one ends", lambda r=racing: writer.has_ended_one_of(r), 40)
         (loser,) = [one for one in racing if not one.is_running()]
         (winner,) = [one for one in racing if one.is_running()]
         assert loser.wait(1) == 78, loser.last_output()

@@ -1,5 +1,6 @@
 """The program under a service manager, which is a socket of the test, and its signals."""
 
+import asyncio
 import ctypes
 import os
 import resource
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from shipper.status import live
+from shipper.status.report import HostReport
 from tests.conftest import Server, apply_topology
 from tests.descriptors import held_by
 from tests.manager import Manager
@@ -108,28 +111,29 @@ def ends_in_time(process: Process) -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        pytest.param(0.0, id="in the middle of the start"),
-        pytest.param(0.02, id="a little later"),
-        pytest.param(None, id="before an acknowledgement"),
-    ],
-)
+@pytest.mark.parametrize("phase", ["starts", "scans", "ships"])
 def test_sigterm_ends_the_program_in_time_while_a_broker_hangs(
-    own_broker: Server, ship: Ship, log: Path, after: float | None
+    own_broker: Server, ship: Ship, log: Path, own_host: str, phase: str
 ) -> None:
-    process = ship(own_broker.url, "--file", log)
+    process = ship(own_broker.url, "--file", log, host=own_host)
     # it connects, claims and reads back in some milliseconds from here
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process], every=0.001)
-    if after is None:
-        wait_until("follows", lambda: "is followed" in process.read_log(), 40, [process])
-    time.sleep(after or 0)
+    if phase != "starts":
+        text = "ships on" if phase == "scans" else "is followed"
+        wait_until(text, lambda: text in process.read_log(), 40, [process], every=0.001)
     own_broker.process.send(signal.SIGSTOP)  # its connections stay open and silent
     append(log, b"a line\n")
-    time.sleep(0 if after is not None else 0.5)
+    if phase == "ships":
+        is_in_flight = lambda: live_report(own_host).waiting_seconds is not None  # noqa: E731
+        wait_until("a round is in flight", is_in_flight, 40, [process])
 
     ends_in_time(process)
+
+
+def live_report(host: str) -> HostReport:
+    """Return the report of the only agent of a host."""
+    (report,), _ = asyncio.run(live.ask(host))
+    return report
 
 
 @pytest.mark.long

@@ -30,6 +30,7 @@ class PublishingAgent:
         self.config = self._publisher.config
         self.store = self._publisher.publish
         self.snapshots = self._publisher.snapshots
+        self.retries = self._publisher.waiting.retries
         self.positions = Positions()
         self.lost = 0
 

@@ -252,7 +252,9 @@ async def test_rounds_follow_in_order_once_a_full_or_missing_stream_is_back(
     async with asyncio.timeout(20):
         while text not in caplog.text:  # noqa: ASYNC110 - the log sets no event
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
+        again = agent.retries.total() + 2
+        while agent.retries.total() < again:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
     assert not publishing.done()
     await connection.api(f"STREAM.{mend}.LOGS", config)
     await publishing
