@@ -12,7 +12,8 @@ day. The stores list the segments; no folder is searched. Live files are never d
 Several receivers may share an output folder; the one that has locked `segments.lock` does this. A
 segment is replaced by its compressed form only once that is on disk: if the process is killed at
 any moment, the next call finishes the work. `broker/retention/__init__.py` lists the limits of the
-broker's streams.
+broker's streams. All limits of age and space
+are listed in `broker/retention`.
 """
 
 import gzip
