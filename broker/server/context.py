@@ -168,7 +168,7 @@ class ServerContext:
                 # requests for consumers have their own connection: the server may close it in a
                 # flood of requests
                 connections += [
-                    Connection([self._url()], name, access=self.conf.access)
+                    Connection([self._url], name, access=self.conf.access)
                     for name in ("logbroker", "logbroker consumers")
                 ]
                 self.connection = connections[0]
@@ -182,6 +182,7 @@ class ServerContext:
             for connection in connections:
                 await connection.close()
 
+    @property
     def _url(self) -> str:
         conf, port = self.conf, self._ports.client if self._ports else 0
         return f"{'tls' if conf.tls else 'nats'}://{conf.settings.listen.reached_at(port)}"
@@ -207,7 +208,7 @@ class ServerContext:
 
     async def _provision(
         self, conf: ServerConf, stored: frozenset[str] = frozenset()
-    ) -> list[dict[str, Any]]:
+    ) -> list[Mapping[str, Any]]:
         def report(reason: str) -> None:
             if reason and not self._cluster_lacks:
                 logger.info("waiting for its cluster: %s", reason)
@@ -222,7 +223,7 @@ class ServerContext:
             infos = await provision_cluster(self.connection, topology, report)
         else:
             infos = await provision_alone(self.connection, topology, stored)
-        self._mirror = find_mirrored_site(infos[0]["config"])
+        self._mirror = find_mirrored_site(infos[0]["config"]) if infos else None
         return infos
 
     async def _announce(
@@ -255,6 +256,7 @@ class ServerContext:
             return
         version = (await self.connection.client()).connected_server_version
         store, tls, remotes = self.conf.credentials, self.conf.tls, self.settings.site_remote
+        links = await count_site_links(self.connection, self.settings.name) if remotes else 0
         report = NodeReport(
             name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
@@ -263,9 +265,7 @@ class ServerContext:
             certificates=read_expiries(tls.files if tls else ()),
             mirror=self._mirror,
             site_remotes=len(remotes),
-            site_links=await count_site_links(self.connection, self.settings.name)
-            if remotes
-            else 0,
+            site_links=links,
             free=shutil.disk_usage(self.folder).free,
             reserve=self.reserve,
             frozen=self.frozen or None,
@@ -361,7 +361,7 @@ class ServerContext:
         http = listen.reached_at(self._ports.http) if listen and self._ports.http else None
         write_state(
             self.folder,
-            server=self._url(),
+            server=self._url,
             http=f"http://{http}{conf.http_path}" if http else None,
             store_dir=str(self.folder),
             pid=os.getpid(),

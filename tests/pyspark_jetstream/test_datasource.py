@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
@@ -202,6 +203,36 @@ def test_another_stream_of_the_name_ends_a_query_or_is_read(
     end = query.latest(moved)
     assert query.batch(start, moved) == []
     assert query.batch(moved, end) == (list(range(1, 9)) if is_recreated else [6, 7])
+
+
+class LosesAnswer(Connection):
+    """Loses the first answer about the stream's state, and counts batches."""
+
+    batches = 0
+    has_lost = False
+
+    async def publish(self, subject: str, *args: Any, **options: Any) -> None:
+        self.batches += "DIRECT.GET" in subject
+        await super().publish(subject, *args, **options)
+
+    async def api(self, name: str, *args: Any, **options: Any) -> dict[str, Any]:
+        answer = await super().api(name, *args, **options)
+        if name.startswith("STREAM.INFO") and not self.has_lost:
+            self.has_lost = True
+            raise ConnectionLost("no answer")
+        return answer
+
+
+def test_a_lost_answer_about_the_stream_costs_no_second_batch(logs_url: str) -> None:
+    publish(logs_url, ("logs.p0.web", b"x\n", None))
+    connection = LosesAnswer([logs_url], "tests")
+    item = SequenceRange("logs.p0.>", 1, 2, fail_on_data_loss=True)
+
+    runs = list(read_range(connection, item))
+
+    assert [message.sequence for run in runs for message in run] == [1]
+    assert (connection.has_lost, connection.batches) == (True, 1)
+    background.wait(connection.close(), 5)
 
 
 _SECRET = "s3cret-of-the-analyst"

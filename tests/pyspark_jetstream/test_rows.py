@@ -140,6 +140,7 @@ def test_options_mean_the_same_as_for_kafka(
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
         (
             {"servers": "http://me:s3cret@x"},
+        ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
             "servers: 'http://x' is not the address of a NATS server",
         ),
         ({"explode": "yes"}, "explode 'yes' is not true or false"),
