@@ -1,4 +1,4 @@
-"""logreceiver with a real Spark: killed, disconnected, taken over, reloaded, stopped."""
+"""logreceiver with a real Spark: killed, taken over, reloaded, stopped."""
 
 import gzip
 import json
