@@ -13,7 +13,7 @@ from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.partition_report import Blockade, PartitionReport
-from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 
 _MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND
@@ -87,8 +87,7 @@ class PartitionMeter:
         for anomaly in done.anomalies:
             self.found[anomaly.kind.value] += 1
             self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
-        missing = {AnomalyKind.GAP, AnomalyKind.LOSS}
-        gaps = Counter(one.host for one in done.anomalies if one.kind in missing)
+        gaps = Counter(one.host for one in done.anomalies if one.kind.is_gap)
         if gaps or done.quarantined:
             self._recent.append((now, gaps, done.quarantined))
 
@@ -177,7 +176,9 @@ class PartitionMeter:
 def _log(done: Done) -> None:
     lines = [_describe(anomaly) for anomaly in done.anomalies[:_MOST_LOGGED]]
     if rest := done.anomalies[_MOST_LOGGED:]:
-        lines.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
+        lines.append(
+            f"{len(rest)} more of these; every gap is in {name_gap_report(done.partition)}"
+        )
     lines += done.notices
     if done.quarantined:
         messages = format_count(done.quarantined, "message", "were")

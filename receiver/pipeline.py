@@ -1,9 +1,11 @@
 """Start the parts of a receiver, and end them.
 
-broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
-│   ▲                                                      │
-assignment ▼   │ report                                               │
-jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
+    broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
+                          │   ▲                                                      │
+               assignment ▼   │ report                                               │
+                         jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
+
+A supervisor takes a slot, which is one of some threads, only once messages wait for its partition.
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 Modules that talk to the broker are imported late, so that `logshipper --help` is quick.
 """
 
+import asyncio
 import fcntl
 import gc
 import json
@@ -26,7 +27,8 @@ from nats_logship.app.program import log_to_stderr, run
 from nats_logship.app.service import Notifier, block_signals
 from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
-from nats_logship.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
+from nats_logship.wire.subjects import InvalidHost, validate_host
+from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
 
 logger = logging.getLogger(__name__)
@@ -53,13 +55,11 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     settings = _settings(options)
     host = _host(settings)
     log_to_stderr(settings)
-    if is_shared_name(host):
-        logger.warning("%s", SHARED_NAME.format(host))
+    if warning := find_shared_name(host):
+        logger.warning("%s", warning)
     # nats-py imports aiohttp, if installed, for web sockets: a fifth of a start's CPU, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
-    import asyncio
-
     from shipper.agent import Agent
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
@@ -74,8 +74,6 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped, also if no agent runs."""
-    import asyncio
-
     from nats_logship.app.table import show
     from shipper.status.live import ask
     from shipper.status.show import read_saved_report, render
@@ -98,8 +96,6 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check configuration, broker and files, and list the files to follow; change nothing."""
-    import asyncio
-
     from shipper.status.show import Level, check
 
     settings = _settings(_merged(context, options))

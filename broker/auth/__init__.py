@@ -1,1 +1,1 @@
-"""Credentials, their rights (`permissions`), the accounts made of them, and certificates."""
+"""Credentials, their rights (`permissions`), NATS accounts with these rights, and certificates."""

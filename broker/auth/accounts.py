@@ -1,15 +1,16 @@
-"""The accounts of nats-server's configuration, made from the credentials and their rights.
+"""Builds the accounts of nats-server's configuration from the credentials and their rights.
 
-| account | who is in it | what it has |
+| account | its clients | it has |
 |---|---|---|
-| LOGS | admins, logbroker itself, and everybody while there are no credentials | streams, buckets |
+| LOGS | admins, logbroker, and all clients while there are no credentials | streams, buckets |
 | SHIP | hosts | imports of LOGS |
 | RECEIVE | receivers, which also ask each other | imports of LOGS |
 | MONITOR | monitors | imports of LOGS, RECEIVE and SYS |
 | SITES | other sites that connect to this one | copies of streams, in both directions |
-| SYS | nobody | the server's events and questions |
+| SYS | none | the events of nats-server, and its answers |
 
-The imports follow from `permissions.py`: an account imports what any credential of its kind may do.
+The imports follow from `permissions.py`: an account imports every subject to which a credential of
+its kind can have a right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,41 +46,40 @@ _KINDS = {
 }
 
 
-class OwnKeys(NamedTuple):
-    """Public keys of users without a credential.
+class BuiltinKeys(NamedTuple):
+    """Public keys of users without a credential: logbroker itself, and clients without a key.
 
-    `logbroker` is logbroker's own. A client without a key is the user of `anybody`, whose seed
-    nobody has, or is refused if `anybody` is empty.
+    nats-server refuses clients without a key if `anonymous` is empty. Nobody has the seed of
+    `anonymous`: the key only names the user.
     """
 
     logbroker: str
-    anybody: str = ""
+    anonymous: str = ""
 
 
 class _Crossing(NamedTuple):
-    """A subject that the account `into` imports from the account `of`, under the name `local`.
+    """A subject that the account `into` imports from the account `of`, as `alias` if given.
 
-    `kind` is nats-server's: a `service` is a request with one answer, or several; a `stream` is
-    messages.
+    `kind` is nats-server's: a `service` answers requests, a `stream` delivers messages.
     """
 
     of: str
     into: str
     subject: str
-    local: str
+    alias: str = ""
     has_several_answers: bool = False
     kind: str = "service"
 
 
 def build_accounts(
     credentials: Sequence[Credential],
-    own: OwnKeys,
+    keys: BuiltinKeys,
     limits: Mapping[str, Section] = MappingProxyType({}),
     *,
     streams: int,
     site: str = "",
 ) -> Section:
-    """Return the accounts of a broker for these credentials and its own keys.
+    """Return the accounts of a broker.
 
     `limits` are by the name of the account; those of LOGS are JetStream's. `streams` and `site`
     are as in `grant_rights`.
@@ -87,18 +87,18 @@ def build_accounts(
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
         users[one.kind].append(_build_user(one, streams, site))
-    everybody = [{"nkey": own.anybody}] if own.anybody else []
-    inside = [{"nkey": own.logbroker}, *users[CredentialKind.ADMIN], *everybody]
-    members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
+    builtin = [{"nkey": key} for key in keys if key]
+    members = {SYS: [], LOGS: [*builtin, *users[CredentialKind.ADMIN]]}
+    members |= {name: users[kind] for name, kind in _KINDS.items()}
     sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
     crossings = [*_list_crossings(streams)]
     if sites:
         members[SITES] = users[CredentialKind.SITE]
         if site:
-            crossings += _list_site_crossings(sites, own_token(site), stream_names(streams))
+            crossings += _cross_sites(sites, own_token(site), stream_names(streams))
     return {
         "system_account": SYS,
-        "no_auth_user": own.anybody or None,
+        "no_auth_user": keys.anonymous or None,
         "accounts": {
             name: _build_account(name, found, limits.get(name), crossings)
             for name, found in members.items()
@@ -113,7 +113,12 @@ def _build_user(credential: Credential, streams: int, site: str) -> Section:
     return {
         "nkey": credential.nkey,
         "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None,
-        "permissions": rights and rights.as_section(),
+        "permissions": rights
+        and {
+            "publish": {"allow": rights.publish},
+            "subscribe": {"allow": rights.subscribe},
+            "allow_responses": rights.responds or None,
+        },
     }
 
 
@@ -121,10 +126,7 @@ def _build_account(
     name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
 ) -> Section:
     imports = [
-        {
-            one.kind: {"account": one.of, "subject": one.subject},
-            "to": one.local if one.local != one.subject else None,
-        }
+        {one.kind: {"account": one.of, "subject": one.subject}, "to": one.alias or None}
         for one in crossings
         if one.into == name
     ]
@@ -143,7 +145,7 @@ def _build_account(
 def _build_exports(crossings: Sequence[_Crossing]) -> list[Section]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in crossings:
-        # the threshold is how long several answers may take: longer than any pull waits
+        # the threshold limits how long several answers may take; no pull waits for so long
         several = {"response_type": "stream", "threshold": "60s"} if one.has_several_answers else {}
         new = {one.kind: one.subject, **several, "accounts": []}
         export = found.setdefault((one.kind, one.subject), new)
@@ -152,7 +154,7 @@ def _build_exports(crossings: Sequence[_Crossing]) -> list[Section]:
 
 
 def _list_crossings(streams: int) -> Iterator[_Crossing]:
-    """Yield what any credential has a right to, and what admins ask of servers and receivers."""
+    """Yield the crossings for hosts, receivers, monitors, and for an admin's questions."""
     for account, kind in _KINDS.items():
         rights = grant_any_name(kind, streams)
         yield from filter(None, (_route_published(account, one) for one in rights.publish))
@@ -161,41 +163,35 @@ def _list_crossings(streams: int) -> Iterator[_Crossing]:
     yield from filter(None, (_route_subscribed(LOGS, one) for one in SERVER_EVENTS))
 
 
-def _list_site_crossings(
-    others: Sequence[str], own: str, lines: Sequence[str]
-) -> Iterator[_Crossing]:
-    """Yield what crosses between the streams of the site `own` and other sites.
+def _cross_sites(others: Sequence[str], site: str, lines: Sequence[str]) -> Iterator[_Crossing]:
+    """Yield the crossings between the streams of our site `site` and other sites.
 
-    Flow control crosses into LOGS as messages and out of it as requests: nats-server takes the
-    same kind in both directions for a cycle.
+    Flow control crosses into LOGS as a stream and out of LOGS as a service, since nats-server
+    refuses the same kind in both directions as a cycle.
     """
-    for subject in list_copy_requests(own, lines):
-        yield _Crossing(LOGS, SITES, subject, subject)
-    for subject in list_deliveries(own):
-        yield _Crossing(LOGS, SITES, subject, subject, kind="stream")
     for kind in ("service", "stream"):
-        yield _Crossing(SITES, LOGS, FLOW_CONTROL, FLOW_CONTROL, kind=kind)
-    for other in others:
-        if other == own:  # a credential under our own name is no other site
-            continue
-        for subject in list_copy_requests(other, lines):
-            yield _Crossing(SITES, LOGS, subject, subject)
-        for subject in list_deliveries(other):
-            yield _Crossing(SITES, LOGS, subject, subject, kind="stream")
+        yield _Crossing(SITES, LOGS, FLOW_CONTROL, kind=kind)
+    # a credential with our own name is for no other site
+    for name in (site, *(other for other in others if other != site)):
+        of, into = (LOGS, SITES) if name == site else (SITES, LOGS)
+        for subject in list_copy_requests(name, lines):
+            yield _Crossing(of, into, subject)
+        for subject in list_deliveries(name):
+            yield _Crossing(of, into, subject, kind="stream")
 
 
 def _route_published(into: str, subject: str) -> _Crossing | None:
-    """Return how a published subject leaves the account `into`; None if it stays there."""
+    """Return how a published subject leaves the account `into`; None if it stays inside."""
     if subject.startswith(f"{API}."):
         return _route_call(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
-        return _Crossing(SYS, into, subject, subject, has_several_answers=True)
+        return _Crossing(SYS, into, subject, has_several_answers=True)
     if subject == REPORT_SUBJECT:
-        return _Crossing(LOGS, into, subject, subject, has_several_answers=True)
+        return _Crossing(LOGS, into, subject, has_several_answers=True)
     if subject == RECEIVERS and into != RECEIVE:
-        return _Crossing(RECEIVE, into, subject, subject)
+        return _Crossing(RECEIVE, into, subject)
     stays = subject.startswith(("logship.", "$SYS."))
-    return None if stays else _Crossing(LOGS, into, subject, subject)
+    return None if stays else _Crossing(LOGS, into, subject)
 
 
 def _route_call(into: str, call: str) -> _Crossing:
@@ -207,8 +203,8 @@ def _route_call(into: str, call: str) -> _Crossing:
 
 
 def _route_subscribed(into: str, subject: str) -> _Crossing | None:
-    """Return how a subscribed subject enters the account `into`; None if it is published there."""
-    if subject.startswith(("_INBOX", "logship.")):
+    """Return how a subscribed subject enters the account `into`; None if it stays inside."""
+    if subject.startswith("logship."):
         return None
     of = SYS if subject in SERVER_EVENTS else LOGS
-    return _Crossing(of, into, subject, subject, kind="stream")
+    return _Crossing(of, into, subject, kind="stream")

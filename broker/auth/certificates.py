@@ -1,7 +1,7 @@
-"""TLS certificates of brokers, and the authority in `DIR/tls` that signs them.
+"""Makes TLS certificates of brokers, and the authority in `DIR/tls` that signs them.
 
 Keys are ECDSA on P-256: every TLS 1.3 client takes them, and signing costs a tenth of RSA's. A
-certificate and its key are one file, so one rename replaces both. Nothing is sent anywhere.
+certificate and its key are in one file, so one rename replaces both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,9 +49,9 @@ def _issue(
 ) -> x509.Certificate:
     """Return a certificate for `names`, DNS names and IP addresses; the first one is the subject.
 
-    With `by`, that authority signs a broker's certificate, which is valid for servers and clients
-    and never outlives the authority's own. With None it is an authority's own, signed by itself.
-    Raises ValueError for a name that no certificate can hold.
+    The authority `by` signs a broker's certificate, which is valid for servers and clients, and
+    expires no later than the authority's own. With None the certificate is that of an authority and
+    signs itself. Raises ValueError for a name that no certificate can hold.
     """
     named = x509.NameAttribute(NameOID.COMMON_NAME, names[0][:_LONGEST_COMMON_NAME])
     subject, public = x509.Name([named]), key.public_key()
@@ -177,7 +177,7 @@ class Pki:
         )
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file that belongs to the owner of the store, which the broker's user is."""
+        """Write a file for the owner of the store, who is the broker's user."""
         with (
             report_errors(self.folder),
             make_folder(self.folder.parent) as store,

@@ -1,7 +1,8 @@
-"""The credential store as a value: who may connect, with which public key, and since when.
+"""The credential store as a value: the holders of credentials, and their public keys.
 
-It holds no secret: an nkey here is the public half. A store that was ever written stays secured
-when its last credential is revoked: then nobody can connect until an operator removes the file.
+It holds no secret: an nkey here is the public half. Once the store has had a credential, clients
+need one. When the last credential is revoked, nobody can connect until an operator removes the
+file.
 """
 
 import re
@@ -28,12 +29,12 @@ from nats_logship.wire.subjects import validate_host
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class InvalidStore(ValueError):
-    """A change that is not possible, or a text that is not a credential store."""
+class CredentialError(ValueError):
+    """A holder that is unknown or known already, an invalid credential, or a damaged store."""
 
 
 class CredentialKind(Enum):
-    """The kinds of credentials; `permissions.grant_rights` says what each may do."""
+    """The kinds of credentials; the head of `permissions.py` lists the rights of each."""
 
     HOST = "host"
     RECEIVER = "receiver"
@@ -86,7 +87,7 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
 
     @property
     def holder(self) -> Holder:
-        """Who has the credential."""
+        """The holder: kind and name."""
         return Holder(self.kind, self.name)
 
 
@@ -113,22 +114,22 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self
 
     def find(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
-        """Return the credentials of the holders, in their order; raises `InvalidStore`."""
-        there = {one.holder: one for one in self.credentials}
-        if missing := [holder for holder in holders if holder not in there]:
-            raise InvalidStore(f"there is no credential of {format_names(missing)}")
-        return tuple(there[holder] for holder in holders)
+        """Return the credentials of the holders, in their order; raises `CredentialError`."""
+        known = {one.holder: one for one in self.credentials}
+        if unknown := [holder for holder in holders if holder not in known]:
+            raise CredentialError(f"there is no credential of {format_names(unknown)}")
+        return tuple(known[holder] for holder in holders)
 
     def add(
         self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
     ) -> "CredentialStore":
         """Return the store with new credentials: each a holder, a public key and partitions.
 
-        Raises `InvalidStore` for a holder that has a credential.
+        Raises `CredentialError` for a holder that has a credential.
         """
-        there = {one.holder for one in self.credentials}
-        if known := [holder for holder, _, _ in new if holder in there]:
-            raise InvalidStore(f"{format_names(known)} has a credential already")
+        known = {one.holder for one in self.credentials}
+        if taken := [holder for holder, _, _ in new if holder in known]:
+            raise CredentialError(f"{format_names(taken)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
@@ -136,7 +137,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self._replace((*self.credentials, *made))
 
     def revoke(self, holders: Sequence[Holder]) -> "CredentialStore":
-        """Return the store without the holders' credentials; raises `InvalidStore`."""
+        """Return the store without the holders' credentials; raises `CredentialError`."""
         gone = self.find(holders)
         return self._replace(one for one in self.credentials if one not in gone)
 
@@ -149,19 +150,19 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         try:
             return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
         except ValidationError as error:
-            raise InvalidStore(_explain(error)) from None
+            raise CredentialError(_explain(error)) from None
 
 
 EMPTY = CredentialStore(version=1, revision=0, credentials=())
-"""The store of a broker that never had a credential: it asks nobody for one."""
+"""The store of a broker that never had a credential: clients need none."""
 
 
 def parse_store(text: str) -> CredentialStore:
-    """Return the credential store in a text; raises `InvalidStore` with the reason."""
+    """Return the credential store in a text; raises `CredentialError` with the reason."""
     try:
         return CredentialStore.model_validate_json(text)
     except ValidationError as error:
-        raise InvalidStore(f"is damaged, or of a newer logship: {_explain(error)}") from None
+        raise CredentialError(f"is damaged, or of a newer logship: {_explain(error)}") from None
 
 
 def _explain(error: ValidationError) -> str:

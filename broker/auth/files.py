@@ -1,7 +1,7 @@
 """Reads and changes the credential store on disk, and makes the file that a holder gets.
 
-A store that is damaged or newer is refused, never replaced and never taken for an empty one. A
-crash while it is written leaves the old file or the new one; its lock ends with the process.
+A store that is damaged, or of a newer logship, is refused and never replaced. A crash during a
+write leaves the old file or the new one.
 """
 
 import json
@@ -37,7 +37,7 @@ def load_credentials(folder: Path) -> CredentialStore:
         raise ConfigurationError(
             f"cannot read {error.filename or path}: {error.strerror}; run this as the broker's user"
         ) from None
-    except ValueError as error:  # InvalidStore, and what is not UTF-8
+    except ValueError as error:  # a CredentialError, or the text is not UTF-8
         raise ConfigurationError(
             f"{path} {error}; restore a copy of it, or move it away and add all credentials again"
         ) from None
@@ -97,7 +97,7 @@ class CredentialFile:
 
     @property
     def option(self) -> str:
-        """The option with which a program is given the file."""
+        """The option of the program that takes the file."""
         return "--site-nkey" if self.credential.kind is CredentialKind.SITE else "--config"
 
 

@@ -1,31 +1,97 @@
-"""What each kind of credential may publish and subscribe to: the only table of rights.
+"""The rights of each kind of credential: the subjects that it may publish and subscribe to.
 
-`grant_rights` returns the rights of one credential. Each subject below has its reason beside it.
+`grant_rights` returns the rights of one credential, and nats-server enforces them. An admin may do
+everything; the other kinds have no rights but these. The examples are for a broker with one stream,
+LOGS, and a test compares them with the code. `API` is `JS.LOGS.API`. `{a,b}` and `{0..7}` mean
+one subject for each.
 
-| kind | publishes | subscribes |
-|---|---|---|
-| host | its own lines and positions; API calls about these two | its inbox, pauses |
-| receiver of `<N>` | offset, acks and consumers of `<N>` | its inbox, its own addresses |
-| receiver of all | every offset; acks, consumers and messages of all streams | the same |
-| monitor | API calls that change nothing; consumers of reserved names | its inbox, server events |
-| site | requests for copies of our streams; copies of its own | requests for its own; our copies |
-| admin | everything | everything |
+Host `web01` publishes:
+    logs.*.web01                            its lines; its partition may change
+    $KV.LOGS_POSITIONS.web01                its positions in its files
+    API.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web01      reads its positions
+    API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{partitions,streams}     finds its partition
+    API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.pause            reads whether it should pause
+    API.DIRECT.GET.*.logs.*.web01           reads its last message
+    API.CONSUMER.CREATE.*.shipper-web01.logs.*.web01               reads its messages' headers
+    API.CONSUMER.{MSG.NEXT,DELETE}.*.shipper-web01                 the same
+    $SYS.REQ.USER.INFO                      asks for its own rights (`nats account info`)
+Host `web01` subscribes to:
+    _INBOX_web01.>                          answers to its requests
+    $KV.LOGS_CONFIG.pause                   an admin's pauses
 
-Hosts, receivers, monitors and sites each have a NATS account of their own, outside of the account
-LOGS of the streams (`broker/auth/accounts.py` derives the accounts from this table). The reason:
-NATS does not check reply subjects. In LOGS a host could name another host's subject, or a key of a
-bucket, as the reply subject of a request, and the answer would be stored there. The answer to a
-request that crosses accounts reaches only the account that asked.
+Receiver `r2` of partition 2 publishes (and it may answer each message that it receives):
+    $KV.LOGS_OFFSETS.p2                     commits the offset
+    API.CONSUMER.CREATE.LOGS.receiver-p2.logs.p2.>       makes the durable consumer of its lines
+    API.CONSUMER.{INFO,RESET,MSG.NEXT}.LOGS.receiver-p2  reads through this consumer
+    $JS.ACK.LOGS.receiver-p2.>              acknowledges lines
+    API.CONSUMER.CREATE.LOGS.wake-p2-{0..7}.logs.p2.>    learns of new messages
+    API.CONSUMER.{MSG.NEXT,DELETE}.LOGS.wake-p2-{0..7}   the same
+    API.CONSUMER.CREATE.LOGS.count-p2.logs.>   counts a host's messages in other partitions,
+    API.CONSUMER.DELETE.LOGS.count-p2       in every stream; it has no right to read them
+    API.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.*    a host may have moved from any partition
+    API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{partitions,streams}     finds its stream
+    API.STREAM.INFO.LOGS                    asks whether a stream was created again
+    logship.receiver.>                      asks whether another owner of a partition is alive
+    logship.leave.r2.*                      asks its own tasks to stop
+    $SYS.REQ.USER.INFO                      asks for its own rights
+Receiver `r2` of partition 2 subscribes to:
+    _INBOX_r2.>                             answers to its requests
+    logship.leave.r2.*                      its own request to stop
+    logship.receiver.r2.*                   questions of others about its partitions
 
-API calls have the prefix `API`, under which these accounts import the JetStream API of LOGS. Under
-`$JS.API` each account would reach itself, and it has no JetStream. CONSUMER.CREATE is an exception:
-logbroker answers it (`broker/server/consumer_requests.py`), because a right names the consumer but
-not its configuration.
+Receiver `all` of all partitions publishes, in place of the subjects with `p2`:
+    $KV.LOGS_OFFSETS.*                      commits every offset, also of later partitions
+    $JS.ACK.LOGS.>                          acknowledges lines
+    API.CONSUMER.{CREATE.LOGS,CREATE.LOGS.>,NAMES.LOGS}  reads through any consumer, since NATS has
+    API.CONSUMER.{INFO,RESET,MSG.NEXT,DELETE}.LOGS.*     no right to names with a common beginning
+    API.{STREAM.MSG.GET,DIRECT.GET}.LOGS    `replay`, `verify` and SQL read the stream directly
+    API.STREAM.MSG.GET.KV_LOGS_OFFSETS      reads offsets
+
+Monitor `m1` publishes:
+    API.{INFO,STREAM.NAMES,STREAM.LIST}     calls that change nothing
+    API.{STREAM.INFO,STREAM.MSG.GET,DIRECT.GET,CONSUMER.NAMES,CONSUMER.LIST}.*     the same
+    API.{DIRECT.GET.*.>,CONSUMER.INFO.*.*}  the same
+    API.CONSUMER.CREATE.*.reader-m1-{0..23}    reads lines, through consumers of these names only;
+    API.CONSUMER.CREATE.*.reader-m1-{0..23}.>  with a right to all names it could delete those of
+    API.CONSUMER.{MSG.NEXT,DELETE}.*.reader-m1-{0..23}   receivers
+    logship.broker                          asks brokers for their report
+    logship.receiver.>                      asks receivers for theirs
+    $SYS.REQ.SERVER.PING.{VARZ,CONNZ,JSZ,HEALTHZ,ACCOUNTZ}  asks nats-server for its state
+    $SYS.REQ.SERVER.PING.{STATSZ,SUBSZ,ROUTEZ,LEAFZ,IDZ}    the same
+    $SYS.REQ.USER.INFO                      asks for its own rights
+Monitor `m1` subscribes to:
+    _INBOX_m1.>                             answers to its requests
+    $JS.EVENT.{ADVISORY,METRIC}.>           events, for `logbroker events`
+    $SYS.{ACCOUNT,SERVER}.>                 the same
+
+Site `away` publishes, at the broker of the site `here`:
+    SITE.here.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  asks for copies of ours
+    SITE.away.{S,M}.*                       delivers copies of its own streams
+    $JS.FC.>                                acknowledges copies of our streams
+    _R_.>                                   answers our requests
+Site `away` subscribes to, at the broker of the site `here`:
+    SITE.away.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  our requests for copies
+    SITE.here.{S,M}.*                       copies of our streams
+    $JS.FC.>                                acknowledgements of copies of its own
+    $JSC.R.*                                answers to its requests
+
+A name with other characters than letters, digits, `_` and `-` is replaced by a digest, except in
+`logs.*.<host>`.
+
+Each kind but admin has one NATS account, outside of the account LOGS of the streams
+(`broker/auth/accounts.py` derives the accounts from these rights). The reason: NATS does not check
+reply subjects. In LOGS a host could name another host's subject, or a key of a bucket, as the reply
+subject of a request, and the answer would be stored there. The answer to a request that crosses
+accounts reaches only the account that asked.
+
+`API` is the prefix under which these accounts import the JetStream API of LOGS. Under `$JS.API`
+each account would reach its own JetStream, and it has none. logbroker itself answers
+CONSUMER.CREATE (`broker/server/consumer_requests.py`), because a right names the consumer but not
+its configuration.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from broker.auth.credentials import Credential, CredentialKind
 from broker.report import REPORT_SUBJECT
@@ -50,7 +116,7 @@ from nats_logship.wire.subjects import (
     own_token,
     partition_filter,
     reader_names,
-    registry_consumer,
+    shipper_consumer,
     wake_names,
 )
 
@@ -64,7 +130,7 @@ RECEIVERS = "logship.receiver.>"
 """The addresses at which receivers are asked for their report."""
 
 SERVER_EVENTS = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
-"""Events of the server, which admins and monitors may receive."""
+"""Events of nats-server, which admins and monitors may receive."""
 
 SERVER_QUESTIONS = tuple(
     f"$SYS.REQ.SERVER.PING.{question}"
@@ -73,19 +139,17 @@ SERVER_QUESTIONS = tuple(
         *("STATSZ", "SUBSZ", "ROUTEZ", "LEAFZ", "IDZ"),
     )
 )
-"""Questions about the server that change nothing, which admins and monitors may ask."""
+"""Questions to nats-server that change nothing, which admins and monitors may ask."""
 
 FLOW_CONTROL = "$JS.FC.>"
-"""Where a copy is acknowledged."""
+"""The subjects at which copies are acknowledged."""
 
-_COPY_ANSWERS = "$JSC.R.*"  # where nats-server waits for the answer to its request for a copy,
-_CROSSED_ANSWERS = "_R_.>"  # and where it waits if the request has crossed accounts
-_WHOAMI = "$SYS.REQ.USER.INFO"  # each account answers this by itself
+_COPY_ANSWERS = "$JSC.R.*"  # nats-server waits here for the answer to its request for a copy
+_CROSSED_ANSWERS = "_R_.>"  # and here if the request has crossed accounts
+_ASK_RIGHTS = "$SYS.REQ.USER.INFO"
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
 _READ_LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
-_READ_PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
-_READ_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
 _ANY = "*"
 
 _MONITOR_CALLS = (
@@ -110,14 +174,6 @@ class SubjectRights:
     subscribe: tuple[str, ...]
     responds: bool = False
 
-    def as_section(self) -> Mapping[str, Any]:
-        """Return the rights as the `permissions` of a user in nats-server's configuration."""
-        return {
-            "publish": {"allow": self.publish},
-            "subscribe": {"allow": self.subscribe},
-            "allow_responses": True if self.responds else None,
-        }
-
 
 def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
     """Return the rights of a credential; None for an admin, who has all rights.
@@ -126,159 +182,121 @@ def grant_rights(credential: Credential, streams: int, site: str = "") -> Subjec
     """
     name = credential.name
     match credential.kind:
-        case CredentialKind.HOST:
-            return _grant_host(
-                lines=host_filter(name),
-                consumer=registry_consumer(name),
-                key=positions_key(name),
-                inbox=inbox_of(name),
-            )
-        case CredentialKind.RECEIVER:
-            layout = StreamLayout(0, streams)
-            return _grant_receiver(own_token(name), credential.partitions, layout)
-        case CredentialKind.MONITOR:
-            return _grant_monitor(reader_names(own_token(name)), inbox_of(name))
-        case CredentialKind.SITE:
-            return _grant_site(own_token(name), own_token(site), stream_names(streams))
         case CredentialKind.ADMIN:
             return None
+        case CredentialKind.SITE:
+            return _grant_site(own_token(name), own_token(site), stream_names(streams))
+        case CredentialKind.HOST:
+            rights = _grant_host(host_filter(name), shipper_consumer(name), positions_key(name))
+        case CredentialKind.RECEIVER:
+            layout = StreamLayout(0, streams)
+            rights = _grant_receiver(own_token(name), credential.partitions, layout)
+        case CredentialKind.MONITOR:
+            rights = _grant_monitor(reader_names(own_token(name)))
+    return replace(rights, subscribe=(f"{inbox_of(name)}.>", *rights.subscribe))
 
 
 def grant_any_name(kind: CredentialKind, streams: int) -> SubjectRights:
-    """Return the rights that credentials of a kind can have, whatever their names are.
-
-    Hosts, receivers and monitors only.
-    """
+    """Return all rights that hosts, receivers or monitors of any name have, except to inboxes."""
     match kind:
         case CredentialKind.HOST:
-            return _grant_host(lines="logs.>", consumer=_ANY, key=_ANY, inbox="_INBOX")
+            return _grant_host("logs.>", _ANY, _ANY)
         case CredentialKind.RECEIVER:
             return _grant_receiver(_ANY, (), StreamLayout(0, streams))
         case _:
-            return _grant_monitor((_ANY,), "_INBOX")
+            return _grant_monitor((_ANY,))
 
 
-def _grant_host(lines: str, consumer: str, key: str, inbox: str) -> SubjectRights:
-    """Grant in every stream what is the host's own, since its partition may change."""
+def _grant_host(lines: str, consumer: str, key: str) -> SubjectRights:
     positions = f"$KV.{POSITIONS_BUCKET}.{key}"
     calls = (
-        *_READ_LAYOUT,  # to find the host's partition and stream
-        _READ_PAUSE,
-        f"DIRECT.GET.*.{lines}",  # the last message of the host
+        *_READ_LAYOUT,
+        f"{_CONFIG}.{PAUSE_KEY}",
+        f"DIRECT.GET.*.{lines}",
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
-        # a consumer that reads the headers of the host's own messages back
         f"CONSUMER.CREATE.*.{consumer}.{lines}",
         f"CONSUMER.DELETE.*.{consumer}",
         f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
     return SubjectRights(
-        publish=(lines, positions, *_api(*calls), _WHOAMI),
-        subscribe=(f"{inbox}.>", PAUSE_SUBJECT),
+        publish=(lines, positions, *_prefix_api(*calls), _ASK_RIGHTS), subscribe=(PAUSE_SUBJECT,)
     )
 
 
-def _grant_receiver(own: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
+def _grant_receiver(token: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
     """Grant the lines of some partitions, or of all if none is named."""
-    leave = f"logship.leave.{own}.*"  # a receiver asks its own tasks to stop
+    leave = f"logship.leave.{token}.*"
     named = [right for partition in partitions for right in _grant_partition(partition, layout)]
+    calls = (
+        *(f"STREAM.INFO.{name}" for name in layout.names),
+        *_READ_LAYOUT,
+        f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*",
+    )
     return SubjectRights(
         publish=(
-            *_api(*(f"STREAM.INFO.{name}" for name in layout.names)),
-            *_api(*_READ_LAYOUT),
-            *_api(_READ_OFFSETS),  # a host's earlier lines may be in any partition
+            *_prefix_api(*calls),
             *(named or _grant_all_partitions(layout.names)),
-            RECEIVERS,  # to ask whether another owner of a partition is alive
-            leave,
-            _WHOAMI,
+            *(RECEIVERS, leave, _ASK_RIGHTS),
         ),
-        subscribe=(f"_INBOX_{own}.>", leave, f"logship.receiver.{own}.*"),
-        responds=True,  # to answer at its own addresses
+        subscribe=(leave, f"logship.receiver.{token}.*"),
+        responds=True,
     )
 
 
 def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
     stream, durable = layout.stream_of(partition), consumer_name(partition)
     lines, count = partition_filter(partition), count_name(partition)
+    calls = [f"CONSUMER.CREATE.{stream}.{durable}.{lines}"]
+    calls += [f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")]
+    for wake in wake_names(partition):
+        calls.append(f"CONSUMER.CREATE.{stream}.{wake}.{lines}")
+        calls += [f"CONSUMER.{call}.{stream}.{wake}" for call in ("DELETE", "MSG.NEXT")]
+    for name in layout.names:
+        calls += [f"CONSUMER.CREATE.{name}.{count}.logs.>", f"CONSUMER.DELETE.{name}.{count}"]
     return (
-        # the durable consumer through which the partition is read
-        *_api(f"CONSUMER.CREATE.{stream}.{durable}.{lines}"),
-        *_api(*(f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT"))),
+        *_prefix_api(*calls),
         f"$JS.ACK.{stream}.{durable}.>",
         f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
-        # a short-lived consumer that reports new messages of the partition
-        *_api(*(f"CONSUMER.CREATE.{stream}.{wake}.{lines}" for wake in wake_names(partition))),
-        *_api(*(f"CONSUMER.DELETE.{stream}.{wake}" for wake in wake_names(partition))),
-        *_api(*(f"CONSUMER.MSG.NEXT.{stream}.{wake}" for wake in wake_names(partition))),
-        # a consumer that counts a host's messages in other partitions; reading them is no right
-        *_api(*(f"CONSUMER.CREATE.{name}.{count}.logs.>" for name in layout.names)),
-        *_api(*(f"CONSUMER.DELETE.{name}.{count}" for name in layout.names)),
     )
 
 
 def _grant_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
-    """Grant every partition, also later ones; `replay`, `verify` and SQL read the streams directly.
-
-    NATS has no right to names with a common beginning, so other consumers are included.
-    """
     return (
-        *_api(*(call.format(name) for name in streams for call in _RECEIVER_CALLS)),
-        *_api(f"STREAM.MSG.GET.{_OFFSETS}"),
+        *_prefix_api(*(call.format(name) for name in streams for call in _RECEIVER_CALLS)),
+        *_prefix_api(f"STREAM.MSG.GET.{_OFFSETS}"),
         *(f"$JS.ACK.{name}.>" for name in streams),
         f"$KV.{OFFSETS_BUCKET}.*",
     )
 
 
-def _grant_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
-    """Grant reading, through consumers whose names only this monitor may use.
-
-    A right to all consumer names would let a monitor remove the consumers of receivers.
-    """
+def _grant_monitor(readers: Sequence[str]) -> SubjectRights:
     consumers = [
         f"CONSUMER.{call}.*.{reader}{rest}"
         for reader in readers
         for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
     ]
+    asked = (REPORT_SUBJECT, RECEIVERS, *SERVER_QUESTIONS, _ASK_RIGHTS)
     return SubjectRights(
-        publish=(
-            *_api(*_MONITOR_CALLS, *consumers),
-            *(
-                REPORT_SUBJECT,
-                RECEIVERS,
-                *SERVER_QUESTIONS,
-            ),  # to ask brokers, receivers and servers
-            _WHOAMI,
-        ),
-        subscribe=(
-            f"{inbox}.>",
-            *("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),  # `logbroker events`
-        ),
+        publish=(*_prefix_api(*_MONITOR_CALLS, *consumers), *asked),
+        subscribe=("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *SERVER_EVENTS),
     )
 
 
-def _grant_site(other: str, own: str, lines: Sequence[str]) -> SubjectRights:
-    """Grant the site `other`, which is connected to our site `own` as a leaf node, copies only.
+def _grant_site(other: str, site: str, lines: Sequence[str]) -> SubjectRights:
+    """Grant the site `other`, a leaf node of our site `site`, only copies.
 
-    A leaf node may acknowledge for anybody in its account and receives all answers there. What a
-    site copies has the site's name in its subjects, so no site can deliver lines for another.
+    A leaf node may acknowledge for any client of its account, and receives all answers there. The
+    subjects of a site's copies contain its name, so no site can deliver lines for another.
     """
+    requests = (list_copy_requests(site, lines), list_copy_requests(other, lines))
     return SubjectRights(
-        publish=(
-            *list_copy_requests(own, lines),  # it asks for copies of our streams,
-            *list_deliveries(other),  # delivers copies of its own,
-            FLOW_CONTROL,  # acknowledges ours,
-            _CROSSED_ANSWERS,  # and answers our requests
-        ),
-        subscribe=(
-            *list_copy_requests(other, lines),
-            *list_deliveries(own),
-            FLOW_CONTROL,
-            _COPY_ANSWERS,
-        ),
+        publish=(*requests[0], *list_deliveries(other), FLOW_CONTROL, _CROSSED_ANSWERS),
+        subscribe=(*requests[1], *list_deliveries(site), FLOW_CONTROL, _COPY_ANSWERS),
     )
 
 
 def list_copied_streams(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of what another site may copy: the streams `lines`, and two buckets.
+    """Return the names of the streams that another site may copy: `lines`, and two buckets.
 
     Offsets are not copied, since each site has its own receivers.
     """
@@ -295,5 +313,5 @@ def list_deliveries(site: str) -> tuple[str, ...]:
     return tuple(f"{site_prefix(site)}.{kind}.*" for kind in ("S", "M"))
 
 
-def _api(*calls: str) -> tuple[str, ...]:
+def _prefix_api(*calls: str) -> tuple[str, ...]:
     return tuple(f"{API}.{call}" for call in calls)

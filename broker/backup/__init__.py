@@ -1,1 +1,1 @@
-"""Backups of a running broker: taken and kept (`archives`), and brought back (`restore`)."""
+"""Takes and keeps backups of a running broker (`archives`), and restores them (`restore`)."""

@@ -1,14 +1,13 @@
 """Restores a backup: streams are closed while they are uploaded, and opened when all are complete.
 
-If this dies:
-- before the first stream is deleted: nothing has happened;
-- during the upload: a stream is missing, or partly there under a subject that nobody publishes to.
-  Shippers wait, and `logbroker apply` changes nothing, since the bucket of settings is marked. The
-  same restore begins again without asking;
-- while streams are opened: the same. Streams of lines are opened last, so no shipper publishes
-  before offsets, positions and the number of partitions are restored.
+If the restore is killed:
+- before the first stream is deleted, nothing is changed;
+- later, a stream is missing, incomplete or closed. Shippers wait, and `logbroker apply` changes
+  nothing, since the bucket of settings is marked. The same restore begins again without asking.
 
-If the server refuses an upload (no space, too few servers for the replicas), the state is the same.
+The same holds if the server refuses an upload (no space, too few servers for the replicas). Streams
+of lines are opened last, so no shipper publishes before offsets, positions and the number of
+partitions are restored.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
-_OF_BROKER = ("num_replicas", "storage", "max_age")
+_OF_BROKER = ("num_replicas", "storage", "max_age")  # fields that a restore keeps
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds between tries until all servers know a stream
 _UPDATE = 60.0  # seconds for a change on a busy disk
 _ACTIVATION = 600.0  # seconds for the server to create a stream from a whole archive
@@ -75,7 +74,7 @@ def preview(
 
     Raises `OperatorError` if the archives do not fit.
     """
-    # on an empty broker the bucket of settings holds only its declaration
+    # on an empty broker the bucket of settings holds only the declared numbers
     is_empty = not any(_has_messages(info) for name, info in existing.items() if name != _CONFIG)
     deletes = {}
     for archive in archives:
@@ -106,7 +105,7 @@ def format_content(state: Mapping[str, Any]) -> str:
 def _read_limit(info: Mapping[str, Any] | None) -> int:
     """Return the limit in bytes of an existing stream, -1 for none.
 
-    A restore keeps it, since it depends on the disk. A stream that is being restored has none.
+    A restore keeps this limit, since it depends on the disk. A stream has none during a restore.
     """
     if info is None or is_being_restored(info["config"]):
         return -1
@@ -131,9 +130,8 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Strea
     try:
         # marked, so that a broker that starts meanwhile does not create a stream that shippers fill
         if settings := await find_stream_info(connection, _CONFIG):
-            await connection.api(
-                f"STREAM.UPDATE.{_CONFIG}", mark_config(settings["config"]), _UPDATE
-            )
+            marked = mark_config(settings["config"])
+            await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked, _UPDATE)
         for archive in ordered:
             await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:

@@ -30,7 +30,8 @@ def tls() -> None:
     """Make certificates for the broker, signed by an authority of its own.
 
     They are in DIR/tls. A broker that finds a certificate there accepts only TLS 1.3. A running
-    broker applies a certificate within some seconds; the first one restarts its nats-server.
+    broker finds the first certificate at a reload, and restarts its nats-server; it takes over each
+    later one within some seconds.
     """
 
 
@@ -54,7 +55,7 @@ def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
         signer = pki.create_authority(f"logship authority of {socket.gethostname()}", now())
     pki.sign(signer, wanted, now())
     click.echo(f"copy {pki.authority} to the clients and give it with --tls-ca", err=as_json)
-    _show("from now on the broker requires TLS", pki, as_json=as_json)
+    _show("the broker requires TLS from its next start or reload on", pki, as_json=as_json)
 
 
 @tls.command()

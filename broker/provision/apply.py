@@ -1,4 +1,4 @@
-"""Brings a broker to the declared state: reads what exists, has it planned, takes the steps.
+"""Brings a broker to the declared state: reads the actual state, plans steps, carries them out.
 
 In a cluster all brokers do this, possibly at once. At a start a broker only lowers the limit of a
 stream, since another server may have less space.
@@ -18,21 +18,17 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import Connection
-from nats_logship.wire.streams import (
-    CONFIG_BUCKET,
-    PARTITIONS_KEY,
-    STREAMS_KEY,
-    stream_names,
-)
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY, stream_names
 
 _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
-_PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
+_PAUSE = 0.5  # seconds between attempts in a cluster
+_LEADER_PATIENCE = 1.0  # seconds for an answer of a cluster that may have no leader
 _CLUSTER_PATIENCE = 5.0  # seconds for a step in a cluster; the next attempt finds a late one done
 logger = logging.getLogger(__name__)
 
 
 class Refused(ConfigurationError):
-    """The server refuses a configuration; in a cluster a server that leads later may accept it."""
+    """The server refuses a configuration; another leader of a cluster may accept it."""
 
 
 async def apply(
@@ -63,7 +59,7 @@ async def apply(
 
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:
-    """Return the streams and entries on the broker, also if it has another number of streams."""
+    """Return the streams and entries on the broker, also if their number is not `desired`."""
     names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
@@ -146,11 +142,11 @@ async def carry_out(
 
 async def provision_alone(
     connection: Connection, desired: Topology, stored: frozenset[str]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
-    A server that could not recover a `stored` stream would create it empty: then nothing is done.
-    Raises `OperatorError`.
+    Raises `OperatorError`, also if the server could not recover a `stored` stream, which would be
+    created empty.
     """
 
     async def set_up() -> tuple[Step, ...]:
@@ -168,41 +164,43 @@ async def provision_alone(
 
 async def provision_cluster(
     connection: Connection, desired: Topology, report: Callable[[str], None]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Bring a cluster to the declared state, however long that takes; return STREAM.INFO of each.
 
-    `report` gets the reason for waiting, and an empty text at the end. Raises `OperatorError`.
+    `report` gets each reason for waiting, and an empty text at the end. Raises `OperatorError`.
     """
     return await _provision(connection, desired, _join(connection, desired, report))
 
 
 async def _provision(
     connection: Connection, desired: Topology, set_up: Awaitable[tuple[Step, ...]]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     try:
         done = await set_up
-        names = stream_names(await read_streams(connection))
-        infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
+        # a restore that was interrupted may have deleted any stream, and needs a running broker
+        is_set_up = await find_stream_info(connection, f"KV_{CONFIG_BUCKET}") is not None
+        count = await read_streams(connection) if is_set_up else desired.stream_count
+        infos = [await find_stream_info(connection, name) for name in stream_names(count)]
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(f"cannot set up nats-server at {connection.servers}: {error}") from None
     # the rights of receivers were made for the declared number
-    if (count := len(names)) != desired.stream_count:
+    if count != desired.stream_count:
         raise ConfigurationError(
             f"the broker has {format_count(count, 'stream')}; give --streams {count}"
         )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)
-    return infos
+    return [info for info in infos if info is not None]
 
 
 async def _join(
     connection: Connection, desired: Topology, report: Callable[[str], None]
 ) -> tuple[Step, ...]:
-    """Apply until the cluster is as declared, and return the last steps."""
+    """Try `apply` until it succeeds, and return its steps."""
     while True:
         try:
             # without a leader there is no answer, so ask often and wait briefly
-            await connection.api("STREAM.NAMES", patience=_SHORT)
+            await connection.api("STREAM.NAMES", patience=_LEADER_PATIENCE)
             done = await apply(connection, desired, _CLUSTER_PATIENCE)
         # another broker was quicker, there is no leader, or a disk fails
         except (ConnectionLost, Rejected, OperatorError) as error:

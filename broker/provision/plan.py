@@ -1,10 +1,9 @@
-"""Plans what has to change on a broker: steps, what each would delete, and their text.
+"""Plans the steps that bring a broker to the declared state, and what each step would delete.
 
-Decides, and never talks to a server. Only declared fields are compared, since a server adds
-defaults. What nats-server (2.15.1) deletes when a limit is lowered was tried: messages that are too
-old, or too many of a subject, always; messages beyond a limit of count or bytes only if the stream
-discards old ones. nats-server itself refuses what it cannot change. Receivers make their own
-consumers.
+Never talks to a server. Only declared fields are compared, since a server adds defaults. When a
+limit is lowered, nats-server (2.15.1) deletes messages that are too old, or too many of a subject.
+It deletes messages beyond a limit of count or bytes only if the stream discards old ones. It
+refuses changes that it cannot make. Receivers make their own consumers.
 """
 
 import json
@@ -75,7 +74,7 @@ class Step:
 
 
 def compare(wanted: Step, info: Mapping[str, Any] | None) -> tuple[Step, ...]:
-    """Return the step that makes a stream as wanted, if any; fields that are not wanted stay."""
+    """Return the step that creates or updates a stream, if any; fields not in `wanted` stay."""
     if info is None:
         return (wanted,)
     found, changes = info["config"], []
@@ -155,7 +154,7 @@ def format_value(field: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What exists: streams (STREAM.INFO by name), and entries with value and revision by key."""
+    """The actual state: STREAM.INFO by stream, and value and revision of entries by key."""
 
     streams: Mapping[str, Mapping[str, Any]]
     entries: Mapping[str, tuple[str, int]]
@@ -182,7 +181,7 @@ class Actual:
 
     @property
     def number(self) -> int | None:
-        """The number of partitions that hosts are spread over: the entry's, or else `existing`."""
+        """The number of partitions: the entry's, or else `existing`."""
         return self._stored_number or self.existing or None
 
     @property
@@ -192,14 +191,13 @@ class Actual:
     @property
     def existing(self) -> int:
         """The number of partitions that have a subject in a stream: the highest one, plus 1."""
-        return count_partitions(
-            chain(*(info["config"].get("subjects") or () for info in self.infos))
-        )
+        subjects = (info["config"].get("subjects") or () for info in self.infos)
+        return count_partitions(chain(*subjects))
 
-    def refuse_other(self, partitions: int) -> None:
-        """Raise `ConfigurationError` for another number of partitions than that of stored lines.
+    def refuse_other_number(self, partitions: int) -> None:
+        """Raise `ConfigurationError` if lines or offsets are stored for another number.
 
-        `logbroker partitions` changes that number. Without lines and offsets any number is fine.
+        Only `logbroker partitions` changes the number then.
         """
         # without the entry the number may have been smaller than the number of subjects
         agrees = (
@@ -233,13 +231,13 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     """Return what to create and update, in this order.
 
     The entry of the number of partitions comes last: shippers and receivers wait for it, and then
-    rely on the rest. Partitions that hosts have left stay. Raises `ConfigurationError` for a change
-    that is not possible with stored lines.
+    rely on the rest. Partitions that no host uses any more stay. Raises `ConfigurationError` for a
+    change that is not possible with stored lines.
     """
     refuse_half_restored(actual.streams)
     desired = _adapt(desired, actual)
-    # the number of streams comes before the streams of lines: if a start dies among these, the next
-    # start completes them with the same number
+    # the number of streams comes before the streams of lines: if a start is killed between these,
+    # the next start completes them with the same number
     streams = {one["name"]: _plan_stream(one, actual) for one in desired.streams()}
     bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
     steps = tuple(chain(*streams.values()))
@@ -250,7 +248,7 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
 
 
 def _adapt(desired: Topology, actual: Actual) -> Topology:
-    """Return the declaration with what follows from what exists.
+    """Return the declaration, with numbers and limits of the actual state where none is given.
 
     Raises `ConfigurationError` for contradictions between the two.
     """
@@ -270,7 +268,7 @@ def _adapt(desired: Topology, actual: Actual) -> Topology:
     # only an explicit --mirror ends a mirror
     mirror = actual.mirror if desired.mirror is None else desired.mirror
     if not mirror:
-        actual.refuse_other(number)
+        actual.refuse_other_number(number)
     elif (existing := actual.number) and existing != number:
         raise ConfigurationError(
             f"site {mirror} has {format_count(existing, 'partition')}, so its mirror cannot have "

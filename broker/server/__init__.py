@@ -1,1 +1,1 @@
-"""nats-server as a child process, and what logbroker does beside it. Front door: `context`."""
+"""Runs nats-server as a child process, and the tasks beside it. Front door: `context`."""

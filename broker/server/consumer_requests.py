@@ -1,17 +1,19 @@
 """Answers CONSUMER.CREATE of hosts, receivers and other sites, and passes on harmless requests.
 
 A NATS right names the consumer that a client may create, but not its configuration. A consumer
-that pushes would deliver inside the account of the streams, for example to the inbox of somebody
-else. So hosts and receivers create consumers only through logbroker, which refuses those that push.
+that pushes would deliver inside the account of the streams, for example to the inbox of another
+client. So hosts and receivers create consumers only through logbroker, which refuses those that
+push.
 
-nats-server of another site creates consumers that push, for its copies. Of these logbroker passes
-on new consumers of a whole stream that deliver to `SITE.<ours>`, which only that site receives.
+nats-server of another site copies a stream through a consumer that pushes. logbroker passes on its
+request only for a new consumer of a whole stream that delivers to `SITE.<ours>`, which only that
+site receives.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -37,7 +39,7 @@ _PULL_CONFIG = {
     *("ack_policy", "ack_wait", "max_ack_pending", "max_deliver", "replay_policy"),
     *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
 }
-"""What a host or a receiver may configure: everything of a consumer that is pulled from."""
+"""The fields that a host or a receiver may set: those of a consumer that is pulled from."""
 
 _COPY_VALUES = {
     "ack_policy": "none",
@@ -46,13 +48,13 @@ _COPY_VALUES = {
     "flow_control": True,
     "max_deliver": 1,
 }
-"""What nats-server (2.15.1) always asks for to copy a stream."""
+"""The values that nats-server (2.15.1) always asks for to copy a stream."""
 _COPY_CONFIG = {
     *("name", "deliver_subject", "deliver_policy", "opt_start_seq", "opt_start_time"),
     *("ack_wait", "idle_heartbeat", "inactive_threshold", "metadata"),
     *("replay_policy", "num_replicas"),
 }
-"""What else it may ask for."""
+"""Further fields that it may set."""
 _COPY_NAME = re.compile(r"JS_(MIRROR|SRC)_[A-Za-z0-9]{1,64}")
 # where a nats-server waits for answers: another server's, or those of another account
 _COPY_ANSWER = re.compile(r"(\$JSC\.R|_R_)(\.[A-Za-z0-9]{1,64}){1,3}")
@@ -60,37 +62,29 @@ _COPY_HEADERS = ("Nats-Required-Api-Level", "Nats-Stream-Identity")
 _LONGEST_INACTIVE = 60 * SECOND  # that a consumer outlives its site; nats-server asks for 10 s
 
 
-def rewrite_pull_request(request: bytes) -> bytes | str:
-    """Return the request of a host or a receiver as it may be passed on, or why it is refused.
+class RefusedRequest(ValueError):
+    """A request that is not passed on; the text is the reason."""
 
-    It is written again from known names, since nats-server takes any case, and names twice.
+
+def rewrite_pull_request(request: bytes) -> bytes:
+    """Return the request of a host or a receiver as it may be passed on; raises `RefusedRequest`.
+
+    The request is written again: nats-server ignores the case of fields, and takes the last of two.
     """
-    match _read(request):
-        case str() as refusal:
-            return refusal
-        case body, config:
-            pass
+    body, config = _read(request, _PULL_CONFIG, "a host or a receiver")
     names = [config.get(field) for field in ("name", "durable_name")]
     if not all(name is None or (isinstance(name, str) and name.isprintable()) for name in names):
-        return _BAD_NAME
-    if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - _PULL_CONFIG)):
-        return f"a host or a receiver may not set {_join(unknown)} of a consumer"
+        raise RefusedRequest(_BAD_NAME)
     return json.dumps(body).encode()
 
 
-def rewrite_copy_request(request: bytes, site: str) -> bytes | str:
-    """Return a request for a copy of the site `site` as it may be passed on, or why it is refused.
+def rewrite_copy_request(request: bytes, site: str) -> bytes:
+    """Return the request for a copy of our site `site` as it may be passed on.
 
-    What is passed on creates a new consumer of a whole stream that delivers to other sites only.
+    It creates a new consumer of a whole stream that delivers to other sites only. Raises
+    `RefusedRequest`.
     """
-    match _read(request):
-        case str() as refusal:
-            return refusal
-        case body, config:
-            pass
-    known = _COPY_CONFIG | _COPY_VALUES.keys()
-    if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - known)):
-        return f"a site may not set {_join(unknown)} of a consumer"
+    body, config = _read(request, _COPY_CONFIG | _COPY_VALUES.keys(), "a site")
     deliver = re.compile(rf"{re.escape(site_prefix(site))}\.[MS]\.[A-Za-z0-9]{{1,64}}")
     inactive = config.get("inactive_threshold")
     is_fit = {
@@ -100,20 +94,25 @@ def rewrite_copy_request(request: bytes, site: str) -> bytes | str:
         **{field: config.get(field) == value for field, value in _COPY_VALUES.items()},
     }
     if unfit := sorted(field for field, fits in is_fit.items() if not fits):
-        return f"{_join(unfit)} differs from that of a copy"
+        raise RefusedRequest(f"{', '.join(unfit)} differs from that of a copy")
     return json.dumps({"stream_name": body.get("stream_name"), "config": config}).encode()
+
+
+def _check_subject(asked: str) -> None:
+    # a protocol line to the server has a largest length
+    if len(asked) > _LONGEST_SUBJECT or not asked.isprintable():
+        raise RefusedRequest(_BAD_NAME)
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def _join(fields: Sequence[str]) -> str:
-    return printable(", ".join(fields)[:200])
+def _read(request: bytes, known: Set[str], who: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the body of a request, and the configuration in it, which has only `known` fields.
 
-
-def _read(request: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]] | str:
-    """Return the body of a request and the configuration in it, or why there is none."""
+    Raises `RefusedRequest`; `who` is the sender, for its text.
+    """
     try:
         body = json.loads(request) if len(request) <= _LARGEST else None
         json.dumps(body)  # fails for a body that is nested too deeply to be passed on
@@ -121,18 +120,18 @@ def _read(request: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]] | str:
         body = None
     config = body.get("config") if isinstance(body, Mapping) else None
     if not isinstance(body, Mapping) or not isinstance(config, Mapping):
-        return "the request is no JSON object with a configuration"
+        raise RefusedRequest("the request is no JSON object with a configuration")
+    if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - known)):
+        fields = printable(", ".join(unknown)[:200])
+        raise RefusedRequest(f"{who} may not set {fields} of a consumer")
     return body, config
 
 
 class ConsumerRequests:
-    """Answers the requests; in a cluster each request reaches one broker.
-
-    A request for a consumer is ignored while another one for the same consumer is under way.
-    """
+    """Answers the requests; in a cluster each request reaches one broker."""
 
     def __init__(self, connection: Connection, site: str = "", lines: Sequence[str] = ()) -> None:
-        """Answer nothing yet; other sites may copy the streams `lines` if `site` is not empty."""
+        """Answer nothing yet; other sites may copy the streams `lines` if our `site` has a name."""
         self._connection = connection
         self._site = site
         self._copied = list_copied_streams(lines) if site else ()
@@ -157,43 +156,41 @@ class ConsumerRequests:
         asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
         # a request that names no consumer, as of `logreceiver offsets`, makes one of its own
         key = asked if "." in asked else message.reply
-        # a protocol line to the server has a largest length
-        is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()
-        request = rewrite_pull_request(message.data) if is_fit else _BAD_NAME
-        await self._answer(key, asked, request, message)
+        await self._answer(key, asked, message, rewrite_pull_request)
 
     async def _take_copy_request(self, stream: str, message: Message) -> None:
         # the answer is published in the account of the streams, where other subjects are dangerous
         if _COPY_ANSWER.fullmatch(message.reply):
-            request = rewrite_copy_request(message.data, self._site)
-            await self._answer(message.reply, stream, request, message)
+            rewrite = partial(rewrite_copy_request, site=self._site)
+            await self._answer(message.reply, stream, message, rewrite)
 
-    async def _answer(self, key: str, asked: str, request: bytes | str, message: Message) -> None:
-        """Refuse a request for the consumer `asked` (a text), or start to pass it on (bytes)."""
+    async def _answer(
+        self, key: str, asked: str, message: Message, rewrite: Callable[[bytes], bytes]
+    ) -> None:
+        """Refuse a request for a consumer, or start to pass it on; `asked` ends the API's subject.
+
+        A request is ignored while another one with the same `key` is under way.
+        """
         if key in self._passing:
             return
-        if isinstance(request, str):
-            await self._refuse(message, request)
+        try:
+            _check_subject(asked)
+            request = rewrite(message.data)
+        except RefusedRequest as refused:
+            await self._refuse(message, str(refused))
             return
         await self._gate.acquire()
         passing = self._pass_on(key, asked, request, message)
         self._passing[key] = asyncio.ensure_future(passing)
 
     async def _refuse(self, message: Message, reason: str) -> None:
-        answer = {
-            "type": "io.nats.jetstream.api.v1.consumer_create_response",
-            "error": {
-                "code": 400,
-                "err_code": ErrorCode.CONSUMER_CREATE,
-                "description": reason,
-            },
-        }
+        error = {"code": 400, "err_code": ErrorCode.CONSUMER_CREATE, "description": reason}
+        answer = {"type": "io.nats.jetstream.api.v1.consumer_create_response", "error": error}
         await self._connection.publish(message.reply, json.dumps(answer).encode())
 
     async def _pass_on(self, key: str, asked: str, request: bytes, message: Message) -> None:
-        headers = {
-            name: value for name in _COPY_HEADERS if (value := (message.headers or {}).get(name))
-        }
+        given = message.headers or {}
+        headers = {name: given[name] for name in _COPY_HEADERS if given.get(name)}
         try:
             # without an answer of JetStream the client gets none either, and asks again
             with suppress(ConnectionLost, Rejected):

@@ -1,9 +1,9 @@
-"""The nats-server of `logbroker run`: started, set up, reloaded and restarted until a signal.
+"""Runs the nats-server of `logbroker run`: starts, sets up, reloads and restarts it.
 
 resolve → configuration file → start → ports → provision → ready → reloads → restart or end
 
-Beside a ready server run the answers to requests, the watch on files of credentials and
-certificates, and the tasks of `background`: health, retention, metrics.
+Tasks beside the server answer requests, and reload when files of credentials or certificates
+change. `background` adds tasks: health, retention, metrics.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,11 @@ class ServerContext:
         self._mirror: str | None = None  # the site that this site is a mirror of
         self._binary = find_nats_server()
         self._keys = ServerKeys()
-        key_file = settings.encryption_key_file
-        # nats-server parses the value of a variable as configuration
-        self._environment = (
-            {KEY_VARIABLE: render(read_secret(key_file, "--encryption-key-file"))}
-            if key_file
-            else {}
-        )
+        self._environment: dict[str, str] = {}
+        if key_file := settings.encryption_key_file:
+            # nats-server parses the value of a variable as configuration
+            secret = read_secret(key_file, "--encryption-key-file")
+            self._environment[KEY_VARIABLE] = render(secret)
         self._space = measure_space(folder)
         self._restarted = -math.inf
         self._server: NatsServer | None = None
@@ -106,6 +105,7 @@ class ServerContext:
         """The configuration in force."""
         self._stamps = _stamp_files(folder, self.conf.tls) | self._stamps
         self._after_restart: BrokerSettings | None = None
+        self._checked_partitions = 0  # the declared number that was compared with the stored one
 
     @property
     def settings(self) -> BrokerSettings:
@@ -114,12 +114,12 @@ class ServerContext:
 
     @property
     def reserve(self) -> int:
-        """How many bytes of the store's disk are to stay free."""
+        """The bytes of the store's disk that should stay free."""
         return compute_reserve(self.settings, self._space.total)
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients are served, or the broker only waits for the rest of its cluster."""
+        """Whether the broker serves clients, or waits only for the other servers of its cluster."""
         return self._ready.is_set() or bool(self._cluster_lacks)
 
     def status(self) -> str:
@@ -168,7 +168,7 @@ class ServerContext:
                 # requests for consumers have their own connection: the server may close it in a
                 # flood of requests
                 connections += [
-                    Connection([self._url()], name, access=self.conf.own)
+                    Connection([self._url], name, access=self.conf.access)
                     for name in ("logbroker", "logbroker consumers")
                 ]
                 self.connection = connections[0]
@@ -182,6 +182,7 @@ class ServerContext:
             for connection in connections:
                 await connection.close()
 
+    @property
     def _url(self) -> str:
         conf, port = self.conf, self._ports.client if self._ports else 0
         return f"{'tls' if conf.tls else 'nats'}://{conf.settings.listen.reached_at(port)}"
@@ -193,28 +194,36 @@ class ServerContext:
         infos = await self._provision(self.conf, stored)
         site, lines = self.settings.site, self.conf.topology.names
         consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
-        handlers = {REPORT_SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
+        handlers = {
+            REPORT_SUBJECT: self._answer_report,
+            CREDENTIALS_SUBJECT: self._answer_credentials,
+        }
         return [
             listen(self.connection, handlers, listens),
             consumers.run(),
-            self._follow_files(),
+            self._watch_files(),
             self._announce(infos, (listens, consumers.listens)),
             *(make(self) for make in self._background),
         ]
 
     async def _provision(
         self, conf: ServerConf, stored: frozenset[str] = frozenset()
-    ) -> list[dict[str, Any]]:
+    ) -> list[Mapping[str, Any]]:
         def report(reason: str) -> None:
             if reason and not self._cluster_lacks:
                 logger.info("waiting for its cluster: %s", reason)
             self._cluster_lacks = reason
 
+        topology, partitions = conf.topology, conf.settings.partitions
+        # compared once: `logbroker partitions` may have changed the stored number since the start
+        if partitions == self._checked_partitions:
+            topology = replace(topology, partitions_given=False)
+        self._checked_partitions = partitions
         if conf.settings.cluster:
-            infos = await provision_cluster(self.connection, conf.topology, report)
+            infos = await provision_cluster(self.connection, topology, report)
         else:
-            infos = await provision_alone(self.connection, conf.topology, stored)
-        self._mirror = find_mirrored_site(infos[0]["config"])
+            infos = await provision_alone(self.connection, topology, stored)
+        self._mirror = find_mirrored_site(infos[0]["config"]) if infos else None
         return infos
 
     async def _announce(
@@ -239,7 +248,7 @@ class ServerContext:
         self._write_state()
         self._ready.set()
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer_report(self, message: Message) -> None:
         """Answer with a `NodeReport`, or with the names of credentials if these are asked for."""
         if message.data == NAMES_REQUEST:
             names = self._server.names if self._server else {}
@@ -247,6 +256,7 @@ class ServerContext:
             return
         version = (await self.connection.client()).connected_server_version
         store, tls, remotes = self.conf.credentials, self.conf.tls, self.settings.site_remote
+        links = await count_site_links(self.connection, self.settings.name) if remotes else 0
         report = NodeReport(
             name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
@@ -255,9 +265,7 @@ class ServerContext:
             certificates=read_expiries(tls.files if tls else ()),
             mirror=self._mirror,
             site_remotes=len(remotes),
-            site_links=await count_site_links(self.connection, self.settings.name)
-            if remotes
-            else 0,
+            site_links=links,
             free=shutil.disk_usage(self.folder).free,
             reserve=self.reserve,
             frozen=self.frozen or None,
@@ -272,16 +280,16 @@ class ServerContext:
         await self.connection.publish(message.reply, answer)
 
     def restart(self, reason: str, pause: float) -> None:
-        """Have nats-server restarted, unless it was restarted in the last `pause` seconds."""
+        """Restart nats-server, unless that was done in the last `pause` seconds."""
         if time.monotonic() - self._restarted >= pause:
             self._restarted = time.monotonic()
             logger.warning("restarting nats-server: %s", reason)
             self._restart_wanted.set()
 
     async def change_settings(self, settings: BrokerSettings) -> None:
-        """Put new settings in force as far as that is possible without a new start.
+        """Put new settings in force, except those that only a start can change.
 
-        Raises `OperatorError` and keeps the current settings.
+        Raises `OperatorError`; then the current settings stay in force.
         """
         at_once = {*type(settings).model_fields} - _AT_START
         settings, changes = merge_reloaded(self.settings, settings, at_once)
@@ -293,20 +301,20 @@ class ServerContext:
 
         Every change of a running server goes through here. Raises `OperatorError`.
         """
-        await self._ready.wait()  # what was read at the start may be old by then
+        await self._ready.wait()  # files that were read at the start may have changed since
         async with self._reloading:
             if self._restart_wanted.is_set():
                 raise OperatorError("nats-server is being restarted; try again after that")
             try:
                 await self._reload(settings or self.settings)
-            finally:  # credentials may be in force by now although the cluster has not answered
+            finally:  # credentials may be in force although the cluster has not answered
                 self._write_state()
 
     async def _reload(self, settings: BrokerSettings) -> None:
         self._stamps = _stamp_files(self.folder, self.conf.tls)
         # thousands of credentials take a second, which would block the loop
         conf = await asyncio.to_thread(self._resolve, settings)
-        if (conf.http_path, conf.own) != (self.conf.http_path, self.conf.own):
+        if (conf.http_path, conf.access) != (self.conf.http_path, self.conf.access):
             logger.info("restarting nats-server: this change needs a restart")
             self._after_restart = settings
             self._restart_wanted.set()
@@ -326,7 +334,7 @@ class ServerContext:
             raise OperatorError(f"the cluster does not answer: {self._cluster_lacks}") from None
 
     def _resolve(self, settings: BrokerSettings) -> ServerConf:
-        # with the space at the last start: the stream's limit must not follow what it stores
+        # with the space at the last start: the streams' limit must not depend on their content
         conf = resolve(settings, self.folder, self._keys, self._space)
         if self.conf.credentials.is_secured and not conf.credentials.is_secured:
             raise ConfigurationError(
@@ -336,7 +344,7 @@ class ServerContext:
         return conf
 
     def _keep_ports(self, settings: BrokerSettings) -> BrokerSettings:
-        """Return settings that keep the ports which the system chose at the first start."""
+        """Return the settings with the ports that the system chose at the first start."""
         if (ports := self._ports) is None:
             return settings
         listen, http = settings.listen, settings.http
@@ -353,7 +361,7 @@ class ServerContext:
         http = listen.reached_at(self._ports.http) if listen and self._ports.http else None
         write_state(
             self.folder,
-            server=self._url(),
+            server=self._url,
             http=f"http://{http}{conf.http_path}" if http else None,
             store_dir=str(self.folder),
             pid=os.getpid(),
@@ -361,8 +369,8 @@ class ServerContext:
             revision=self.conf.credentials.revision,
         )
 
-    async def _follow_files(self) -> None:
-        """Reload when a file of credentials or certificates has changed, or the last try failed."""
+    async def _watch_files(self) -> None:
+        """Reload when a file of credentials or certificates changes, or the last reload failed."""
         await self._ready.wait()
         failed = ""
         while True:
@@ -377,7 +385,7 @@ class ServerContext:
 
 
 Background = Callable[[ServerContext], Coroutine[Any, Any, None]]
-"""Makes a task that runs beside a server."""
+"""Returns a task that runs beside a server."""
 
 
 def _log_failed_reload(error: OperatorError) -> None:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_failed_write(answer: bytes) -> str:
-    """Return the failed write that the server's answer about its health names, empty for none."""
+    """Return the failed write in the server's answer about its health; empty for none."""
     found = _FAILED_WRITE.search(answer.decode("utf-8", "replace"))
     return (found["reason"] or found[0]) if found else ""
 

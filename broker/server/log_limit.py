@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-OF_CONNECTION = re.compile(r"(?P<connection>(?P<address>\S+):\d+ - [cwmrgl]id(?:_ws)?:\d+) - ")
+CONNECTION_LINE = re.compile(r"(?P<connection>(?P<address>\S+):\d+ - [cwmrgl]id(?:_ws)?:\d+) - ")
 """The beginning of a line about a connection: "127.0.0.1:1234 - cid:5 - …".
 
 The letters: client, websocket, MQTT, route, gateway, leaf node.
@@ -41,7 +41,7 @@ class LogLimit:
         """
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(_WINDOW, self.flush)
-        found = OF_CONNECTION.match(line)
+        found = CONNECTION_LINE.match(line)
         if found is None:
             name = f"nats-server, {logging.getLevelName(level)}"
             return self._count(name, _MOST_OF_SERVER)

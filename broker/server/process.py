@@ -1,7 +1,7 @@
-"""nats-server as a child process: found, started, waited for, reloaded and ended.
+"""Runs nats-server as a child process: finds, starts, reloads and ends it, and reads its log.
 
-nats-server logs texts that clients choose: an nkey, a user, a name, an unknown field. So a phrase
-counts only at the beginning of a line that is about no connection, and only at its own log level.
+nats-server logs texts that clients choose: an nkey, a user, a name, an unknown field. So logbroker
+acts on a text only if it begins a line, at the expected level, and the line is about no connection.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.server.log_limit import OF_CONNECTION, LogLimit
+from broker.server.log_limit import CONNECTION_LINE, LogLimit
 from nats_logship.app import parent_death
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.python import FOLDER, isolated_command
@@ -32,7 +32,7 @@ _PROGRAM = "nats-server"
 _REMEMBERED_LINES = 50
 _LONGEST = 65536  # bytes of an incomplete line
 # percent for Go's garbage collector: with the default of 100 collecting takes a third of its time
-_GARBAGE = "400"
+_GC_PERCENT = "400"
 _RELOAD = 30.0  # seconds
 _LAME_DUCK = 3.5  # seconds for leaders to move and clients to be warned
 _CLEAN_STOP = 7.0  # seconds for the lame duck and the stop; the whole program has ten
@@ -40,22 +40,22 @@ _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)"
 _LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
 # `127.0.0.1:1234 - cid:5 - "v2:python3:a name" - "SHIP/nkey:U…" - …`. The client chose the text in
 # the first quotes; the server puts a backslash before each quote in it
-_OF_USER = re.compile(
+_USER_LINE = re.compile(
     r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - "(?:[^"\\]|\\.)*") - '
     r'"[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
 )
 # a client that sent neither name nor language; the server wrote the text in the only quotes if it
 # denies something that needs a successful login
-_OF_NAMELESS = re.compile(
+_NAMELESS_LINE = re.compile(
     r'(?P<client>\S+ - [cwml]id(?:_ws)?:\d+) - "[A-Z]+/nkey:(?P<nkey>U[A-Z2-7]{55})" - '
     r"(?=(?:Publish|Subscription) Violation )"
 )
-_REFUSED = re.compile(
+_REFUSED_LINE = re.compile(
     r"(?P<client>\S+ - [cwml]id(?:_ws)?:\d+ - authentication error) - "
     r'Nkey "(?P<nkey>U[A-Z2-7]{55})"$'
 )
 _NOT_LISTENING = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
-_TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
+_PANIC = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
 
 
@@ -85,7 +85,7 @@ def parse_log_line(line: str) -> LogLine:
     line = printable(line)
     found = _LINE.match(line)
     if found is None:
-        return LogLine(ERROR if _TROUBLE.match(line) else DEBUG, line)
+        return LogLine(ERROR if _PANIC.match(line) else DEBUG, line)
     return LogLine(_LEVELS.get(found["level"], INFO), found["text"])
 
 
@@ -95,16 +95,16 @@ def add_names(text: str, names: Mapping[str, str]) -> str:
     Only keys that the server itself wrote are replaced, never those in a text that a client chose.
     A refused client has proved only that it knows a public key.
     """
-    found = _OF_USER.match(text) or _OF_NAMELESS.match(text)
+    found = _USER_LINE.match(text) or _NAMELESS_LINE.match(text)
     if found and (name := names.get(found["nkey"])):
         return f"{found['client']} - {name} - {text[found.end() :]}"
-    if (found := _REFUSED.match(text)) and (name := names.get(found["nkey"])):
+    if (found := _REFUSED_LINE.match(text)) and (name := names.get(found["nkey"])):
         return f"{found['client']} - with the public key of {name}"
     return text
 
 
 class ServerNotice(Enum):
-    """Lines of nats-server (2.15) that logbroker acts on: the level, and how the text begins."""
+    """Lines of nats-server (2.15) that logbroker acts on: level, and beginning of the text."""
 
     MONITORS = LogLine(INFO, "Starting http monitor on ")
     LISTENS = LogLine(INFO, "Listening for client connections on ")
@@ -118,7 +118,7 @@ class ServerNotice(Enum):
 def explain_end(lines: Iterable[LogLine]) -> str:
     """Return in one line why nats-server ended, empty if no line is an error.
 
-    `lines` are its last log lines that are about no connection.
+    `lines` are the last log lines, without those about connections.
     """
     reason = ""
     for one in lines:
@@ -176,9 +176,9 @@ class NatsServer:
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Pass the server's log on until the server ends, then raise `OperatorError` with why.
+        """Log the server's lines until it ends, then raise `OperatorError` with why.
 
-        This must run all the time: a server whose pipe is full hangs.
+        This must run all the time: a server hangs when its pipe is full.
         """
         code = await self._drain()
         reason = explain_end(self._last_lines)
@@ -204,7 +204,7 @@ class NatsServer:
         # if an operator asked for them, so they are not limited
         if line.level < INFO or (line.level < FATAL and self._limit.admit(line.level, line.text)):
             logger.log(line.level, "%s", add_names(line.text, self.names))
-        if OF_CONNECTION.match(line.text):
+        if CONNECTION_LINE.match(line.text):
             return  # a client or another server may have chosen the text
         self._last_lines.append(line)
         for notice in ServerNotice:
@@ -278,7 +278,7 @@ async def run_nats_server(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={"GOGC": _GARBAGE, **os.environ, **environment, "GOMEMLIMIT": str(memory)},
+        env={"GOGC": _GC_PERCENT, **os.environ, **environment, "GOMEMLIMIT": str(memory)},
         pass_fds=(inherited,),
         process_group=0,
     )

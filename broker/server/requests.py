@@ -1,4 +1,4 @@
-"""Receives requests to logbroker over NATS, and builds answers: credentials, site links."""
+"""Receives requests to logbroker, answers those about credentials, and counts links to sites."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from broker.auth.credentials import CredentialKind, Holder, InvalidStore
+from broker.auth.credentials import CredentialError, CredentialKind, Holder
 from broker.auth.files import change_credentials, load_credentials
 from broker.report import CredentialsReport, CredentialsRequest
 from nats_logship.app.exits import OperatorError
@@ -27,10 +27,7 @@ Handler = Callable[[Message], Awaitable[None]]
 
 
 async def listen(
-    connection: Connection,
-    handlers: Mapping[str, Handler],
-    listens: asyncio.Event,
-    queue: str = "",
+    connection: Connection, handlers: Mapping[str, Handler], listens: asyncio.Event, queue: str = ""
 ) -> None:
     """Call the handler of a subject for each request until cancelled, also after a lost connection.
 
@@ -60,16 +57,17 @@ async def answer_credentials(
 ) -> bytes:
     """Revoke the credentials that an admin names, and return the answer of the broker `name`.
 
-    Only admins can ask: the subject is in the account of the streams. `reload` makes the server
-    take over a changed store. The answer is a `CredentialsReport`, compressed with zlib.
+    Only admins can ask: the subject is in the account of the streams. `reload` puts the changed
+    credentials in force. The answer is a `CredentialsReport`, compressed with zlib.
     """
     error = ""
     try:
         request = CredentialsRequest.model_validate_json(message.data or b"{}")
         if request.revoke:
-            await asyncio.to_thread(_revoke, folder, request)
+            holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
+            await asyncio.to_thread(change_credentials, folder, lambda store: store.revoke(holders))
             await reload()
-    except (ValidationError, InvalidStore, OperatorError) as failure:
+    except (ValidationError, CredentialError, OperatorError) as failure:
         error = str(failure)
     try:
         report = await asyncio.to_thread(report_credentials, folder, name, error)
@@ -77,11 +75,6 @@ async def answer_credentials(
         report = CredentialsReport(name=name, error=error or str(failure))
     # uncompressed, thousands of credentials would exceed the largest message
     return zlib.compress(report.model_dump_json().encode())
-
-
-def _revoke(folder: Path, request: CredentialsRequest) -> None:
-    holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
-    change_credentials(folder, lambda store: store.revoke(holders))
 
 
 def report_credentials(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
@@ -96,7 +89,7 @@ def report_credentials(folder: Path, name: str = "", error: str = "") -> Credent
 
 
 async def count_site_links(connection: Connection, server: str) -> int | None:
-    """Return to how many remote sites a server is connected; None if it does not answer."""
+    """Return the number of remote sites that a server is connected to; None without an answer."""
     question = json.dumps({"server_name": server, "exact_match": True}).encode()
     try:
         answer = await connection.request(_LEAF_NODES, question, patience=_PATIENCE)

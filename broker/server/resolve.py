@@ -1,6 +1,6 @@
-"""Resolves what a broker runs with: settings, credentials, certificates and disk at one moment.
+"""Makes the configuration of a broker from its settings, credentials, certificates and disk.
 
-Reads files and writes none. `resolve` is called at each start and at each reload.
+Reads files and writes none. The broker calls `resolve` at each start and at each reload.
 """
 
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, OwnKeys, Section, build_accounts
+from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, BuiltinKeys, Section, build_accounts
 from broker.auth.credentials import CredentialStore
 from broker.auth.files import load_credentials
 from broker.server.key_files import TlsConf, resolve_tls
@@ -23,8 +23,9 @@ from nats_logship.client.access import Access
 from nats_logship.client.nkey import new_seed, user_key
 from nats_logship.wire.streams import MAX_STREAMS, STREAM, stream_names
 
-_LARGEST_RESERVE = 20 * 1024**3
-# of the store: the positions of a host take some KB, or MB with thousands of files
+_LARGEST_RESERVE = 20 * 1024**3  # bytes
+# bytes of the store that are kept for buckets, at most. The positions of a host take some KB, or
+# some MB with thousands of files
 _LARGEST_BUCKETS = 1024**3
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class ServerKeys:
         """The seed with which logbroker itself connects."""
         self.key = user_key(self.seed).public
         """Its public key."""
-        self.anybody = user_key(new_seed()).public
-        """The public key of clients without a key; nobody has the seed."""
+        self.anonymous = user_key(new_seed()).public
+        """The public key of clients without a key; nobody has its seed."""
         self.monitoring = f"/{secrets.token_urlsafe(24)}"
         """The path of a secured server's monitoring, which has no credentials and shows inboxes."""
 
@@ -48,8 +49,8 @@ class ServerKeys:
 class ServerConf:
     """The resolved configuration of a broker; `text` is nats-server's configuration file.
 
-    `own` is how logbroker itself connects. `http_path` is where the monitoring answers, a secret
-    if the broker has credentials.
+    `access` is how logbroker itself connects. `http_path` is the path of nats-server's monitoring,
+    a secret if the broker has credentials.
     """
 
     settings: BrokerSettings
@@ -58,7 +59,7 @@ class ServerConf:
     credentials: CredentialStore
     tls: TlsConf | None
     http_path: str = field(repr=False)
-    own: Access
+    access: Access
 
     @property
     def names(self) -> dict[str, str]:
@@ -72,16 +73,17 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
     Raises `ConfigurationError` for settings that contradict each other or the store.
     """
     streams = settings.streams or count_streams(list_stored_streams(folder)) or 1
-    store = load_credentials(folder)
-    if contradiction := next(_find_contradictions(settings, secured=store.is_secured), ""):
+    credentials = load_credentials(folder)
+    secured = credentials.is_secured
+    if contradiction := next(_find_contradictions(settings, secured=secured), ""):
         raise ConfigurationError(contradiction)
     check_encryption(folder, has_key=settings.encryption_key_file is not None)
     tls = resolve_tls(settings, folder)
-    path = keys.monitoring if store.is_secured and settings.http else ""
+    path = keys.monitoring if secured and settings.http else ""
     decided = {
-        **build_sections(settings, folder, space.total, tls, secured=store.is_secured),
+        **build_sections(settings, folder, space.total, tls, secured=secured),
         "http_base_path": path or None,
-        **_build_accounts(settings, keys, store, streams),
+        **_build_accounts(settings, keys, credentials, streams),
     }
     topology = replace(
         settings.topology(),
@@ -93,21 +95,21 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
         settings=settings,
         text=render_file(settings, decided),
         topology=topology,
-        credentials=store,
+        credentials=credentials,
         tls=tls,
         http_path=path,
-        own=replace(tls.access if tls else Access(), nkey_seed=keys.seed),
+        access=replace(tls.access if tls else Access(), nkey_seed=keys.seed),
     )
 
 
 def _build_accounts(
-    settings: BrokerSettings, keys: ServerKeys, store: CredentialStore, streams: int
+    settings: BrokerSettings, keys: ServerKeys, credentials: CredentialStore, streams: int
 ) -> Section:
     hosts, receivers = settings.host_connections, settings.receiver_connections
     asked = {"max_streams": settings.max_streams, "max_consumers": settings.max_consumers}
     return build_accounts(
-        store.credentials,
-        OwnKeys(keys.key, "" if store.is_secured else keys.anybody),
+        credentials.credentials,
+        BuiltinKeys(keys.key, "" if credentials.is_secured else keys.anonymous),
         limits={
             LOGS: {name: most for name, most in asked.items() if most is not None},
             SHIP: {"max_connections": hosts, "max_subscriptions": 100},
@@ -120,7 +122,7 @@ def _build_accounts(
 
 
 def compute_reserve(settings: BrokerSettings, total: int) -> int:
-    """Return how many bytes of a disk of `total` bytes are to stay free."""
+    """Return the bytes that should stay free on a disk of `total` bytes."""
     if settings.reserve is not None:
         return int(settings.reserve)
     return min(total // 20, _LARGEST_RESERVE)
@@ -130,11 +132,11 @@ def _limit_streams(settings: BrokerSettings, space: Space) -> int:
     """Return the limit in bytes of all streams together: --max-bytes, or less if that does not fit.
 
     A part of the store is kept for the buckets, so that receivers can commit offsets and shippers
-    positions while the streams are full. Bytes that the streams hold already count as space.
+    can store positions while the streams are full. `capacity` includes what is stored already.
     """
     unused = max(0, space.free - compute_reserve(settings, space.total))
-    store = max(space.held + unused, 1)
-    limit, asked = max(store - min(store // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
+    capacity = max(space.held + unused, 1)
+    limit, asked = max(capacity - min(capacity // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
     if asked is not None and limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",
@@ -185,7 +187,7 @@ def _find_site_contradictions(settings: BrokerSettings) -> Iterator[str]:
 
 
 def count_streams(names: Container[str]) -> int:
-    """Return how many streams of lines are among these names."""
+    """Return the number of streams of lines among these names."""
     if STREAM in names:
         return 1
     return sum(name in names for name in stream_names(MAX_STREAMS))

@@ -1,8 +1,8 @@
-"""The broker's folder on disk: locked and measured, and checked before nats-server opens it.
+"""Locks and measures the broker's folder, and checks it before nats-server opens it.
 
-A store may be opened only alone or only in its cluster, and only with its own key. logbroker
-never changes the key of a store, although nats-server (2.15.1) can: nats-server loses consumers
-and empty streams by that, with their sequences. With a wrong key it takes a store for empty.
+A store of a cluster opens only in this cluster, and an encrypted store only with its key. With
+another key nats-server (2.15.1) would treat the store as empty. logbroker never changes the key:
+nats-server can, but loses consumers and empty streams, with their sequences.
 
 `broker.json` in the folder holds the running broker's addresses and its revision of credentials.
 """
@@ -24,7 +24,7 @@ _PATIENCE = 2.0  # seconds for a broker that was just killed to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
 _STATE = "broker.json"
-_CREDENTIALS_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
+_CHANGE_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
 _STARTS = 10.0  # seconds until most brokers are ready
 
 
@@ -71,7 +71,7 @@ def measure_space(folder: Path) -> Space:
 
 
 def list_stored_streams(folder: Path) -> frozenset[str]:
-    """Return the names of the streams that a store has on disk, whatever their state."""
+    """Return the names of the streams on disk, also of damaged ones."""
     found = (folder / _DATA / LOGS / "streams").glob("*/meta.inf")
     return frozenset(path.parent.name for path in found)
 
@@ -84,8 +84,8 @@ def has_run(folder: Path) -> bool:
 def remove_half_made_streams(folder: Path) -> None:
     """Remove the streams that nats-server was creating when it was killed.
 
-    They are empty and were never acknowledged. nats-server (2.15.1) would neither open nor complete
-    them: their description has no checksum, and nothing is stored beside it.
+    They are empty, and their creation was never acknowledged. nats-server (2.15.1) would neither
+    open nor complete them: `meta.inf` has no checksum, and there is no message.
     """
     for path in (folder / _DATA / LOGS / "streams").glob("*/meta.inf"):
         messages = path.with_name("msgs")
@@ -97,11 +97,10 @@ def remove_half_made_streams(folder: Path) -> None:
 def check_membership(folder: Path, cluster: str, name: str) -> None:
     """Raise unless the server `name` may run the store in `cluster` (empty: alone).
 
-    A server in a cluster removes, after half a minute, every stream that the cluster did not create
-    (2.15.1). A server alone would let its copy diverge. A server that returns under another name is
-    a fourth one, and the third is missing for ever. The name is stored for the next start.
-
-    Raises `ConfigurationError` with the workaround, or `OperatorError`.
+    In a cluster nats-server (2.15.1) removes, after half a minute, every stream that the cluster
+    did not create. A member that runs alone diverges from the others. Under another name it is a
+    further member, and the cluster waits for the old one for ever. The name is stored for the next
+    start. Raises `ConfigurationError` with the workaround, or `OperatorError`.
     """
     data, known = folder / _DATA, folder / _MEMBER
     is_member = any(data.glob("*/_js_/_meta_"))
@@ -122,9 +121,9 @@ def check_membership(folder: Path, cluster: str, name: str) -> None:
 
 
 def check_encryption(folder: Path, *, has_key: bool) -> None:
-    """Raise `ConfigurationError` for an encrypted store without a key, or the other way round.
+    """Raise `ConfigurationError` for an encrypted store without a key, or a plain one with a key.
 
-    nats-server would take it for empty, or convert it. Its log reports a wrong key.
+    nats-server would treat the first as empty, and convert the second. It logs a wrong key itself.
     """
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
         if meta.with_name("meta.key").exists() != has_key:
@@ -156,9 +155,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def wait_for_credentials(
-    folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE
-) -> str:
+def wait_for_credentials(folder: Path, revision: int, patience: float = _CHANGE_PATIENCE) -> str:
     """Wait until a running broker uses credentials of this revision, and return the result as text.
 
     Raises `OperatorError` after `patience` seconds.

@@ -47,15 +47,15 @@ class Endings:
     open_before: Callable[[str], OpenLine | None] = lambda _: None
 
     def join(
-        self, output: str, source: tuple[str, str], lines: bytes, *, end: int, follows: bool
+        self, output: str, source: tuple[str, str], lines: bytes, *, end: int, is_adjacent: bool
     ) -> bytes:
         """Return the bytes to append to an output: `lines`, after a newline if one is missing.
 
-        `end` is the end of `lines` in the source file; `follows` says that the bytes of the source
-        before `lines` were received.
+        `end` is the end of `lines` in the source file; `is_adjacent` says that the
+        bytes before `lines` were received.
         """
         before = self.open[output] if output in self.open else self.open_before(output)
-        goes_on = before is not None and follows and before.source == source
+        goes_on = before is not None and is_adjacent and before.source == source
         self.open[output] = None
         if not lines.endswith(_NEWLINE):
             self.open[output] = OpenLine(source, _newline_after(lines, end, goes_on=goes_on))

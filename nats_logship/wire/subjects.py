@@ -12,13 +12,6 @@ _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
-_LOOPBACK = re.compile(
-    r"(ip6-)?(localhost|loopback)[46]?(\.localdomain[46]?)?|127(\.[0-9]+){3}", re.IGNORECASE
-)
-SHARED_NAME = (
-    "host name {} is not unique: shippers of two hosts with this name fence each other; give --host"
-)
-"""The error for a name that does not identify one machine."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _WAKES = 8
@@ -50,11 +43,6 @@ def validate_host(host: str) -> str:
     else:
         return host
     raise InvalidHost(f"host name {host!r} {reason}")
-
-
-def is_shared_name(host: str) -> bool:
-    """Whether every machine has this name for itself, such as `localhost`."""
-    return _LOOPBACK.fullmatch(host) is not None
 
 
 def partition_of(host: str, partitions: int) -> int:
@@ -127,7 +115,7 @@ def count_name(partition: int) -> str:
     return f"count-p{partition}"
 
 
-def registry_consumer(host: str) -> str:
+def shipper_consumer(host: str) -> str:
     """Return the name of the ephemeral consumer by which a shipper reads its host's headers."""
     return f"shipper-{own_token(host)}"
 
@@ -138,15 +126,16 @@ def reader_names(own: str) -> tuple[str, ...]:
 
 
 def inbox_of(name: str) -> str:
-    """Return the inbox prefix of a host or a receiver; rights to it cover no other client."""
+    """Return the inbox prefix of a client; rights to it cover no other client."""
     return f"_INBOX_{own_token(name)}"
 
 
 def own_token(name: str) -> str:
     """Return a name as one token of a subject or of a consumer's name.
 
-    Other names become `=` and a SHA-256 digest; no plain name contains `=`, so no client can choose
-    a name whose token is that of another client.
+    A name with characters other than letters, digits, `_` and `-`, or with more than 200, becomes
+    `=` and a SHA-256 digest. Other names contain no `=`, so no client can choose a name whose token
+    is that of another client.
     """
     plain = _PLAIN_NAME.fullmatch(name)
     return name if plain else _HASHED + hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -22,9 +22,9 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.offset_entry import confirm_entry
 from receiver.consume.stream_check import find_first_sequence, require_same_stream
-from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rows import StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
@@ -172,7 +172,7 @@ class Claim:
         before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
         claimed = _begin_epoch(before, self.owner, now)
         if offset is not None and last is not None:
-            find_first_undone(last, claimed, self.partition)
+            find_first_to_undo(last, claimed, self.partition)
         return replace(claimed, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:

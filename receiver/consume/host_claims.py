@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.message import Followed, MalformedMessage, Origin, decode_origin
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject
-from receiver.consume.judging import host_of
+from receiver.consume.judging import parse_host
 
 
 class HostClaim(NamedTuple):
@@ -67,7 +67,7 @@ def find_claims(messages: Iterable[tuple[Delivery, RawMessage]]) -> Iterator[Hos
     for delivery, message in messages:
         if ends := read_follows(message):
             with suppress(InvalidHost, InvalidSubject):  # that's fine: it goes into quarantine
-                yield HostClaim(host_of(message.subject), delivery, ends)
+                yield HostClaim(parse_host(message.subject), delivery, ends)
 
 
 def read_follows(message: RawMessage) -> tuple[Followed, ...]:

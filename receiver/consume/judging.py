@@ -26,6 +26,7 @@ from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
 _DAY = 24 * 3600 * SECOND  # nanoseconds
 _LONGEST_PATH = 1024  # characters in an anomaly: any message may name a path of any length
+_MAX_SEQUENCE = 2**64 - 1
 _NEWLINE = b"\n"
 
 
@@ -47,7 +48,7 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     if reached is None or span.start == reached:
         return Judgement(0)
     path = _shorten(section.path)
-    found = Anomaly(AnomalyKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
+    found = Anomaly(AnomalyKind.REPEAT, host, path, span.file_id, span.start, reached, sequence, 0)
     if span.start > reached:
         return Judgement(0, replace(found, kind=AnomalyKind.GAP, start=reached, end=span.start))
     if reached >= span.end:
@@ -66,8 +67,8 @@ class Piece:
     """Lines of one section as they go to a host's file; never empty.
 
     `file` is the source file's path, empty if it is not known. `stored_at` is in nanoseconds since
-    the epoch. `file_id` is that of the span, empty for none, and `end` the span's end. `follows`
-    says that nothing is missing between this piece and the piece of its file before it.
+    the epoch. `file_id` is that of the span, empty for none, and `end` the span's end.
+    `is_adjacent` says that nothing is missing between this piece and the one of its file before.
     """
 
     host: str
@@ -76,14 +77,16 @@ class Piece:
     stored_at: int
     payload: bytes
     file_id: str = ""
-    follows: bool = True
+    is_adjacent: bool = True
     lines: int = 0
     end: int = 0
 
-    def joined(self, endings: Endings, output: str) -> bytes:
+    def join(self, endings: Endings, output: str) -> bytes:
         """Return the bytes to append to an output."""
         source = self.host, self.file_id
-        return endings.join(output, source, self.payload, end=self.end, follows=self.follows)
+        return endings.join(
+            output, source, self.payload, end=self.end, is_adjacent=self.is_adjacent
+        )
 
 
 @dataclass(slots=True)
@@ -112,7 +115,7 @@ class Judge:
 
         Raises `MalformedMessage`, `InvalidHost`, `InvalidSubject`; nothing has changed then.
         """
-        host, origin = host_of(subject), decode_origin(headers)
+        host, origin = parse_host(subject), decode_origin(headers)
         if origin is None:
             lines = self._decode_plain(headers, data) if self.wants("") else b""
             count = lines.count(_NEWLINE)
@@ -128,7 +131,7 @@ class Judge:
             if self.wants(section.path):
                 judgement = self._judge(host, section, sequence, read_at)
                 anomaly = judgement.anomaly
-                follows = anomaly is None or anomaly.kind is AnomalyKind.REPEAT
+                is_adjacent = anomaly is None or anomaly.kind is AnomalyKind.REPEAT
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
                     pieces.append(
@@ -138,8 +141,8 @@ class Judge:
                             sequence=sequence,
                             stored_at=stored_at,
                             payload=lines,
-                            file_id=section.span.file,
-                            follows=follows,
+                            file_id=section.span.file_id,
+                            is_adjacent=is_adjacent,
                             lines=count,
                             end=section.span.end,
                         )
@@ -152,7 +155,7 @@ class Judge:
         return lines if not lines or lines.endswith(_NEWLINE) else lines + _NEWLINE
 
     def _judge(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
-        key = (host, section.span.file)
+        key = (host, section.span.file_id)
         reached, since = self.ends[key]
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
         if anomaly := judgement.anomaly:
@@ -160,7 +163,9 @@ class Judge:
         self.ends[key] = max(section.span.end, reached), read_at
         return judgement
 
-    def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
+    def check_predecessor(
+        self, host: str, predecessor: int | None, sequence: int, stored_at: int
+    ) -> None:
         """Find out by the predecessor's sequence whether messages of a host are missing.
 
         To be called once for every message, also for one in quarantine. A message that shows a gap
@@ -180,12 +185,12 @@ class Judge:
 
 
 @lru_cache(16_384)
-def host_of(subject: str) -> str:
+def parse_host(subject: str) -> str:
     """Return the host of a subject; raises `InvalidSubject`, `InvalidHost`."""
     return Subject.parse(subject).host
 
 
-def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
+def read_expected_sequence(headers: Mapping[str, str] | None) -> int | None:
     """Return the sequence of the subject's message before this one, by the shipper's headers.
 
     The server has compared it for the shipper. It is 0 if the subject had no message, None if the
@@ -194,5 +199,6 @@ def expected_sequence(headers: Mapping[str, str] | None) -> int | None:
     if not headers or "Log-Agent" not in headers or "Nats-Stream-Source" in headers:
         return None
     expected = headers.get(EXPECTED_SEQUENCE, "")
-    is_number = expected.isascii() and expected.isdigit() and len(expected) <= 20
-    return int(expected) if is_number else None
+    if not (expected.isascii() and expected.isdigit() and len(expected) <= 20):
+        return None
+    return sequence if (sequence := int(expected)) <= _MAX_SEQUENCE else None

@@ -14,17 +14,17 @@ from nats_logship.wire.message import Followed
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.host_claims import ReceivedEnd
-from receiver.storage.commit import find_first_undone, make_settled_batch, recover
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.live_paths import LivePaths
 from receiver.storage.output import Output
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.quarantine import Quarantine
+from receiver.storage.recovery import find_first_to_undo, make_empty_batch, recover
 from receiver.storage.rotation import Calendar, load_zone
 from receiver.storage.rows import UNKNOWN, StoredBatch
 from receiver.storage.spans import StoredSpanEnds, take_over_files
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 
 
 class OpenPartition:
@@ -64,7 +64,7 @@ class OpenPartition:
         path, template = self.partition_folders.store_path, self.partition_folders.template
         with closing(Store.create(path)) as store, store.transaction():
             inode = self._destination.output.stat().st_ino
-            store.put_batch(make_settled_batch(0, self._offset, store.inode, inode, template))
+            store.put_batch(make_empty_batch(0, self._offset, store.inode, inode, template))
         return Store(path)
 
     @property
@@ -87,7 +87,7 @@ class OpenPartition:
         )
 
     def _first_undone(self) -> int:
-        return find_first_undone(self.last_batch, self._offset, self._assignment.partition)
+        return find_first_to_undo(self.last_batch, self._offset, self._assignment.partition)
 
     @property
     def has_uncommitted(self) -> bool:
@@ -123,10 +123,10 @@ class OpenPartition:
         again. If a former partition's store is on another machine, it is unknown how far the host's
         source files were received: the host's spans are forgotten. Raises OSError, `Damaged`.
         """
-        since = (self.store.find_span(host, "") or (0, 0))[0]
+        received, _ = self.store.find_span(host, "") or (0, 0)  # the host's last message here
         are_known = [
             (one.reached is not None and self._take_files(host, one.end, one.reached))
-            or one.end.sequence <= since
+            or one.end.sequence <= received
             for one in ends
         ]
         with self.store.transaction():
@@ -139,7 +139,7 @@ class OpenPartition:
     def _take_files(self, host: str, end: Followed, reached: int) -> bool:
         """Take files from a partition's store; return whether it has all up to `reached`."""
         try:
-            with Store(path_of(self.partition_folders.state, end.partition)) as former:
+            with Store(make_store_path(self.partition_folders.state, end.partition)) as former:
                 take_over_files(self.store, former, host)
                 batch = former.read_batch()
                 return batch is not None and batch.until >= reached

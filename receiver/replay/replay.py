@@ -127,7 +127,7 @@ def _onto_stdout() -> Iterator[Callable[[LineRun], None]]:
     endings = Endings()
 
     def write(run: LineRun) -> None:
-        data = b"".join(piece.joined(endings, "") for piece in run.pieces)
+        data = b"".join(piece.join(endings, "") for piece in run.pieces)
         write_all(sys.stdout.fileno(), data)
 
     with suppress(BrokenPipeError):  # the reader has read enough
@@ -153,7 +153,7 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
         def write(run: LineRun) -> None:
             for piece in run.pieces:
                 live = paths.choose(piece.host, piece.file or None, piece.stored_at)
-                output.buffer(live, piece.joined(endings, live), piece.stored_at)
+                output.buffer(live, piece.join(endings, live), piece.stored_at)
             output.flush()
 
         yield write

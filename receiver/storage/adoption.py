@@ -4,13 +4,13 @@ import time
 from contextlib import closing
 
 from nats_logship.wire.offset import Offset
-from receiver.storage.anomalies import gap_report
-from receiver.storage.commit import make_settled_batch
+from receiver.storage.anomalies import name_gap_report
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
-from receiver.storage.rotation import parse_closed
+from receiver.storage.recovery import make_empty_batch
+from receiver.storage.rotation import parse_segment
 from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
 from receiver.storage.store import Store
 
@@ -24,18 +24,18 @@ def adopt(folders: PartitionFolders, offset: Offset) -> int:
     ours = set(folders.find_files())
     with _open_store(folders) as store, closing(Folders(folders.output)) as output:
         known = {row.path: row for row in store.list_files()}
-        ours |= {path for path in {*known, gap_report(folders.partition)} if output.find(path)}
-        lives = sorted(path for path in ours if not parse_closed(path))
+        ours |= {path for path in {*known, name_gap_report(folders.partition)} if output.find(path)}
+        lives = sorted(path for path in ours if not parse_segment(path))
         numbers: dict[str, int] = {}
-        for live, number, _ in filter(None, map(parse_closed, ours)):
+        for live, number, _ in filter(None, map(parse_segment, ours)):
             numbers[live] = max(number, numbers.get(live, 0))
         rows = [_make_row(path, known, numbers.get(path, 0), output, folders) for path in lives]
         segments = [_make_segment(path, output, folders) for path in ours.difference(lives)]
         batch = store.read_batch()
         number = batch.number + 1 if batch else 1
-        settled = make_settled_batch(number, offset, store.inode, output.inode, folders.template)
+        committed = make_empty_batch(number, offset, store.inode, output.inode, folders.template)
         with store.transaction():
-            store.put_batch(settled)
+            store.put_batch(committed)
             store.forget_batches()
             store.put_files(rows)
             store.put_segments(segments)
@@ -74,7 +74,7 @@ def _make_row(
 
 
 def _make_segment(path: str, output: Folders, folders: PartitionFolders) -> SegmentRow:
-    found, closed = output.find(path), parse_closed(path)
+    found, closed = output.find(path), parse_segment(path)
     assert found is not None, "it was just listed"
     assert closed is not None, "it is not a live file"
     live, number, suffix = closed

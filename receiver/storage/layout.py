@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from receiver.storage.rotation import Calendar, Period, parse_closed, stem_of
+from receiver.storage.rotation import Calendar, Period, make_stem, parse_segment
 
 DEFAULT = "{host}.log"
 
@@ -96,12 +96,12 @@ class Layout:
         return "/".join(
             self._file_path(file)
             if part == "{file}"
-            else part.replace("{host}", stem_of(host) + mark)
+            else part.replace("{host}", make_stem(host) + mark)
             for part in parts
         )
 
     def _file_path(self, file: str | None) -> str:
-        path = safe_path(file)
+        path = make_safe_path(file)
         # or the file of a past day would look like a compressed one
         return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
 
@@ -142,7 +142,7 @@ class Days:
         return self._date
 
 
-def safe_path(file: str | None) -> str:
+def make_safe_path(file: str | None) -> str:
     """Return a path that is safe below the output folder; each source file has another one.
 
     An absolute path loses its first slash. Bytes that are not UTF-8, characters that cannot be
@@ -189,7 +189,7 @@ def _component(name: str) -> str:
     )
     if safe.startswith("."):
         safe = f"%2E{safe[1:]}"
-    if closed := parse_closed(safe):
+    if closed := parse_segment(safe):
         live = closed[0]
         safe = f"{live}%2E{safe[len(live) + 1 :]}"
     if len(safe.encode()) <= _LONGEST:

@@ -11,9 +11,9 @@ from nats_logship.wire.subjects import partition_of
 from receiver.storage.damage import Damaged, Misplaced
 from receiver.storage.folders import make_synced_folder, walk_files
 from receiver.storage.layout import DEFAULT, Layout
-from receiver.storage.rotation import live_of
+from receiver.storage.rotation import find_live_name
 from receiver.storage.rows import StoredBatch
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PartitionFolders:
     @property
     def store_path(self) -> Path:
         """The path of the store."""
-        return path_of(self.state, self.partition)
+        return make_store_path(self.state, self.partition)
 
     def is_home_of(self, host: str) -> bool:
         """Whether the lines of a host belong to this partition."""
@@ -97,7 +97,7 @@ class PartitionFolders:
         """
         layout, others = Layout(self.template), self._list_files_of_others()
         for path in walk_files(self.output):
-            live = live_of(path)
+            live = find_live_name(path)
             host, mark, *_ = layout.parse(live)
             is_own = mark == f"..p{self.partition}" if mark else self.is_home_of(host)
             if host and is_own and live not in others:

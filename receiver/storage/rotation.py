@@ -18,7 +18,7 @@ SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
 _CLOSED = re.compile(r"(?P<live>.+)\.(?P<number>[0-9]{6,})(?P<suffix>\.zst|\.gz)?", re.DOTALL)
 
 
-def stem_of(host: str) -> str:
+def make_stem(host: str) -> str:
     """Return the stem of a host's file name: the host's name, or its beginning and a digest.
 
     Two dots, which no host's name has in a row, separate the digest.
@@ -30,12 +30,12 @@ def stem_of(host: str) -> str:
     return f"{encoded[: _LONGEST_STEM - 25].decode(errors='ignore')}..{digest}"
 
 
-def closed_name(live: str, number: int) -> str:
+def name_segment(live: str, number: int) -> str:
     """Return the name of a closed segment that is not compressed."""
     return f"{live}.{number:06d}"
 
 
-def parse_closed(name: str) -> tuple[str, int, str] | None:
+def parse_segment(name: str) -> tuple[str, int, str] | None:
     """Return live name, number and suffix of compression of a segment's name.
 
     Returns None for a name that no segment has.
@@ -44,9 +44,9 @@ def parse_closed(name: str) -> tuple[str, int, str] | None:
     return (found["live"], int(found["number"]), found["suffix"] or "") if found else None
 
 
-def live_of(name: str) -> str:
+def find_live_name(name: str) -> str:
     """Return the name of a segment's live file, and any other name as it is."""
-    closed = parse_closed(name)
+    closed = parse_segment(name)
     return closed[0] if closed else name
 
 

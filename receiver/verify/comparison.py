@@ -21,10 +21,10 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.judging import Piece
 from receiver.replay.lines import read_lines
 from receiver.settings import StreamSettings
-from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.layout import Days
 from receiver.storage.live_paths import LivePaths
+from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rotation import load_zone
 from receiver.verify.files import CHUNK, Files, Part, ReceivedFile
 from receiver.verify.report import DifferingFile
@@ -98,7 +98,7 @@ class PartitionComparison:
             for piece in run.pieces:
                 file, is_own = piece.file or None, piece.file_id != ""
                 live = paths.choose(piece.host, file, piece.stored_at, is_own=is_own)
-                yield live, piece, piece.joined(endings, live)
+                yield live, piece, piece.join(endings, live)
 
     def _compare_file(self, live: str, expected: Lines) -> DifferingFile | None:
         """Return how a file differs; None if it does not.
@@ -139,7 +139,7 @@ class PartitionComparison:
             read = partial(bucket.read, bucket=OFFSETS_BUCKET, key=key)
             entry = ask_broker(self.settings, PROGRAM, read, ELECTION)
             offset = Offset.decode(entry.value) if entry else None
-            if offset and find_first_undone(batch, offset, self.partition) <= batch.number:
+            if offset and find_first_to_undo(batch, offset, self.partition) <= batch.number:
                 return batch.commit_id
         return ""
 

@@ -19,7 +19,7 @@ from receiver.settings import StreamSettings
 from receiver.storage.damage import Damaged
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import require_template
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 from receiver.verify.comparison import PROGRAM, Lines, PartitionComparison
 from receiver.verify.files import Files
 from receiver.verify.report import VerifyReport
@@ -55,7 +55,7 @@ def _open(
 ) -> PartitionComparison | None:
     """Open the store of a partition; None if nothing of the partition was received here."""
     try:
-        store = stack.enter_context(Store(path_of(settings.state.absolute(), number)))
+        store = stack.enter_context(Store(make_store_path(settings.state.absolute(), number)))
     except FileNotFoundError:
         return None
     if (batch := store.read_batch()) is None:

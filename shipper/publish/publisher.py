@@ -61,10 +61,7 @@ class Publisher:
         denial: str = "",
         tag: str = "",
     ) -> None:
-        """`clock` is nanoseconds since the epoch, `denial` that of `explain`.
-
-        `tag`, eight hex digits, distinguishes runs that start in the same millisecond.
-        """
+        """`clock` is nanoseconds since the epoch; `tag`, eight hex digits, is random by default."""
         self.connection = connection
         self.waiting = Waiting(denial)
         self.snapshots = Snapshots(connection, host)
@@ -154,7 +151,6 @@ class Publisher:
         return self._claims.last
 
     async def _store(self, round_: Round) -> int:
-        """Return the sequence of a round; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
         await self._wait_until_open(round_)
         claims, size = self._claims, len(round_.payload)
         if self.config.subject != claims.subject:

@@ -14,8 +14,8 @@ from nats_logship.wire.message import (
     MAX_SPANS_BYTES,
     Origin,
     encode_origin,
-    encoded_size,
-    largest_content,
+    estimate_size,
+    limit_content,
 )
 from shipper.settings import Compression
 from shipper.sources.block import Block
@@ -51,10 +51,10 @@ def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
     start = size = headers = 0
     for place, block in enumerate(blocks):
         size += len(block.lines)
-        headers += encoded_size(block.section)
+        headers += estimate_size(block.section)
         if place > start and (size > most_bytes or headers >= MAX_SPANS_BYTES):
             yield blocks[start:place]
-            start, size, headers = place, len(block.lines), encoded_size(block.section)
+            start, size, headers = place, len(block.lines), estimate_size(block.section)
     if blocks[start:]:
         yield blocks[start:]
 
@@ -94,15 +94,7 @@ class _Compressors(threading.local):
     """The compressors of one thread: two threads must not use one at the same time."""
 
     def __init__(self) -> None:
-        self._all = [zstandard.ZstdCompressor(compression_params=one) for one in _PARAMETERS]
-
-    def compress(self, lines: bytes) -> bytes:
-        """Return the first frame of the lines whose ratio receivers take."""
-        for compressor in self._all:
-            frame = compressor.compress(lines)
-            if len(lines) <= largest_content(len(frame)):
-                break
-        return frame
+        self.all = [zstandard.ZstdCompressor(compression_params=one) for one in _PARAMETERS]
 
 
 _compressors = _Compressors()
@@ -116,7 +108,10 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     payload = blocks[0].lines if len(blocks) == 1 else b"".join(block.lines for block in blocks)
     compressed = False
     if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
-        frame = _compressors.compress(payload)
+        for compressor in _compressors.all:
+            frame = compressor.compress(payload)
+            if len(payload) <= limit_content(len(frame)):
+                break
         if compressed := len(frame) < len(payload):
             payload = frame
     sections = tuple(block.section for block in blocks)

@@ -83,13 +83,10 @@ class Waiting:
             waited = 0.0 if since is None else clock() - since
             since = clock() - waited
             if waited > _QUIET.get(cause, -1.0):
-                self._report(reason)
+                if reason != self.reason:
+                    logger.warning("waiting: %s", reason)
+                self.reason = reason
             is_short = cause == "busy" or (cause in {"lost", "missing"} and waited < _ELECTION)
             most = min(pause, _SHORT_PAUSE) if is_short else pause
             await asyncio.sleep(most * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
-
-    def _report(self, reason: str) -> None:
-        if reason != self.reason:
-            logger.warning("waiting: %s", reason)
-        self.reason = reason

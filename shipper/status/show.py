@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,8 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
-from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
+from nats_logship.wire.subjects import Subject
+from shipper.host_name import find_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explain
 from shipper.settings import ShipperSettings
@@ -49,9 +50,6 @@ class CheckLine(NamedTuple):
 
     level: Level
     text: str
-
-
-_HEADS = ("size", "position", "unshipped", "oldest", "state", "path")
 
 
 @asynccontextmanager
@@ -94,13 +92,9 @@ async def _read_positions(connection: Connection, host: str) -> tuple[Positions,
 
 
 def _status_of(cursor: Cursor) -> FileStatus:
-    size = size_at(cursor)
-    return FileStatus(
-        path=cursor.path,
-        state="gone" if size is None else "saved",
-        size_bytes=size,
-        position_bytes=cursor.offset,
-    )
+    size, path, position = size_at(cursor), cursor.path, cursor.offset
+    state = "gone" if size is None else "saved"
+    return FileStatus(path=path, state=state, size_bytes=size, position_bytes=position)
 
 
 def render(host: HostReport) -> list[RenderableType]:
@@ -111,9 +105,10 @@ def render(host: HostReport) -> list[RenderableType]:
         last = f"last ack {host.last_ack or 'none yet'}"
         head = f"host {host.host}: running, pid {host.pid}, {last}; {host.summary}"
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
+    heads = ("size", "position", "unshipped", "oldest", "state", "path")
     return [
         *filter(None, (head, host.paused, unhealthy)),
-        table(_HEADS, list(map(_row, files)), left=(4, 5)),
+        table(heads, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),
     ]
@@ -134,8 +129,8 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
     files = [] if settings.is_input else [*check_files(settings.selection)]
-    if is_shared_name(host):
-        files.insert(0, CheckLine(Level.LEFT_OUT, SHARED_NAME.format(host)))
+    if warning := find_shared_name(host):
+        files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:
@@ -179,22 +174,14 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckLine]
         ]
 
 
-async def _find_unread(
-    settings: ShipperSettings, connection: Connection, host: str
-) -> Iterable[str]:
+async def _find_unread(settings: ShipperSettings, connection: Connection, host: str) -> list[str]:
     """Return which known files the running agent did not find, or one started now would not."""
     agents, _ = await ask(host)
     if agents or settings.is_input:
         return [text for agent in agents for text in agent.unread]
     positions, _ = await _read_positions(connection, host)
-    ids = itertools.count()
-    follower = Follower(
-        settings.selection,
-        positions.files.values(),
-        new_id=lambda: str(next(ids)),
-        clock=time.time_ns,
-        listen=False,
-    )
+    known, new_id = positions.files.values(), map(str, itertools.count()).__next__
+    follower = Follower(settings.selection, known, new_id=new_id, clock=time.time_ns, listen=False)
     notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]

@@ -1,5 +1,9 @@
 """`logbroker partitions` changes the number of partitions, also if it is interrupted."""
 
+import json
+import signal
+from pathlib import Path
+
 import pytest
 
 from broker.inspect.streams import read_known_layout
@@ -11,6 +15,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
 from nats_logship.wire.subjects import Subject
 from tests.broker.conftest import Call, ask, logbroker
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -47,6 +52,28 @@ def test_a_broker_keeps_unused_partitions_and_refuses_another_number(start_broke
         url = again.ready()["server"]
         assert ask(url, numbers) == (3, 5)
         again.stop(10)
+
+
+def test_a_running_broker_follows_a_change_through_reloads_and_restarts_of_its_server(
+    start_broker: Call, tmp_path: Path
+) -> None:
+    broker, admin = start_broker("--partitions", "2"), tmp_path / "admin.toml"
+    state, store = broker.ready(), ("--store-dir", broker.store)
+    ask(state["server"], (str(Subject.for_host("web01", 2)), b"line\n"))
+    assert logbroker("partitions", "3", "--yes", "--server", state["server"]).returncode == 0
+
+    logbroker("credentials", "add", "admin", *store, "--output", admin)  # a reload
+    logbroker("tls", "init", *store)
+    broker.send(signal.SIGHUP)  # restarts nats-server
+
+    def is_restarted() -> bool:
+        return bool(broker.ready()["nats_server_pid"] != state["nats_server_pid"])
+
+    wait_until("nats-server was restarted", is_restarted, 60, [broker])
+    trusted = ("--config", admin, "--tls-ca", broker.store / "tls" / "authority.pem")
+    found = logbroker("status", "--json", *trusted, "--server", broker.ready()["server"])
+    assert json.loads(found.stdout)["current_partitions"] == 3
+    assert "reload failed" not in broker.read_log()
 
 
 @pytest.mark.parametrize("after", [2, 4])

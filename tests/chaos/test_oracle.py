@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
-from receiver.storage.anomalies import Anomaly, AnomalyKind, gap_report
+from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 from tests.chaos.received import losses, repeats
 from tests.support.oracle import Verdict, judge, judge_host
 
@@ -138,7 +138,7 @@ def test_losses_and_repeated_lines_that_receivers_report_are_findings(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = '{"kind":"gap","host":"web01"}\n{"kind":"loss","host":"web01"}\n'
-    (tmp_path / gap_report(1)).write_text(told, "utf-8")
+    (tmp_path / name_gap_report(1)).write_text(told, "utf-8")
     anomaly = Anomaly(AnomalyKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
     report = Report(Done(0, 1, 8, anomalies=(anomaly,)), 1, Ending.SILENCE)
     Meter(lambda: 0).expect(0).count(report)

@@ -20,7 +20,7 @@ from nats_logship.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
 from nats_logship.wire.positions import Positions
 from nats_logship.wire.streams import positions_key
 from nats_logship.wire.subjects import partition_of
-from receiver.consume.judging import expected_sequence
+from receiver.consume.judging import read_expected_sequence
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 TEXT = PAGE.read_text("utf-8")
@@ -53,7 +53,7 @@ def test_the_example_is_read_and_written_as_it_is() -> None:
     assert paths == ["/var/log/app.log", "/var/log/100% é.log"]
     assert [section.filtered for section in origin.sections] == [False, True]
     assert origin.sections[1].identity is not None
-    assert expected_sequence(headers) == 41
+    assert read_expected_sequence(headers) == 41
     assert encode_origin(origin).items() <= headers.items()
 
 

@@ -170,7 +170,7 @@ def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_advised(
 
     shipper = suite.start_shipper("web01", [log])
     receiver = suite.start_receiver([0, 1])
-    advice = "no number; run `logbroker apply`"
+    advice = "; run `logbroker apply`"
     wait = lambda: all(advice in one.read_log() for one in (shipper, receiver))  # noqa: E731
     wait_until("they wait", wait, 60)
     suite.administer("apply", "--yes")

@@ -72,7 +72,7 @@ class Model:
         place, name = (self.output / live).parent, Path(live).name
         if not place.exists():
             return {}
-        closed = ((path, rotation.parse_closed(path.name)) for path in place.iterdir())
+        closed = ((path, rotation.parse_segment(path.name)) for path in place.iterdir())
         numbered = {found[1]: path for path, found in closed if found and found[0] == name}
         return {number: read_segment(numbered[number]) for number in sorted(numbered)}
 

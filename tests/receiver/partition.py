@@ -6,6 +6,7 @@ import pickle
 import signal
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,7 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
-from receiver.storage.anomalies import gap_report
+from receiver.storage.anomalies import name_gap_report
 from receiver.storage.layout import Permissions
 from receiver.storage.partition_folders import PartitionFolders
 from tests.support.forks import Fork
@@ -195,6 +196,20 @@ class Partition:
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
         return task.run_session(self.assignment(first, epoch, session), self.destination)
 
+    @contextmanager
+    def long_session(
+        self, first: int = 1, gather: float = 0.0, destination: Destination | None = None
+    ) -> Iterator[Future[Report]]:
+        """Run a session in a thread; ask it to leave at the end, and yield its report."""
+        session = SessionLimits(60, 60, gather=gather)
+        assignment = replace(self.assignment(first, session=session), leave="leave.now")
+        with ThreadPoolExecutor(1) as thread:
+            yield thread.submit(task.run_session, assignment, destination or self.destination)
+            self.ask(lambda connection: connection.publish("leave.now"))
+
+    def wait_until_committed(self, next_: int) -> None:
+        wait_until(f"{next_} is committed", lambda: self.offset().next == next_, 30)
+
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""
         whole = Done(self.number, first, first)
@@ -204,6 +219,12 @@ class Partition:
             if done.until == done.first:
                 return whole
             whole = whole.then(done)
+
+    def take_over_and_receive(self) -> None:
+        """Have the next task receive the rest, in a new epoch."""
+        reached = self.offset().next
+        self.move(reached, epoch=2)
+        self.receive(reached, epoch=2)
 
     def run_apart(
         self,
@@ -261,7 +282,7 @@ class Partition:
 
     def read_gaps(self) -> list[dict[str, Any]]:
         """Return the report of gaps; a run appends the gaps of committed batches."""
-        path = self.output / gap_report(self.number)
+        path = self.output / name_gap_report(self.number)
         return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
 
     def set_aside(self) -> list[tuple[dict[str, Any], bytes]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.partition import OpenPartition
-from receiver.storage.rotation import live_of
+from receiver.storage.rotation import find_live_name
 from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator
 
 def begun(state: Path, output: Path, partition: int = 0) -> Store:
     """Return a store whose first batch is committed."""
-    store = Store.create(path_of(state, partition))
+    store = Store.create(make_store_path(state, partition))
     if store.read_batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
         with store.transaction():
@@ -38,7 +38,7 @@ def add(state: Path, output: Path, *names: str, moment: int = 1) -> None:
     """Have the store of partition 0 know files that are there, live ones and closed ones."""
     with begun(state, output) as store, store.transaction():
         for name in names:
-            size, live = (output / name).lstat().st_size, live_of(name)
+            size, live = (output / name).lstat().st_size, find_live_name(name)
             if live == name:
                 row = (name, name, "", "", size, size, (output / name).stat().st_ino, 1)
                 store.put_files([FileRow(*row, moment, moment, batch=1)])

@@ -4,19 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nats_logship.app.files import open_folder
 from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import WrongFolder, check_folder, hold_locks, mark_folder
 from receiver.storage.disk import can_sync_file_system
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -74,11 +73,8 @@ def unsafe(disk: FaultyDisk) -> list[str]:
 
 
 def is_trusted(folder: Path) -> bool:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        return can_sync_file_system(opened)
-    finally:
-        os.close(opened)
+    with open_folder(folder) as opened:
+        return can_sync_file_system(opened.descriptor)
 
 
 _TROUBLES = [
@@ -205,13 +201,9 @@ def test_a_full_or_read_only_state_folder_blocks_until_it_can_be_written_to(
         assert partition.read("db") == b"first of db\nbehind a gap\n"
 
 
-@pytest.mark.parametrize(
-    "session",
-    [SessionLimits(), SessionLimits(60.0, 60.0)],
-    ids=["before a session", "in a session"],
-)
+@pytest.mark.parametrize("is_in_session", [False, True], ids=["before one", "in a session"])
 def test_nothing_is_written_below_a_mount_point_without_its_disk(
-    partition: Partition, tmp_path: Path, session: SessionLimits
+    partition: Partition, tmp_path: Path, *, is_in_session: bool
 ) -> None:
     partition.lines("web01", b"one")
     away = tmp_path / "unmounted"
@@ -219,19 +211,19 @@ def test_nothing_is_written_below_a_mount_point_without_its_disk(
         folder.mkdir(parents=True)
     folders = tuple(map(mark_folder, (partition.output, partition.state)))
     destination = replace(partition.destination, folders=folders)
-    with hold_locks(folders), ThreadPoolExecutor(1) as thread:
-        report = thread.submit(task.run_session, partition.assignment(session=session), destination)
-        wait_until("it is committed", lambda: partition.offset().next == 2, 30)
-        if not session.longest:
-            assert report.result().done.until == 2
-        partition.output.rename(away)
-        partition.output.mkdir()
-        partition.lines("web01", b"two")
-        if not session.longest:
-            report = thread.submit(task.run_session, partition.assignment(2), destination)
-        ended = report.result(30).outcome
+    with hold_locks(folders):
+        with partition.long_session(destination=destination) as report:
+            partition.wait_until_committed(2)
+            if not is_in_session:
+                partition.ask(lambda connection: connection.publish("leave.now"))
+                assert report.result(30).done.until == 2
+            partition.output.rename(away)
+            partition.output.mkdir()
+            partition.lines("web01", b"two")
+            ended = report.result(30) if is_in_session else None
+        ended = ended or task.run_session(partition.assignment(2), destination)
 
-        blocked(ended, Cause.REACH, "is its disk mounted?", str(partition.output))
+        blocked(ended.outcome, Cause.REACH, "is its disk mounted?", str(partition.output))
         assert list(partition.output.iterdir()) == []
         partition.output.rmdir()
         away.rename(partition.output)

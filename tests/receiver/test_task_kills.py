@@ -1,16 +1,21 @@
-"""A task killed at every named point, with retention at work: no line is lost or repeated."""
+"""A task killed or stopped at every named point: no line is lost or repeated."""
 
 from collections import Counter, defaultdict
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client import bucket
 from nats_logship.wire.message import Section
-from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
+from nats_logship.wire.offset import Offset
+from nats_logship.wire.streams import OFFSETS_BUCKET
+from receiver.consume.assignment import Cause, Done, Ending, ForcedRotation, SessionLimits
 from receiver.storage.segments import SegmentCleaner, SegmentPolicy
 from tests.receiver.faulty_disk import mounted
-from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.partition import Message, Partition, blocked, lines_of, message
 from tests.receiver.points import IN_BATCH, IN_ROTATION
 
 pytestmark = pytest.mark.nats
@@ -26,17 +31,17 @@ class Sent:
     """Messages of three hosts, two files each, and what is to become of them."""
 
     def __init__(self) -> None:
-        self.messages: list[tuple[str, bytes, dict[str, str]]] = []
+        self.messages: list[Message] = []
         self.lines: defaultdict[str, bytes] = defaultdict(bytes)
         self.gaps: list[tuple[str, int, int]] = []
         self._ends: Counter[str] = Counter()
         for number in range(COUNT):
-            self._add(number, _HOSTS[number % 3])
+            if number in BAD:
+                self.messages.append(("logs.p0.new", b"no zstd", {"Content-Encoding": "zstd"}))
+            else:
+                self._add(number, _HOSTS[number % 3])
 
     def _add(self, number: int, host: str) -> None:
-        if number in BAD:
-            self.messages.append((f"logs.p0.{host}", b"no zstd", {"Content-Encoding": "zstd"}))
-            return
         if number in GAPS:
             self.gaps.append((host, self._ends[host], self._ends[host] + 100))
             self._ends[host] += 100
@@ -56,17 +61,12 @@ def partition(partition: Partition) -> Partition:
     return replace(partition, rotate_size=250)
 
 
-def tidy(partition: Partition) -> None:
-    SegmentCleaner(SegmentPolicy(partition.output, partition.state, "zstd"), lambda: 0).clean(
-        lambda: False
-    )
-
-
 def check(partition: Partition, sent: Sent) -> None:
     """Assert that the rest is received, and that files and store have everything once."""
-    tidy(partition)
+    cleaner = SegmentCleaner(SegmentPolicy(partition.output, partition.state, "zstd"), lambda: 0)
+    cleaner.clean(lambda: False)
     report = partition.session(_LONG, partition.offset().next)
-    tidy(partition)
+    cleaner.clean(lambda: False)
 
     assert report.outcome is Ending.SILENCE
     assert partition.offset().next == COUNT + 1
@@ -80,16 +80,12 @@ def check(partition: Partition, sent: Sent) -> None:
 @pytest.mark.parametrize("point", IN_BATCH)
 @pytest.mark.parametrize(
     ("passes", "is_shared"),
-    [
-        pytest.param(0, False, id="first batch"),
-        pytest.param(1, False, id="later batch"),
-        pytest.param(1, True, id="with a rollback journal"),
-    ],
+    [(0, False), (1, False), (1, True)],
+    ids=["first batch", "later batch", "with a rollback journal"],
 )
 def test_a_task_killed_at_any_point_is_undone_or_completed_by_the_next(
     partition: Partition, point: str, passes: int, is_shared: bool
 ) -> None:
-    """Where other machines may share the state folder, the store has a rollback journal."""
     sent = Sent()
     partition.publish(*sent.messages)
     with mounted(partition.state, kind="ramfs") if is_shared else nullcontext():
@@ -111,9 +107,7 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
 
 
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_ROTATION])
-def test_a_task_killed_while_it_closes_silent_files_is_completed_by_the_next(
-    partition: Partition, point: str
-) -> None:
+def test_a_task_killed_while_it_closes_files_is_completed(partition: Partition, point: str) -> None:
     hosts = {f"{host}.log.000001": b"one\n" for host in _HOSTS}
     for host in _HOSTS:
         partition.lines(host, b"one")
@@ -126,3 +120,63 @@ def test_a_task_killed_while_it_closes_silent_files_is_completed_by_the_next(
     partition.lines("web01", b"next")
     partition.receive(until)
     assert partition.read("web01") == b"one\nnext\n"
+
+
+STOPS = ["fetched", "announced", "appended", "synced", "stored"]
+
+
+@pytest.mark.parametrize("point", STOPS)
+def test_a_stopped_task_is_superseded_on_its_own_machine(partition: Partition, point: str) -> None:
+    first = partition.take_over("a:1")
+    partition.lines("web01", b"1", b"2")
+
+    with partition.stopped_at(point, first.next, first.epoch) as go_on:
+        second = partition.take_over("b:2")
+        partition.lines("web01", b"3")
+        kept_out = partition.session(SessionLimits(lock=0.1), second.next, second.epoch)
+        blocked(kept_out.outcome, Cause.LOCKED, "p0.lock")
+        report = go_on()
+
+    assert "Superseded" in report
+    assert "b:2" in report
+    assert isinstance(partition.run(second.next, second.epoch), Done)
+    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n3\n", 4)
+
+
+@pytest.mark.parametrize("point", STOPS)
+def test_a_stopped_task_is_superseded_elsewhere(
+    partition: Partition, tmp_path: Path, point: str
+) -> None:
+    there = partition.with_folder(tmp_path / "there")
+    first = partition.take_over("a:1")
+    partition.lines("web01", b"1", b"2")
+
+    with partition.stopped_at(point, first.next, first.epoch) as go_on:
+        second = there.take_over("b:2")
+        assert isinstance(there.run(second.next, second.epoch), Done)
+        report = go_on()
+
+    assert "Superseded" in report
+    before = partition.files()
+    with pytest.raises(ConfigurationError, match=r"is 3 in epoch 4.*offsets adopt --partition 0"):
+        partition.take_over("a:4")
+    assert partition.files() == before
+    assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
+
+
+def test_a_late_commit_of_a_batch_that_is_undone_is_refused(partition: Partition) -> None:
+    partition.lines("web01", b"1", b"2")
+    assert partition.run_apart(fault="stored") == -9
+    entry = partition.ask(lambda c: bucket.read(c, OFFSETS_BUCKET, "p0"))
+    assert entry
+    late = replace(Offset.decode(entry.value), next=3, lines=2, size=4)
+    assert partition.run_apart(fault="undone") == -9
+    assert partition.files() == {"web01.log": b""}
+
+    with pytest.raises(bucket.Conflict):
+        partition.ask(
+            lambda c: bucket.write(c, OFFSETS_BUCKET, "p0", late.encode(), entry.revision)
+        )
+
+    assert isinstance(partition.run(), Done)
+    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n", 3)

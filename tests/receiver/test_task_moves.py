@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Followed, Origin, encode_origin
 from receiver.consume.assignment import LARGEST_PULL, Done, SessionLimits
 from tests.partitions import add_subjects, change_partitions
-from tests.receiver.partition import Message, Partition, lines_of, message
+from tests.receiver.partition import Message, Partition, api, lines_of, message
 from tests.receiver.points import IN_BATCH
 
 pytestmark = pytest.mark.nats
 
 HOST = "web01"
+Moved = tuple[Partition, Partition]
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def lines(first: int, count: int) -> list[bytes]:
 
 def shipped(partition: Partition, first: int, count: int) -> list[Message]:
     """Return messages of a line each, of one file of the host."""
-    made: list[Message] = []
-    for number, line in enumerate(lines(first, count), first):
-        _, payload, headers = message(HOST, lines_of("app.log", number * 100, line))
-        made.append((f"logs.p{partition.number}.{HOST}", payload, headers))
-    return made
+    parts = [
+        lines_of("app.log", first * 100 + n * 100, one) for n, one in enumerate(lines(first, count))
+    ]
+    subject = f"logs.p{partition.number}.{HOST}"
+    return [(subject, *message(HOST, part)[1:]) for part in parts]
 
 
 def claim(
@@ -62,7 +62,7 @@ def move(before: Partition, after: Partition) -> None:
 
 
 @pytest.fixture
-def moved(old: Partition, new: Partition) -> tuple[Partition, Partition]:
+def moved(old: Partition, new: Partition) -> Moved:
     """Publish ten lines to the old partition and ten to the new one."""
     old.claim()
     new.claim()
@@ -76,9 +76,7 @@ def received(partition: Partition) -> bytes:
     return partition.read(HOST)
 
 
-def test_a_former_partition_neither_cuts_nor_closes_a_hosts_files(
-    moved: tuple[Partition, Partition],
-) -> None:
+def test_a_former_partition_neither_cuts_nor_closes_a_hosts_files(moved: Moved) -> None:
     old, new = moved
     until = old.receive().until
     new.receive()
@@ -91,9 +89,7 @@ def test_a_former_partition_neither_cuts_nor_closes_a_hosts_files(
     assert old.sql("SELECT path FROM files") == [("other.log",)]
 
 
-def test_a_host_that_comes_back_loses_nothing_to_a_kill(
-    moved: tuple[Partition, Partition], third: Partition
-) -> None:
+def test_a_host_that_comes_back_loses_nothing_to_a_kill(moved: Moved, third: Partition) -> None:
     old, new = moved
     first = {one.number: one.receive().until for one in moved}
     left = [Followed(one.number, one.publish(claim(one, moved=2))) for one in moved]
@@ -112,23 +108,17 @@ def test_a_host_that_comes_back_loses_nothing_to_a_kill(
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_a_host_moves_is_completed_by_the_next(
-    moved: tuple[Partition, Partition], point: str
-) -> None:
+def test_a_task_killed_while_a_host_moves_is_completed(moved: Moved, point: str) -> None:
     for partition in moved:
         killed = partition.run_apart(fault=point, session=SessionLimits(60.0))
         assert killed == -9
-        reached = partition.offset().next
-        partition.move(reached, epoch=2)
-        partition.receive(reached, epoch=2)
+        partition.take_over_and_receive()
 
     assert received(moved[1]) == b"".join(lines(0, 20))
 
 
 @pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])
-def test_another_clients_lines_in_the_wrong_partition_go_to_a_marked_file(
-    moved: tuple[Partition, Partition], pull: int
-) -> None:
+def test_others_lines_in_the_wrong_partition_go_to_a_marked_file(moved: Moved, pull: int) -> None:
     old, new = moved
     old.lines(HOST, b"from somebody\n")
     replace(old, pull=pull).receive()
@@ -141,7 +131,7 @@ def test_another_clients_lines_in_the_wrong_partition_go_to_a_marked_file(
 @pytest.mark.parametrize(
     "end", [Followed(1, 10**9), Followed(7, 1), Followed(1, 2), Followed(0, 2)]
 )
-def test_a_claim_of_an_impossible_end_does_not_block(
+def test_a_claim_of_no_possible_end_blocks_nobody(
     old: Partition, new: Partition, end: Followed
 ) -> None:
     old.move(2)
@@ -156,20 +146,17 @@ def test_a_claim_of_an_impossible_end_does_not_block(
     assert received(new) == b"".join(lines(0, 3))
 
 
-def test_a_claim_does_not_wait_for_purged_messages(moved: tuple[Partition, Partition]) -> None:
+def test_a_claim_does_not_wait_for_purged_messages(moved: Moved) -> None:
     _, new = moved
+    api(new.url, "STREAM.PURGE.LOGS", {"seq": 12})
 
-    async def purge(connection: Connection) -> None:
-        await connection.api("STREAM.PURGE.LOGS", {"seq": 12})
-
-    new.ask(purge)
     new.receive()
 
     assert received(new) == b"".join(lines(10, 10))
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_claim_at_which_the_receiver_fails_is_quarantined_alone(
+def test_a_claim_that_makes_a_receiver_fail_is_set_aside(
     old: Partition, new: Partition, count: int
 ) -> None:
     for partition in (old, new):

@@ -1,13 +1,10 @@
 """The file of a silent host is closed at the change of period, though others send."""
 
-import threading
-import time
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from receiver.consume.assignment import Done, SessionLimits
 from tests.receiver.partition import Message, Partition, ours
 from tests.receiver.points import IN_BATCH
 from tests.support.processes import wait_until
@@ -18,10 +15,10 @@ HOUR = timedelta(hours=1)
 CLOSED = "web01.log.000001"
 
 
-def age(partition: Partition, host: str) -> None:
-    """Make the last line of a host as old as if it had come in an earlier period."""
-    query = "UPDATE files SET last_line = last_line - 10000 * 1000000000 WHERE host = ?"
-    partition.sql(query, host)
+def age(partition: Partition) -> None:
+    """Make the last line of web01 as old as if it had come in an earlier period."""
+    query = "UPDATE files SET last_line = last_line - 10000 * 1000000000 WHERE host = 'web01'"
+    partition.sql(query)
 
 
 @pytest.fixture
@@ -31,16 +28,13 @@ def hourly(partition: Partition) -> Partition:
     hourly.lines("web01", b"old\n")
     hourly.lines("web02", b"new\n")
     hourly.receive()
-    age(hourly, "web01")
+    age(hourly)
     hourly.lines("web02", b"newer\n")
     return hourly
 
 
 def test_another_hosts_first_line_in_a_new_period_closes_a_silent_file(hourly: Partition) -> None:
-    done = hourly.run(3)
-
-    assert isinstance(done, Done)
-    assert done.closed == (CLOSED,)
+    assert hourly.receive(3).closed == (CLOSED,)
     assert (hourly.output / CLOSED).read_bytes() == b"old\n"
     assert (hourly.output / "web02.log").read_bytes() == b"new\nnewer\n"
 
@@ -55,13 +49,9 @@ def test_without_a_period_nothing_is_closed(hourly: Partition) -> None:
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_it_closes_a_silent_file_is_completed(
-    hourly: Partition, point: str
-) -> None:
+def test_a_task_killed_closing_a_silent_file_is_completed(hourly: Partition, point: str) -> None:
     assert hourly.run_apart(3, fault=point) == -9
-    reached = hourly.offset().next
-    hourly.move(reached, epoch=2)
-    hourly.receive(reached, epoch=2)
+    hourly.take_over_and_receive()
     hourly.lines("web01", b"later\n")
     hourly.receive(4, epoch=2)
 
@@ -84,7 +74,7 @@ def test_an_unfinished_line_is_continued_in_the_next_segment(
     hourly = replace(partition, rotate_every=HOUR)
     hourly.publish(ours("web01", "a", 0, b"begun"))
     done = hourly.receive()
-    age(hourly, "web01")
+    age(hourly)
     hourly.lines("web02", b"new\n")
     if point:
         assert hourly.run_apart(done.until, fault=point) == -9
@@ -102,16 +92,13 @@ def test_an_unfinished_line_is_continued_in_the_next_segment(
 def test_a_long_session_closes_silent_files_at_each_period(partition: Partition) -> None:
     every_second = replace(partition, rotate_every=timedelta(seconds=1))
     every_second.lines("web01", b"1\n")
-    session = SessionLimits(20.0, 2.0, 0.01)
-    running = threading.Thread(target=every_second.session, args=(session,))
-    running.start()
-    until = time.monotonic() + 20
 
     def is_closed() -> bool:
         every_second.lines("web02", b"line\n")
-        return (every_second.output / CLOSED).exists() or time.monotonic() > until
+        return (every_second.output / CLOSED).exists()
 
-    wait_until("the file of the silent host is closed", is_closed, 30)
-    running.join(30)
+    with every_second.long_session() as report:
+        wait_until("the file of the silent host is closed", is_closed, 30)
+        assert not report.done()
     assert (every_second.output / CLOSED).read_bytes() == b"1\n"
     assert every_second.offset().next > 2

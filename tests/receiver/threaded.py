@@ -56,6 +56,9 @@ class Receiver:
         await asyncio.wait({self.running}, timeout=20)
         await self.connection.close()
 
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 40)
+
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(40):
             while not holds():

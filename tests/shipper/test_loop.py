@@ -16,8 +16,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
-from shipper.intervals import Intervals
-from shipper.loop import ShippingLoop
+from shipper.loop import Intervals, ShippingLoop
 from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
@@ -25,7 +24,9 @@ from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
+from shipper.sources.notices import Notice
 from shipper.status.report import AgentMeter
+from tests.shipper.conftest import until
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -59,10 +60,14 @@ def loop_of(follower: Follower, broker: AcceptingPublisher, **settings: Any) -> 
 
 
 class Watched(Follower):
-    """A follower that counts its gatherings, and moves files just before the first ones."""
+    """A follower that counts scans and gatherings, and moves files just before the first ones."""
 
-    gathered = 0
+    gathered = scans = 0
     before_gathering: Sequence[Callable[[], None]] = ()
+
+    async def scan(self) -> list[Notice]:
+        self.scans += 1
+        return await super().scan()
 
     async def gather(self, budget: int) -> list[Block]:
         for move in self.before_gathering[:1]:
@@ -155,17 +160,14 @@ async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
     shipping = loop_of(backlog, broker, once=once)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
-        async with asyncio.timeout(20):
-            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread changes it
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.3)
-            held = backlog.gathered
-            (tmp_path / "b.log").touch()
-            while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
-            broker.answers.set()
-            while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
+        await until(lambda: backlog.gathered == 3)
+        enough = backlog.scans + 3
+        await until(lambda: backlog.scans >= enough)
+        held = backlog.gathered
+        (tmp_path / "b.log").touch()
+        await until(lambda: len(backlog.files()) == 2)
+        broker.answers.set()
+        await until(lambda: len(broker.lines) >= 8_000_000)
         shipping.stop()
 
     assert held == 3
@@ -181,9 +183,7 @@ def test_rounds_of_a_busy_log_follow_sooner_than_small_rounds() -> None:
     assert intervals.interval_after(1000, float("inf")) == intervals.interval
 
 
-async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(
-    tmp_path: Path,
-) -> None:
+async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path: Path) -> None:
     now, live = time.time_ns(), str(tmp_path / "app.log")
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}

@@ -105,9 +105,7 @@ def cursors() -> int:
     return sum(isinstance(one, Cursor) for one in gc.get_objects())
 
 
-async def test_memory_does_not_grow_with_rotations_and_short_lived_files(
-    tmp_path: Path,
-) -> None:
+async def test_memory_does_not_grow_with_rotations_and_short_lived_files(tmp_path: Path) -> None:
     host = Host(tmp_path, "*.log", grace=0.0)
 
     def position(file: str) -> int:

@@ -1,12 +1,11 @@
 """`logbroker` pauses and resumes shippers with the least rights; each line arrives once."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.pages import page
+from tests.pages import page, samples
 from tests.secured import host, start_secured
 from tests.shipper.conftest import wait_for_lines
 from tests.shipper.logs import Ship, append, run, wait_for_log
@@ -30,15 +29,18 @@ def test_paused_hosts_stop_and_report_it_while_others_ship(
     def logbroker(*arguments: str) -> str:
         return run_command("logbroker", *arguments, "--server", server.url())
 
+    def waits_for_a_second() -> bool:
+        metrics = samples(page(shipper, "/metrics")[1])
+        return metrics["logshipper_oldest_unshipped_seconds"] > 1
+
     shipper, _ = (start(own_host, "--listen", "127.0.0.1:0"), start(other))
     for name in (own_host, other):
         append(logs[name], b"one\n")
     wait_for_lines(server.url(), b"one\none\n", shipper)
     answer = logbroker("pause", f"{own_host[:4]}*", "--reason", "disk is swapped")
     wait_for_log(shipper, "paused until ")
-    time.sleep(2)  # in which a round in flight arrives
     append(logs[own_host], b"two\n")
-    time.sleep(1)  # in which it would arrive
+    wait_until("a line waits for a second", waits_for_a_second, 40, [shipper])
     append(logs[other], b"other\n")
     wait_for_lines(server.url(), b"one\none\nother\n", shipper)
     reported, table = (run("status", *m, "--host", own_host) for m in (["--json"], []))

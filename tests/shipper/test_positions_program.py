@@ -4,8 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,15 +29,13 @@ ONCE = ("claimed", "rebuilt", "snapshot_sending", "snapshot_written")
 @pytest.fixture
 def faults(tmp_path: Path) -> Path:
     """Return a folder in which a file kills the agent at the point of the file's name."""
-    folder = tmp_path / "faults"
-    folder.mkdir()
+    (folder := tmp_path / "faults").mkdir()
     return folder
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    folder = tmp_path / "log"
-    folder.mkdir()
+    (folder := tmp_path / "log").mkdir()
     return folder / "app.log"
 
 
@@ -65,13 +62,25 @@ class Writer:
         append(self._log, lines(self.written, self.written + count))
         self.written += count
 
-    def write_and_rotate_until_the_end_of(self, process: Process, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while process.is_running() and time.monotonic() < deadline:
-            self.write(200)
-            rotate(self._log)
-            self.write(100)
-            time.sleep(0.3)
+    def write_and_rotate(self, process: Process, url: str) -> None:
+        """Rotate seven times, and wait for the new file's lines, until the process ends."""
+
+        def has_come() -> bool:
+            return not process.is_running() or lines(self.written - 1, self.written) in read_lines(
+                url
+            )
+
+        for _ in range(7):
+            if process.is_running():
+                self.write(200)
+                rotate(self._log)
+                self.write(100)
+                wait_until("the lines arrive", has_come, 40)
+
+    def has_ended_one_of(self, racing: Sequence[Process]) -> bool:
+        """Write, and return whether a process has ended: an older agent ends when it ships."""
+        self.write(100)
+        return not all(one.is_running() for one in racing)
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in IN_MOVE])
@@ -92,7 +101,7 @@ def test_every_line_arrives_once_after_a_kill_at_any_point_of_any_start(
         writer.write(300)
         rotate(log)
         process.start()
-        writer.write_and_rotate_until_the_end_of(process, 2)
+        writer.write_and_rotate(process, logs_url)
         if process.is_running():
             process.kill()
         (faults / point).unlink(missing_ok=True)
@@ -139,10 +148,7 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
     for _ in range(3):
         racing = [ship("--take-over", "--round-size", 65536) for _ in range(2)]
         wait_for_lines(logs_url, lines(0, writer.written), read=received)
-        deadline = time.monotonic() + 40
-        while all(one.is_running() for one in racing) and time.monotonic() < deadline:
-            writer.write(100)  # the older one ends when it ships
-            time.sleep(0.1)
+        wait_until("one ends", lambda r=racing: writer.has_ended_one_of(r), 40)
         (loser,) = [one for one in racing if not one.is_running()]
         (winner,) = [one for one in racing if one.is_running()]
         assert loser.wait(1) == 78, loser.last_output()
@@ -158,8 +164,7 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
 @pytest.fixture
 def no_disk(tmp_path: Path) -> Iterator[Path]:
     """Return an empty file system that cannot be written."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    (disk := tmp_path / "disk").mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=False).returncode:
         pytest.skip("only the superuser may mount")
     yield disk
@@ -185,7 +190,7 @@ def test_an_agent_runs_on_a_read_only_disk_and_writes_nothing(
     assert list(no_disk.iterdir()) == []
 
 
-def test_status_without_an_agent_shows_the_positions_in_the_broker(
+def test_status_without_an_agent_shows_the_brokers_positions_or_one_line_of_error(
     logs_url: str, ship: Ship, log: Path, own_host: str
 ) -> None:
     append(log, lines(0, 100))
@@ -197,8 +202,10 @@ def test_status_without_an_agent_shows_the_positions_in_the_broker(
     (snapshot,) = ask(logs_url, partial(saved_positions, host=own_host)).files.values()
     append(log, b"more\n")
 
-    asking = ("status", "--server", logs_url, "--host", own_host)
-    shown, document = run(*asking), run(*asking, "--json")
+    asking = ("status", "--host", own_host, "--server")
+    shown, document = run(*asking, logs_url), run(*asking, logs_url, "--json")
+    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
+    no_bucket, no_broker = (run(*asking, url) for url in (logs_url, "nats://127.0.0.1:1"))
 
     assert snapshot.offset == 0  # the headers behind it have the rest
     assert f"host {own_host}: not running, saved " in shown.stdout
@@ -206,20 +213,7 @@ def test_status_without_an_agent_shows_the_positions_in_the_broker(
     (file,) = host["files"]
     assert (file["position_bytes"], file["behind_bytes"]) == (len(lines(0, 200)), 5)
     assert (host["running"], file["path"]) == (False, str(log))
-
-
-def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
-    logs_url: str, own_host: str
-) -> None:
-    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
-
-    urls = (logs_url, "nats://127.0.0.1:1")
-    no_bucket, no_broker = (run("status", "--server", url, "--host", own_host) for url in urls)
-
-    for done, text in (
-        (no_bucket, f"logshipper: no agent of {own_host} runs here, and the stream or its buckets"),
-        (no_broker, f"logshipper: no agent of {own_host} runs here, and no broker at nats://127"),
-    ):
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(text)
-        assert done.stderr.count("\n") == 1, done.stderr
+    lacks = (no_bucket, "the stream or its buckets"), (no_broker, "no broker at nats://127")
+    for done, text in lacks:
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith(f"logshipper: no agent of {own_host} runs here, and {text}")

@@ -96,9 +96,8 @@ def played(
     """Play the ways of all tests that run, and receive; yield what each wrote, and the output."""
     folder = tmp_path_factory.mktemp("rotators")
     folder.chmod(0o755)
-    chosen = [
-        item.callspec.params["way"] for item in request.session.items if hasattr(item, "callspec")
-    ]
+    parameters = (getattr(item, "callspec", None) for item in request.session.items)
+    chosen = [one.params["way"] for one in parameters if one and "way" in one.params]
     forks.fork_server("shipper")  # threads that begin at once would each start one
     with Processes(folder, forks.start) as processes:
         suite = Suite(folder, processes)

@@ -88,9 +88,7 @@ def test_reloaded_files_and_filters_lose_and_repeat_no_line(
     assert running.process.stop(10) == 0
 
 
-def test_a_reload_names_changes_needed_restarts_and_errors(
-    running: Running,
-) -> None:
+def test_a_reload_names_changes_needed_restarts_and_errors(running: Running) -> None:
     changed = (
         'file = ["b.log"]\nserver = ["nats://b2:4222"]\nlisten = "127.0.0.1:1"\n'
         'log_format = "json"\ngrace = "1s"\nround_size = "1MiB"\n'

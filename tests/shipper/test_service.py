@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import Server, apply_topology
 from tests.descriptors import held_by
 from tests.manager import Manager
-from tests.shipper.conftest import read_lines, read_stream, wait_for_lines
+from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.ports import free_port
 from tests.support.processes import Process, wait_until
@@ -108,26 +108,22 @@ def ends_in_time(process: Process) -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        pytest.param(0.0, id="in the middle of the start"),
-        pytest.param(0.02, id="a little later"),
-        pytest.param(None, id="before an acknowledgement"),
-    ],
-)
+@pytest.mark.parametrize("phase", ["starts", "scans", "ships"])
 def test_sigterm_ends_the_program_in_time_while_a_broker_hangs(
-    own_broker: Server, ship: Ship, log: Path, after: float | None
+    own_broker: Server, ship: Ship, log: Path, phase: str
 ) -> None:
     process = ship(own_broker.url, "--file", log)
     # it connects, claims and reads back in some milliseconds from here
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process], every=0.001)
-    if after is None:
-        wait_until("follows", lambda: "is followed" in process.read_log(), 40, [process])
-    time.sleep(after or 0)
+    if phase == "scans":
+        wait_until("claims", lambda: "ships on" in process.read_log(), 40, [process], every=0.001)
+    elif phase == "ships":
+        wait_for_lines(own_broker.url, b"one\n", process)
     own_broker.process.send(signal.SIGSTOP)  # its connections stay open and silent
     append(log, b"a line\n")
-    time.sleep(0 if after is not None else 0.5)
+    if phase == "ships":
+        is_in_flight = lambda: live_report(process).waiting_seconds is not None  # noqa: E731
+        wait_until("a round is in flight", is_in_flight, 40, [process])
 
     ends_in_time(process)
 

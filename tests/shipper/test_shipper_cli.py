@@ -54,9 +54,7 @@ def test_help_takes_less_than_half_a_second_of_cpu_and_no_pyspark() -> None:
     ],
     ids=" ".join,
 )
-def test_a_bad_value_is_a_usage_error_that_names_the_option(
-    arguments: tuple[str, ...],
-) -> None:
+def test_a_bad_value_is_a_usage_error_that_names_the_option(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(logshipper, ["--file", *arguments])
 
     assert done.exit_code == 2
@@ -109,9 +107,7 @@ def test_check_confirms_good_settings_and_changes_nothing(tmp_path: Path, logs_u
     assert read_lines(logs_url) == b""
 
 
-def test_check_names_the_reason_for_each_file_that_is_left_out(
-    tmp_path: Path,
-) -> None:
+def test_check_names_the_reason_for_each_file_that_is_left_out(tmp_path: Path) -> None:
     for name in ("a.log", "old.log", "secret.log"):
         (tmp_path / name).write_text("line\n")
     os.utime(tmp_path / "old.log", (1, 1))

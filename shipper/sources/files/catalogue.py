@@ -27,7 +27,7 @@ from shipper.sources.files.decide import (
 from shipper.sources.files.entry import FileKey, UnreadableSibling
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import Sample, identify
-from shipper.sources.files.losses import Unfound, sibling_losses, unfound_losses
+from shipper.sources.files.losses import Unfound, report_sibling, report_unfound
 from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.progress import Reading
@@ -73,7 +73,7 @@ class Catalogue:
         self._archives = scan.archives
         self.memory.note_entries(scan.entries)
         touched = []
-        for file in self.memory.seen():
+        for file in self.memory.find_seen():
             entry, key = self.memory.entries[file.entry.key], file.entry.key
             home = self.memory.find_home(file.progress.label, entry)
             if entry.size and entry.path != home and not (file.progress.is_known or key in is_open):
@@ -82,7 +82,7 @@ class Catalogue:
             is_shorter = entry.compression is None and entry.size < file.size
             is_doubtful = is_shorter or (key not in is_open and entry.differs(file.entry))
             state = decide(file.state, Seen(is_doubtful)).state
-            seen = file.seen_at(entry, home, state, now)
+            seen = file.note_seen(entry, home, state, now)
             self.memory.keep(seen)
             self.memory.note_folder(seen)
             if entry.path != file.entry.path:
@@ -110,7 +110,7 @@ class Catalogue:
         match decision.actions:
             case (Action.READ,):
                 if file.entry.compression is None:
-                    self.memory.keep(self.files[file.entry.key].marked(now))
+                    self.memory.keep(self.files[file.entry.key].mark(now))
             case (Action.FOLLOW_REWRITTEN,) if beginning is not None:
                 self._follow_rewritten(file, beginning, now)
             case (Action.REPORT_EXPIRED,):
@@ -199,7 +199,7 @@ class Catalogue:
             )
             decision = decide(file.state, Sampled(has_all))
             if Action.CONFIRM in decision.actions:
-                file = file.confirmed(sample, now)
+                file = file.note_sample(sample, now)
             else:
                 truncated.append(file)
             self.memory.note_state(file, decision.state)
@@ -232,7 +232,7 @@ class Catalogue:
             else:
                 self._supersede(same, best)
                 self._inherit(sample, best, now)
-        known = self.memory.known_in(name)
+        known = self.memory.find_known(name)
         # a new file of a group that we know comes after lines that we shipped, or would have
         rest = [replace(sample, last=(0, b"")) if known else sample for sample in rest]
         # copies of known files first: their places say whether another file is new
@@ -279,8 +279,8 @@ class Catalogue:
             text = f"is damaged ({sample.damage}): what was not read before is lost"
             self.report(NoticeKind.DAMAGED, path, text)
         if Action.REPORT_OLDER in actions:
-            known = (one.cursor for one in self.memory.known_in(sample.entry.group))
-            self.notices += sibling_losses(sample.entry, known)
+            known = (one.cursor for one in self.memory.find_known(sample.entry.group))
+            self.notices += report_sibling(sample.entry, known)
 
     def _leave_copy(self, sample: Sample, cursor: Cursor | None) -> None:
         group = (self.files[key] for key in self.memory.followed_in[sample.entry.group])
@@ -350,7 +350,7 @@ class Catalogue:
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for file in list(self.files.values()):
-            self.memory.keep(file.rewound(cursors.get(file.file, file.progress.start), now))
+            self.memory.keep(file.rewind(cursors.get(file.file, file.progress.start), now))
         others = cursors.keys() - followed - self.memory.replaced.keys()
         self.memory.remembered = {file: cursors[file] for file in others}
         return True
@@ -394,7 +394,7 @@ class Catalogue:
                 if is_known and not (is_hidden or cursor.ended or cursor.file in accounted):
                     unfound.append(Unfound(cursor, group))
         left = [one.entry for one in self.memory.left.values() if one.copy_of is None and one.size]
-        self.notices += unfound_losses(unfound, left, self._archives)
+        self.notices += report_unfound(unfound, left, self._archives)
         self.ended |= {one.cursor.file for one in unfound}
 
 

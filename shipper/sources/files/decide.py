@@ -65,7 +65,7 @@ class FileState(Enum):
 
 
 class Sampled(NamedTuple):
-    """A sample shows whether a followed file has all bytes that were read of it."""
+    """A sample was taken of a followed file; it may have all bytes that were read of it."""
 
     has_all: bool
 

@@ -126,7 +126,7 @@ class FollowedFile(NamedTuple):
 
     # what scans and samples show
 
-    def seen_at(self, entry: FileEntry, home: str, state: FileState, now: int) -> "FollowedFile":
+    def note_seen(self, entry: FileEntry, home: str, state: FileState, now: int) -> "FollowedFile":
         """Return the file where a scan saw it; a compressed one is read on only if it changed."""
         is_same = entry == self.entry and home == self.home and state is self.state
         is_as_noted = self.unseen_since is None and entry.modified == self.modified
@@ -134,14 +134,14 @@ class FollowedFile(NamedTuple):
         if is_same and is_as_noted and is_known_size and self._was_noted_before(now):
             return self
         file = self._replace(entry=entry, home=home, state=state, unseen_since=None)
-        file = file._with_name(now, self.is_rotated)
+        file = file._note_name(now, self.is_rotated)
         if entry.differs(self.entry):
-            file = file.marked(now)
+            file = file.mark(now)
         if entry.compression is not None:
             return file._replace(modified=entry.modified)
-        return file._with_write(entry.modified, max(self.size, entry.size), now)
+        return file._note_write(entry.modified, max(self.size, entry.size), now)
 
-    def unseen(self, beginning: Reading, is_linked: bool, now: int) -> "FollowedFile":
+    def note_unseen(self, beginning: Reading, is_linked: bool, now: int) -> "FollowedFile":
         """Return the open file, which a scan saw at no path; it may still be written to.
 
         `beginning` is what the file begins with; the time of its last write decides its place among
@@ -151,35 +151,35 @@ class FollowedFile(NamedTuple):
         modified = beginning.modified or self.entry.modified
         entry = replace(self.entry, modified=modified)
         file = self._replace(entry=entry, unseen_since=since, is_linked=is_linked)
-        file = file._with_name(now, self.is_rotated)
+        file = file._note_name(now, self.is_rotated)
         if self.entry.compression is None and beginning.is_intact:
             size = max(self.size, beginning.size)
-            file = file._with_beginning(beginning.run)._with_write(self.modified, size, now)
+            file = file._note_beginning(beginning.run)._note_write(self.modified, size, now)
         return file
 
-    def confirmed(self, sample: Sample, now: int) -> "FollowedFile":
+    def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
         in_line = self.progress.in_line or sample.fits[self.file]
-        file = self._with_beginning(sample.beginning).marked(now)
+        file = self._note_beginning(sample.beginning).mark(now)
         progress = file.progress._replace(in_line=in_line)
         return file._replace(progress=progress, size=sample.size)
 
-    def marked(self, now: int) -> "FollowedFile":
+    def mark(self, now: int) -> "FollowedFile":
         """Return the file as one that there may be something to read of."""
         return self if self.since is not None else self._replace(since=now)
 
-    def with_content_of(self, head: bytes) -> "FollowedFile":
+    def note_content(self, head: bytes) -> "FollowedFile":
         """Return the file with the hash of its first bytes, which another run read."""
-        content = self.progress.content.with_bytes(0, head)
+        content = self.progress.content.add(0, head)
         return self._replace(progress=self.progress._replace(content=content))
 
-    def rewound(self, cursor: Cursor, now: int) -> "FollowedFile":
+    def rewind(self, cursor: Cursor, now: int) -> "FollowedFile":
         """Return the file to be read from the cursor on; one that has a path is sampled first."""
         if self.offset == cursor.offset:
             return self
         return self._replace(
             state=decide(self.state, Event.REWOUND).state,
-            progress=self.progress.rewound(cursor),
+            progress=self.progress.rewind(cursor),
             held=0,
             note="",
             # its last line is waited for again, and so do the files behind it
@@ -188,7 +188,7 @@ class FollowedFile(NamedTuple):
             since=now if self.since is None else self.since,
         )
 
-    def _with_beginning(self, beginning: bytes) -> "FollowedFile":
+    def _note_beginning(self, beginning: bytes) -> "FollowedFile":
         known = max(self.progress.beginning, beginning, key=len)
         return self._replace(progress=self.progress._replace(beginning=known))
 
@@ -196,7 +196,7 @@ class FollowedFile(NamedTuple):
         """Whether the clock was not set back."""
         return max(self.grown_at, self.unnamed_at) <= now
 
-    def _with_name(self, now: int, was_rotated: bool) -> "FollowedFile":
+    def _note_name(self, now: int, was_rotated: bool) -> "FollowedFile":
         has_lost_name = self.is_rotated and not was_rotated
         # a clock that was set back would keep newer files waiting
         if has_lost_name or not self._was_noted_before(now):
@@ -205,7 +205,7 @@ class FollowedFile(NamedTuple):
             return self._replace(grown_at=grown_at, unnamed_at=unnamed_at)
         return self
 
-    def _with_write(self, modified: int, size: int, now: int) -> "FollowedFile":
+    def _note_write(self, modified: int, size: int, now: int) -> "FollowedFile":
         """Note the last write; a file that was written to and did not grow may be rewritten."""
         is_written, has_grown = modified != self.modified, size > self.size
         if self.entry.compression is not None:
@@ -231,10 +231,10 @@ class FollowedFile(NamedTuple):
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
             return Accepted(self._refuse(reading, now), [])
-        progress, blocks = self.progress.after(reading, now)
+        progress, blocks = self.progress.accept(reading, now)
         end = progress.offset + reading.held + reading.padding
         has_more = end < reading.size
-        file = self._with_write(reading.modified, reading.size, now)
+        file = self._note_write(reading.modified, reading.size, now)
         file = file._replace(
             progress=progress,
             since=(now if self.since is None else self.since) if has_more else None,
@@ -271,7 +271,7 @@ class FollowedFile(NamedTuple):
         if reading.error:  # the next scan takes the file for changed, so that it is tried again
             entry = replace(self.entry, modified=0)
             return self._replace(note=reading.error, held=0, since=None, entry=entry)
-        file = self._with_write(reading.modified, self.size, now)
+        file = self._note_write(reading.modified, self.size, now)
         state = decide(self.state, Event.LOST).state
         return file._replace(note="", held=0, since=None, state=state)
 

@@ -46,7 +46,7 @@ class ContentHash:
         self.length = length
         self._hash = hash_ or blake2b(digest_size=16)
 
-    def with_bytes(self, start: int, data: bytes) -> "ContentHash":
+    def add(self, start: int, data: bytes) -> "ContentHash":
         """Return the hash that covers bytes read from the position `start` on, too."""
         known = self.length - start
         if known < 0 or self.length >= self.MOST:

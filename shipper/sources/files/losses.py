@@ -20,7 +20,7 @@ class Unfound(NamedTuple):
     group: str
 
 
-def unfound_losses(
+def report_unfound(
     unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[UnreadableSibling]
 ) -> Iterator[Notice]:
     """Yield a notice for each file that was not found, and for each archive that it may be in.
@@ -45,7 +45,7 @@ def unfound_losses(
             yield Notice(NoticeKind.UNREAD, archive.path, text, archive.size)
 
 
-def sibling_losses(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
+def report_sibling(entry: FileEntry, known: Iterable[Cursor]) -> Iterator[Notice]:
     """Yield a notice for a sibling that is not read, since it seems older than what was read.
 
     A file that was written before everything known of its group is not reported.

@@ -63,7 +63,7 @@ class Memory:
         else:
             self.keep(file if file.state is state else file._replace(state=state))
 
-    def seen(self) -> list[FollowedFile]:
+    def find_seen(self) -> list[FollowedFile]:
         """Return the followed files that the last scan saw."""
         return [file for key, file in self.files.items() if key in self.entries]
 
@@ -81,7 +81,7 @@ class Memory:
         if not file.entry.wanted or group_of(path, {moved}) == moved:
             self._moved[moved] = home
 
-    def sibling_paths(self) -> dict[str, str]:
+    def list_sibling_paths(self) -> dict[str, str]:
         """Return the paths whose rotated siblings are looked for, each with its group.
 
         Those are the live paths, and their names in the folders that rotated files were moved to.
@@ -89,7 +89,7 @@ class Memory:
         own = {path: path for path in self.live_paths}
         return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
 
-    def sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
+    def find_sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes to look for beyond the files shown, each with its file's live path.
 
         Those are the followed files that have a name somewhere, and before the first scan the
@@ -132,7 +132,7 @@ class Memory:
         self.followed_in, self.remembered_in, self.by_inode = followed, by_group, by_inode
         self._there = {(entry.group, key.inode) for key, entry in self.entries.items()}
 
-    def known_in(self, group: str) -> list[Known]:
+    def find_known(self, group: str) -> list[Known]:
         """Return the files that are known of a group."""
         known = []
         for key in self.followed_in[group]:
@@ -155,16 +155,18 @@ class Memory:
             if sample.has_all(cursor)
         ]
 
-    def unseen(self, undecided: Container[str] = ()) -> list[FollowedFile]:
+    def find_unseen(self, undecided: Container[str] = ()) -> list[FollowedFile]:
         """Return the followed files that the last scan did not see, but for those of groups."""
         unseen = (file for key, file in self.files.items() if key not in self.entries)
         return [file for file in unseen if file.entry.group not in undecided]
 
-    def to_sample(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
+    def choose_samples(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
         """Return the files to sample before `settle`, each with the cursors that may fit it."""
-        seen = self.seen()
+        seen = self.find_seen()
         # a file that has just gone may have been truncated before; the next scan knows
-        held = [f for f in self.unseen() if f.unseen_since is not None and f.entry.key in is_open]
+        held = [
+            f for f in self.find_unseen() if f.unseen_since is not None and f.entry.key in is_open
+        ]
         are_read = {file.file for file in (*seen, *held) if not file.is_doubtful}
         asked = [
             entry
@@ -182,7 +184,7 @@ class Memory:
         self.index()
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:
-            cursors = [known.cursor for known in self.known_in(entry.group)]
+            cursors = [known.cursor for known in self.find_known(entry.group)]
             near[entry] = {*cursors, *self.by_inode[entry.key.inode]}
         return near
 

@@ -94,13 +94,13 @@ class Progress(NamedTuple):
         """What is remembered of the file when it is not followed any more."""
         return self.cursor if self.offset else self.start
 
-    def rewound(self, cursor: Cursor) -> "Progress":
+    def rewind(self, cursor: Cursor) -> "Progress":
         """Return the progress at another cursor of the file, at the beginning of a line."""
         identity = replace(cursor.identity, inode=self.identity.inode)
         offset, seen = cursor.offset, cursor.seen
         return self._replace(offset=offset, seen=seen, identity=identity, in_line=False)
 
-    def after(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
+    def accept(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
         """Move behind the lines that were read, and the hole behind them."""
         progress, blocks = self, list[Block]()
         if reading.run:
@@ -142,5 +142,5 @@ class Progress(NamedTuple):
             seen=now,
             in_line=not data.endswith(b"\n"),
             beginning=beginning,
-            content=self.content.with_bytes(start, data),
+            content=self.content.add(start, data),
         )

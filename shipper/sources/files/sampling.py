@@ -100,8 +100,8 @@ def _probe(
             return None
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)
-            return _compressed(content, entry, cursors, live_head)
-        return _plain(descriptor, entry, cursors, from_end)
+            return _sample_compressed(content, entry, cursors, live_head)
+        return _sample_plain(descriptor, entry, cursors, from_end)
     except OSError as error:
         if descriptor < 0 and not isinstance(error, PermissionError):
             return None
@@ -111,7 +111,7 @@ def _probe(
         close(descriptor)
 
 
-def _plain(
+def _sample_plain(
     descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
 ) -> Sample:
     def before(position: int, length: int = TAIL_BYTES) -> bytes:
@@ -121,29 +121,29 @@ def _plain(
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
     ending = before(end)
-    last = _last_line(before, end_of_content(descriptor, end)) if from_end else 0
+    last = _find_last_line(before, end_of_content(descriptor, end)) if from_end else 0
     behind = last, before(last)
     # head and size are read last: they show a truncation before that
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    fits = _fitting(cursors, now, head, tails)
+    fits = _find_fitting(cursors, now, head, tails)
     written = written_head(descriptor, head, now)
-    at_end = _end(end, written, ending)
+    at_end = _cursor_at_end(end, written, ending)
     return Sample(entry, now, head, fits, at_end, last=behind, written=written)
 
 
-def _end(size: int, head: bytes, tail: bytes) -> Cursor:
+def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
     return Cursor("", "", size, identify(0, head[:size], tail), 0)
 
 
-def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
+def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
     for length in (_STEP, _FARTHEST):
         if behind := before(size, length).rfind(b"\n") + 1:
             return max(0, size - length) + behind
     return 0
 
 
-def _fitting(
+def _find_fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
 ) -> dict[str, bool]:
     held = {}
@@ -156,7 +156,7 @@ def _fitting(
     return held
 
 
-def _compressed(
+def _sample_compressed(
     content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
 ) -> Sample:
     head = content.read(0, HEAD_BYTES)
@@ -171,9 +171,9 @@ def _compressed(
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
         size = content.reached
         if content.is_complete:
-            end = _end(size, head, content.read(max(0, size - TAIL_BYTES), size))
+            end = _cursor_at_end(size, head, content.read(max(0, size - TAIL_BYTES), size))
     at_end = content.is_at_end()
     size = content.reached  # if the content goes on, the check has decompressed more of it
     partial = at_end and not content.is_complete and not content.damage
-    fits = _fitting(cursors, size, head, tails)
+    fits = _find_fitting(cursors, size, head, tails)
     return Sample(entry, size, head, fits, end, is_partial=partial, damage=content.damage)

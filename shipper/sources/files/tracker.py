@@ -145,9 +145,13 @@ class Tracker:
         self.is_scan_due = False
         catalogue = self._catalogue
         try:
-            paths = self._memory.sibling_paths()
+            paths = self._memory.list_sibling_paths()
             self._scan_once(self._clock(), time.monotonic())
-            if self._memory.sibling_paths().keys() - paths.keys() - self._memory.live_paths.keys():
+            if (
+                self._memory.list_sibling_paths().keys()
+                - paths.keys()
+                - self._memory.live_paths.keys()
+            ):
                 # a file was found in another folder, where its siblings may be as well
                 self._scan_once(self._clock(), time.monotonic())
         except OSError as error:  # nothing was seen, so nothing is known to be gone
@@ -159,11 +163,11 @@ class Tracker:
 
     def _scan_once(self, now: int, began: float) -> None:
         catalogue, reader = self._catalogue, self._reader
-        seen = scan(self._selection, self._memory.sibling_paths(), self._memory.sought)
+        seen = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
         for file in catalogue.note_scan(seen, now, reader):
             if file.entry.key in reader and (same := reader.has_its_content(file)) is not None:
                 catalogue.note_comparison(file, same)
-        asked = self._memory.to_sample(reader)
+        asked = self._memory.choose_samples(reader)
         from_end = self._selection.from_end and self._memory.scanned_at is None
         found = sample(asked, from_end=from_end)
         undecided = self._find_moved(seen, asked, found)
@@ -172,7 +176,7 @@ class Tracker:
         refused = [one for one in found.values() if isinstance(one, Notice)]
         self._report_new([*seen.troubles, *refused])
         self._report_holes()
-        for file in self._memory.unseen(undecided):
+        for file in self._memory.find_unseen(undecided):
             if seen.refuses(file.entry):
                 catalogue.leave_out(file)
             else:
@@ -192,10 +196,10 @@ class Tracker:
         """Return the groups whose files moved during the scan: nothing can be decided on them."""
         unsure = {entry.group for entry in asked if entry.key not in found}
         concerned = {entry.group for entry in asked}
-        concerned |= {file.entry.group for file in self._memory.unseen()}
+        concerned |= {file.entry.group for file in self._memory.find_unseen()}
         if not concerned:
             return set()
-        again = scan(self._selection, self._memory.sibling_paths(), self._memory.sought)
+        again = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
         inodes = {entry.key.inode for entry in seen.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in inodes} & concerned
 
@@ -206,7 +210,7 @@ class Tracker:
             self._catalogue.note_unseen(file, Unseen(), None, now)
             return
         beginning = reader.read_beginning(file)
-        file = file.unseen(beginning, reader.is_linked(key), now)
+        file = file.note_unseen(beginning, reader.is_linked(key), now)
         is_read = file.since is None and not file.held
         unseen = Unseen(
             is_open=True,
@@ -226,7 +230,7 @@ class Tracker:
         reader.trim()
         self._note_troubles(reader.open_early(self.stored))
         for file, head in reader.read_heads(list(self.files.values())):
-            self._memory.keep(file.with_content_of(head))
+            self._memory.keep(file.note_content(head))
         self._queue.update(dict.fromkeys(catalogue.chains))
         self._resume()
 
@@ -285,7 +289,7 @@ class Tracker:
             if (file := self.files.get(key)) is None:
                 continue
             if file.entry.compression is None:
-                self._memory.keep(file.marked(self._clock()))
+                self._memory.keep(file.mark(self._clock()))
                 self._queue[self._catalogue.chain_of[key]] = None
             else:
                 self.is_scan_due = True  # a scan decides whether to decompress it again

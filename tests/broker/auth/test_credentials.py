@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import OwnKeys, build_accounts
+from broker.auth.accounts import BuiltinKeys, build_accounts
 from broker.auth.credentials import (
     EMPTY,
+    CredentialError,
     CredentialKind,
     CredentialStore,
     Holder,
-    InvalidStore,
     parse_store,
 )
 from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
@@ -47,7 +47,7 @@ EVERY_KIND = EMPTY.add(
 def accepted(store: CredentialStore) -> set[str]:
     """Return the public keys that a server accepts."""
     anybody = "" if store.is_secured else ANYBODY
-    accounts = build_accounts(store.credentials, OwnKeys(OWN, anybody), streams=1)["accounts"]
+    accounts = build_accounts(store.credentials, BuiltinKeys(OWN, anybody), streams=1)["accounts"]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
 
 
@@ -68,7 +68,7 @@ def test_exactly_the_keys_of_current_credentials_are_accepted(
     for number, (action, kind, name) in enumerate(actions, 1):
         holder, fresh = Holder(kind, name), key(number)
         if (action == "add") == (holder in good):
-            with pytest.raises(InvalidStore, match=rf"{holder}"):
+            with pytest.raises(CredentialError, match=rf"{holder}"):
                 _done(store, action, holder, fresh)
             continue
         store = _done(store, action, holder, fresh)
@@ -110,7 +110,7 @@ def with_first(**fields: Any) -> str:
 )
 def test_an_invalid_store_is_refused_in_one_line(text: str, reason: str) -> None:
     with pytest.raises(
-        InvalidStore, match=r"^is damaged, or of a newer logship: [^\n]*$"
+        CredentialError, match=r"^is damaged, or of a newer logship: [^\n]*$"
     ) as raised:
         parse_store(text)
 

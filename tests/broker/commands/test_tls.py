@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
     )
     assert called.returncode == 0, called.stderr
-    assert "from now on the broker requires TLS" in called.stdout
+    assert "the broker requires TLS from its next start or reload on" in called.stdout
     return store
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.auth.accounts import OwnKeys, build_accounts
+from broker.auth.accounts import BuiltinKeys, build_accounts
 from broker.server.nats_conf import render
 from broker.server.process import find_nats_server
 from broker.server.resolve import ServerConf, ServerKeys, resolve
@@ -75,9 +75,7 @@ def test_an_operators_settings_win_over_defaults(tmp_path: Path) -> None:
     assert '"http":' not in resolved(tmp_path, http=None).text
 
 
-def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(
-    tmp_path: Path,
-) -> None:
+def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(tmp_path: Path) -> None:
     text = resolved(tmp_path, **SITES).text
 
     assert '"ping_max": 2,' in resolved(tmp_path).text
@@ -86,9 +84,7 @@ def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(
     assert '"ping_max": 3,' in resolved(tmp_path, **SITES, nats={"ping_max": 3}).text
 
 
-def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(tmp_path: Path) -> None:
     files = {
         "cluster_secret_file": secret_file(tmp_path / "secret", SECRET),
         "site_nkey": secret_file(tmp_path / "seed", new_seed()),
@@ -111,7 +107,7 @@ def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(
 
 
 def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
-    section = build_accounts(EVERY_KIND.credentials, OwnKeys(key(99)), streams=1)
+    section = build_accounts(EVERY_KIND.credentials, BuiltinKeys(key(99)), streams=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])

@@ -28,7 +28,7 @@ from nats_logship.wire.streams import (
 from nats_logship.wire.subjects import consumer_name
 from receiver.storage.damage import Damaged
 from receiver.storage.rows import StoredBatch
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Store, make_store_path
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import SEEN, held
@@ -188,7 +188,7 @@ for _what, _change in {"deleted": _deleted, "garbled": _garbled, "moved": _moved
 def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
     """Harm the store of a partition, or put back an older copy of it, between two starts."""
     number = chance.choice(world.partitions_in_use)
-    path = path_of(world.receiver_state, number)
+    path = make_store_path(world.receiver_state, number)
     with alone(memory, HARMED), world.disks["central"].trouble():
         if harm is None:
             with dead(world):
@@ -320,5 +320,5 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 def _has_received(world: World, number: int) -> bool:
     """Whether a partition wrote files since `offsets adopt` that its offset does not include."""
-    path = path_of(world.receiver_state, number)
+    path = make_store_path(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0

@@ -11,7 +11,7 @@ def joined(*pieces: tuple[tuple[str, str], bytes, int]) -> bytes:
     """Return the output for pieces, each with its source and end; a restart is between any two."""
     output, endings = b"", Endings()
     for source, lines, end in pieces:
-        output += endings.join("live", source, lines, end=end, follows=True)
+        output += endings.join("live", source, lines, end=end, is_adjacent=True)
         texts = endings.as_texts()
         endings = Endings({name: OpenLine.parse("web01", text) for name, text in texts if text})
     return output
@@ -56,6 +56,6 @@ def test_a_continued_line_gets_no_newline() -> None:
 
 def test_a_line_after_a_gap_is_another_line() -> None:
     endings = Endings()
-    endings.join("live", ONE, b"a", end=1, follows=True)
+    endings.join("live", ONE, b"a", end=1, is_adjacent=True)
 
-    assert endings.join("live", ONE, b"b\n", end=9, follows=False) == b"\nb\n"
+    assert endings.join("live", ONE, b"b\n", end=9, is_adjacent=False) == b"\nb\n"

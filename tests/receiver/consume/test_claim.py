@@ -36,9 +36,7 @@ async def connection(logs_url: str) -> AsyncIterator[Lagging]:
     await made.close()
 
 
-async def test_each_of_simultaneous_claims_has_an_epoch_and_one_is_the_owner(
-    connection: Lagging,
-) -> None:
+async def test_one_of_simultaneous_claims_is_the_owners(connection: Lagging) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
     claims = await asyncio.gather(*(one.claim(NOW) for one in receivers))
@@ -58,15 +56,17 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
     return entry
 
 
+async def delete_entry(connection: Connection) -> None:
+    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+
+
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
-    connection: Lagging, by_hand: bool
-) -> None:
+async def test_a_deleted_entry_begins_a_new_epoch(connection: Lagging, by_hand: bool) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
     await owner.claim(NOW)
     task = OffsetEntry(connection, 0, lambda: NOW)
     await task.read()
-    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+    await delete_entry(connection)
 
     if by_hand:
         await carry_out(connection, await propose(connection, "LOGS", 0, "earliest", NOW))
@@ -74,10 +74,9 @@ async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
         await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
 
     with pytest.raises(EntryTaken) as taken:
-        await task.move(FIRST)
-    assert taken.value.found is not None
-    assert taken.value.found.epoch > 1
-    assert taken.value.found.is_moved == by_hand
+        await task.commit(FIRST)
+    assert taken.value.found
+    assert (taken.value.found.epoch > 1, taken.value.found.is_moved) == (True, by_hand)
     with pytest.raises(FencedError):
         await owner.confirm()
 
@@ -89,7 +88,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     if before == "an older batch":
         entry = await claimed(connection)
         await connection.remember(ENTRY)
-        await entry.move(FIRST)
+        await entry.commit(FIRST)
     else:
         await connection.remember(ENTRY)
         entry = await claimed(connection)
@@ -123,32 +122,31 @@ async def test_a_claim_is_not_refused_because_of_a_stale_entry(connection: Laggi
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await connection.remember(ENTRY)
     made = str((await connection.api("STREAM.INFO.LOGS"))["created"])
-    await bucket.write(
-        connection, OFFSETS_BUCKET, "p0", Offset(3, 7, made, "b:2").encode(), revision
-    )
+    offset = Offset(3, 7, made, "b:2")
+    await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), revision)
 
     connection.lags = 1
     with pytest.raises(StaleRead):  # and so is made again
         await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
-    offset = (await claimed(connection)).offset
-    assert offset
-    assert offset.epoch == 8
+    found = (await claimed(connection)).offset
+    assert found
+    assert found.epoch == 8
 
 
 async def test_an_owner_does_not_end_because_a_replica_lags(connection: Lagging) -> None:
     await connection.remember(ENTRY)
-    ledger = Claim(connection, 0, "a:1", "LOGS")
-    await ledger.claim(NOW)
+    owner = Claim(connection, 0, "a:1", "LOGS")
+    await owner.claim(NOW)
 
     connection.lags = 1
     with pytest.raises(StaleRead):
-        await ledger.confirm()
+        await owner.confirm()
 
-    await ledger.confirm()
-    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+    await owner.confirm()
+    await delete_entry(connection)
     with pytest.raises(Damaged):
-        await ledger.confirm()
+        await owner.confirm()
 
 
 CREATED = "2026-11-20T00:00:00Z"
@@ -176,10 +174,10 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
         pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
     ],
 )
-def test_an_offset_of_the_backed_up_stream_is_adapted_to_the_restored_one(
+def test_an_offset_is_adapted_to_the_restored_stream(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
     carried = adapt_to_restored(found, RESTORED, "now")
 
-    assert carried is not None
+    assert carried
     assert (carried.next, carried.is_moved) == (next_, by_hand)

@@ -5,9 +5,9 @@ import pytest
 from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.pulling import pull
-from receiver.consume.assignment import Blocked
+from receiver.consume.assignment import Cause
 from receiver.consume.fetch import PartitionReader, consumer_config
-from tests.receiver.partition import Partition
+from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
 
@@ -25,9 +25,7 @@ def configure(partition: Partition, **change: object) -> None:
 
 
 @pytest.mark.parametrize("taken", [4, 12])
-def test_another_client_that_pulls_from_the_consumer_costs_no_line(
-    partition: Partition, taken: int
-) -> None:
+def test_another_client_of_the_consumer_costs_no_line(partition: Partition, taken: int) -> None:
     partition.lines("web01", *(b"%d" % n for n in range(8)))
     assert len(sequences(partition)) == 8
     partition.lines("web01", *(b"%d" % n for n in range(20)))
@@ -38,25 +36,20 @@ def test_another_client_that_pulls_from_the_consumer_costs_no_line(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"filter_subject": "logs.p0.web01"}, {"pause_until": "2100-01-01T00:00:00Z"}],
-    ids=lambda change: next(iter(change)),
+    ("name", "value"),
+    [("filter_subject", "logs.p0.web01"), ("pause_until", "2100-01-01T00:00:00Z")],
 )
 def test_a_consumer_that_would_leave_lines_out_blocks_the_partition(
-    partition: Partition, change: dict[str, object]
+    partition: Partition, name: str, value: str
 ) -> None:
     partition.lines("web01", b"1")
-    configure(partition, **change)
+    configure(partition, **{name: value})
 
-    outcome = partition.run()
-
-    assert isinstance(outcome, Blocked)
-    assert "delete it" in outcome.detail
+    blocked(partition.run(), Cause.BROKER, "delete it")
     assert partition.files() == {}
 
 
 def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> None:
-    """Somebody changes the consumer while a session is under way."""
     partition.lines("web01", b"1\n")
     connection = background.connection((partition.url,))
     with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:

@@ -18,6 +18,7 @@ from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.retention import run_retention
 from receiver.driver.rotation_timer import RotationTimer
+from receiver.driver.stopping import run_unless_stopped
 from receiver.storage.rotation import Calendar
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.stored import add
@@ -29,11 +30,9 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"", {"KV-Operation": "DEL"})
+    counter = RequestCounter(connection)
     waiting = asyncio.create_task(wait_for_partitions(connection, asyncio.Event(), None))
-    async with asyncio.timeout(20):
-        while "waiting" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
-            await asyncio.sleep(0.02)
-    await RequestCounter(connection).wait(3)  # it asks again
+    await counter.wait(6)  # it asks again and again
     assert not waiting.done()
 
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"7")
@@ -44,12 +43,14 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     assert caplog.text.count("run `logbroker apply`; waiting") == 1
 
 
+JOB = Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> None:
     refusal = OSError(number, os.strerror(number), "scratch/tmp1")
-    spark = MagicMock(**{"parallelize.side_effect": refusal})
 
-    report = run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
+    report = run_job(MagicMock(**{"parallelize.side_effect": refusal}), *JOB)
 
     assert report.outcome == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
@@ -59,14 +60,12 @@ def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> N
     ("ends", "named"),
     [([0], "Java process has died"), (subprocess.TimeoutExpired("java", 1.0), "sockfile")],
 )
-def test_an_error_of_pyspark_is_the_jvms_death_only_if_that_has_died(
-    ends: object, named: str
-) -> None:
+def test_an_error_of_pyspark_is_the_jvms_death_if_that_has_died(ends: object, named: str) -> None:
     spark = MagicMock(**{"parallelize.side_effect": UnboundLocalError("sockfile")})
     spark._gateway.proc.wait.side_effect = ends
 
     with pytest.raises((OperatorError, UnboundLocalError), match=named):
-        run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
+        run_job(spark, *JOB)
 
 
 def test_a_cluster_without_executors_ends_the_receiver() -> None:
@@ -104,11 +103,11 @@ def test_files_of_a_silent_partition_are_closed_once_a_period_or_on_request() ->
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.is_file())
+    return sorted(path.name for path in folder.glob("web*"))
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_closed_files_are_compressed_in_low_priority_unless_stopped(
+async def test_closed_files_are_compressed_in_low_priority(
     tmp_path: Path, *, is_stopped: bool
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
@@ -123,13 +122,51 @@ async def test_closed_files_are_compressed_in_low_priority_unless_stopped(
         return 0
 
     order = SegmentPolicy(tmp_path, tmp_path / "state", "zstd", Limits(9))
-    done, stop = asyncio.Event(), asyncio.Event()
-    done.set()
-    if is_stopped:
-        stop.set()
+    asked, done, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    for event in (done, stop) if is_stopped else (done,):
+        event.set()
 
-    await run_retention(SegmentCleaner(order, clock), asyncio.Event(), done, stop)
+    await run_retention(SegmentCleaner(order, clock), asked, done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)
     assert is_stopped or niceness
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["stop", "cancelled caller"])
+async def test_a_call_has_ended_after_a_stop(*, is_cancelled: bool) -> None:
+    stop, begun, ended = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def call() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            ended.append("call")
+
+    waiting = asyncio.ensure_future(run_unless_stopped(stop, call()))
+    await begun.wait()
+    waiting.cancel() if is_cancelled else stop.set()
+    result = (await asyncio.gather(waiting, return_exceptions=True))[0]
+
+    assert ended == ["call"]
+    assert isinstance(result, asyncio.CancelledError) if is_cancelled else result is None
+
+
+async def test_the_result_or_error_of_a_stopped_call_is_not_lost() -> None:
+    stop = asyncio.Event()
+
+    async def call(error: Exception | None) -> str:
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if error:
+                raise error from None
+        return "done"
+
+    assert await run_unless_stopped(stop, call(None)) == "done"
+    with pytest.raises(ValueError, match="lost"):
+        await run_unless_stopped(stop, call(ValueError("lost")))

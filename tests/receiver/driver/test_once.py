@@ -27,11 +27,7 @@ def has_both(receiver: Receiver, lines: bytes) -> bool:
     return receiver.has(0, lines)() and receiver.has(1, lines)()
 
 
-async def ends(receiver: Receiver) -> None:
-    await asyncio.wait_for(asyncio.shield(receiver.running), 40)
-
-
-async def test_once_names_a_running_receiver_and_takes_nothing_from_it(
+async def test_once_takes_nothing_from_a_running_receiver(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     once = Receiver(logs_url, tmp_path / "once", once=True)
@@ -41,27 +37,27 @@ async def test_once_names_a_running_receiver_and_takes_nothing_from_it(
     assert raised.value.code is Exit.FAILED
     async with once:
         with pytest.raises(OperatorError, match=r"received by central:7.*--take-over"):
-            await ends(once)
+            await once.ends()
 
     await owner.send(b"2\n")
     await owner.until(lambda: has_both(owner, b"1\n2\n"))
 
 
-async def test_once_takes_over_if_asked_and_the_other_receiver_ends(
+async def test_once_takes_over_if_asked_and_ends_the_other(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     once = Receiver(logs_url, tmp_path, once=True, take_over=True, name="once:8")
     await require_unused(once.settings, once.connection, StreamLayout(2), range(2))
     await once.send(b"2\n")
     async with once:
-        await ends(once)
+        await once.ends()
     with pytest.raises(OperatorError, match="once:8"):
-        await ends(owner)
+        await owner.ends()
 
     assert has_both(owner, b"1\n2\n")
 
 
-async def test_once_receives_partitions_of_a_killed_receiver(
+async def test_once_receives_what_a_killed_one_left(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     owner.running.cancel()  # it releases nothing
@@ -70,6 +66,6 @@ async def test_once_receives_partitions_of_a_killed_receiver(
     once = Receiver(logs_url, tmp_path, once=True, name="once:8")
     await once.send(b"2\n")
     async with once:
-        await ends(once)
+        await once.ends()
 
     assert has_both(once, b"1\n2\n")

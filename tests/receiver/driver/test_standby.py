@@ -2,27 +2,31 @@
 
 import asyncio
 from datetime import UTC, datetime
+from itertools import count
+from typing import Any
 
 import pytest
 
-from nats_logship.client.connection import Connection
+from nats_logship.client.connection import Connection, Message
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.driver.presence import ReceiverPresence, is_gone
 from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
+from tests.receiver.supervised import RequestCounter
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-SILENCE = 0.5
 
 
-def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
+def waiting(
+    connection: Connection, silence: float = 0.0, owner: str = "standby:3", presence: str = ""
+) -> "asyncio.Future[int]":
     """Return a standby, which ends with the revision at which the partition is free."""
-    claim, meter = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
-    return asyncio.ensure_future(wait_until_free(claim, meter, silence))
+    claim = Claim(connection, 0, owner, "LOGS", presence=presence)
+    return asyncio.ensure_future(wait_until_free(claim, Meter(lambda: 0).expect(0), silence))
 
 
 async def owner(connection: Connection) -> tuple[ReceiverPresence, Claim]:
@@ -33,34 +37,38 @@ async def owner(connection: Connection) -> tuple[ReceiverPresence, Claim]:
     return present, claim
 
 
-async def waits(connection: Connection) -> bool:
-    """Return whether a standby still waits after a time."""
-    standby = waiting(connection)
-    done, _ = await asyncio.wait({standby}, timeout=3 * SILENCE)
-    standby.cancel()
-    return not done
-
-
-async def test_an_owner_that_commits_or_has_no_address_is_not_gone(connection: Connection) -> None:
+async def test_a_committing_or_mute_owner_is_not_gone(
+    connection: Connection, logs_url: str
+) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
-    assert await waits(connection)
-
-    gone = Claim(connection, 0, "owner:1", "LOGS", presence="nobody-there")
-    await gone.claim(NOW)
-    standby = waiting(connection, 1.0)
-    mine = OffsetEntry(connection, 0, lambda: NOW)
-    await mine.read()
-    for number in range(2, 30):
-        await mine.move(Done(0, number - 1, number, stored_at=1))
-        await asyncio.sleep(0.05)
-
+    asked, standby = RequestCounter(connection), waiting(connection)
+    await asked.wait(3)
     assert not standby.done()
     standby.cancel()
 
+    await Claim(connection, 0, "owner:1", "LOGS", presence="nobody-there").claim(NOW)
+    mine = OffsetEntry(connection, 0, lambda: NOW)
+    await mine.read()
+    asking = Connection([logs_url], "standby")
+    request, commits, enough = asking.request, count(1), asyncio.Event()
 
-async def test_an_owner_answers_through_a_new_connection(
-    connection: Connection, logs_url: str
-) -> None:
+    async def commit_and_request(subject: str, *rest: Any, **more: Any) -> Message:
+        if subject == "logship.receiver.nobody-there":
+            next_ = next(commits)
+            await mine.commit(Done(0, next_, next_ + 1, stored_at=1))
+            if next_ > 3:
+                enough.set()
+        return await request(subject, *rest, **more)
+
+    asking.request = commit_and_request  # type: ignore[method-assign]
+    standby = waiting(asking)
+    await asyncio.wait_for(enough.wait(), 20)
+    assert not standby.done()
+    standby.cancel()
+    await asking.close()
+
+
+async def test_an_owner_answers_on_a_new_connection(connection: Connection, logs_url: str) -> None:
     theirs = Connection([logs_url], "owner")
     present, _ = await owner(theirs)
     lasting = asyncio.ensure_future(present.keep_answering())
@@ -68,18 +76,14 @@ async def test_an_owner_answers_through_a_new_connection(
 
     await client.close()
 
-    for _ in range(200):
-        if not (gone := await is_gone(connection, present.address)):
-            break
-        await asyncio.sleep(0.05)
-    assert not gone
+    async with asyncio.timeout(10):
+        while await is_gone(connection, present.address):  # noqa: ASYNC110 - until it answers
+            await asyncio.sleep(0.05)
     lasting.cancel()
     await theirs.close()
 
 
-async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
-    connection: Connection,
-) -> None:
+async def test_a_released_partition_is_free_and_its_tasks_fenced(connection: Connection) -> None:
     _, claim = await owner(connection)
     late = OffsetEntry(connection, 0, lambda: NOW)
     await late.read()
@@ -97,15 +101,11 @@ async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
     assert await OffsetEntry(connection, 0, lambda: NOW).read() == heir
 
 
-async def test_a_standby_accepts_its_own_claim_whose_answer_was_lost(
-    connection: Connection,
-) -> None:
+async def test_a_standby_accepts_its_claim_whose_answer_was_lost(connection: Connection) -> None:
     _, lost = await owner(connection)
     again = Claim(connection, 0, "owner:1", "LOGS", presence=lost.presence)
 
-    meter = Meter(lambda: 0).expect(0)
     async with asyncio.timeout(5):
-        revision = await wait_until_free(again, meter, SILENCE)
+        revision = await waiting(connection, 60.0, again.owner, again.presence)
 
-    assert revision
     assert await again.claim(NOW, revision)

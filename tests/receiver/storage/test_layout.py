@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nats_logship.wire.subjects import InvalidHost, validate_host
 from receiver.storage import rotation
-from receiver.storage.layout import Layout, safe_path
+from receiver.storage.layout import Layout, make_safe_path
 
 LAYOUTS = [
     "{host}.log",
@@ -72,7 +72,7 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
         assert len(path.encode()) < 1800
         *folders, name = path.split("/")
         assert len(folders) <= 33
-        assert not rotation.parse_closed(name)
+        assert not rotation.parse_segment(name)
         for part in (*folders, f"{name}..%%f"):
             assert part
             assert not part.startswith(".")
@@ -95,7 +95,7 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
     ],
 )
 def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> None:
-    assert safe_path(file) == path
+    assert make_safe_path(file) == path
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_host_and_day_can_be_read_from_a_path(template: str, host: str, file: st
     today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
 
     parsed = layout.parse(today)
-    assert parsed.host == rotation.stem_of(host)
+    assert parsed.host == rotation.make_stem(host)
     assert (parsed.mark, parsed.day) == ("", "2026-11-21" if layout.has_date else "")
     assert parsed.series == layout.parse(other).series

@@ -9,10 +9,10 @@ import pytest
 
 from nats_logship.wire.offset import Offset
 from receiver.storage.adoption import adopt
-from receiver.storage.commit import find_first_undone
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import walk_files
 from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.recovery import find_first_to_undo
 from receiver.storage.rows import FileRow, StoredBatch
 from receiver.storage.spans import StoredSpanEnds
 from receiver.storage.store import Store
@@ -50,11 +50,11 @@ def test_the_offset_says_whether_the_last_batch_is_kept_undone_or_refused(
 ) -> None:
     offset = Offset(next_, 5, created, "a:1", commit=commit, moved_in=moved_in)
     if expected is not REFUSED:
-        assert find_first_undone(BATCH, offset, 3) == expected
+        assert find_first_to_undo(BATCH, offset, 3) == expected
         return
 
     with pytest.raises(Damaged) as raised:
-        find_first_undone(BATCH, offset, 3)
+        find_first_to_undo(BATCH, offset, 3)
     for part in ("up to sequence 20", f"the offset is {next_}", "adopt --partition 3`"):
         assert part in str(raised.value)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.consume.assignment import Destination
-from receiver.storage.commit import WrittenBatch, store_batch
+from receiver.storage.recovery import WrittenBatch, store_batch
 from receiver.storage.rotation import Calendar
 from tests.receiver.stored import opened
 

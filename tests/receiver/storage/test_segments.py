@@ -39,7 +39,7 @@ def clean(policy: SegmentPolicy, **changes: Any) -> None:
 
 
 def make(policy: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
-    names = tuple(rotation.closed_name(live, number) for number in numbers)
+    names = tuple(rotation.name_segment(live, number) for number in numbers)
     for name in names:
         (policy.output / name).write_bytes(name.encode() * 1000)
     (policy.output / live).write_bytes(b"live\n")

@@ -149,12 +149,12 @@ COPIES = {
     "of a file whose successor begins alike": (
         (
             "write app.log banner|; ship; write app.log.1 ban; scan; "
-            "write app.log uncopied|; ship; "
+            "write app.log late|; ship; "
             "write app.log.1 ner|; cut app.log; write app.log banner|2|; scan; "
             "move app.log.1 app.log.2; write app.log.1 banner|2|; cut app.log; write app.log 3|; "
             "scan; ship"
         ),
-        "banner|uncopied|banner|2|3|",
+        "banner|late|banner|2|3|",
     ),
     "of the last of the files that began alike": (
         (
