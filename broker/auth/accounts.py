@@ -2,7 +2,7 @@
 
 | account | its clients | it has |
 |---|---|---|
-| LOGS | admins, logbroker itself, and all clients while there are no credentials | streams, buckets |
+| LOGS | admins, logbroker, and all clients while there are no credentials | streams, buckets |
 | SHIP | hosts | imports of LOGS |
 | RECEIVE | receivers, which also ask each other | imports of LOGS |
 | MONITOR | monitors | imports of LOGS, RECEIVE and SYS |
@@ -113,7 +113,12 @@ def _build_user(credential: Credential, streams: int, site: str) -> Section:
     return {
         "nkey": credential.nkey,
         "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None,
-        "permissions": rights and rights.as_section(),
+        "permissions": rights
+        and {
+            "publish": {"allow": rights.publish},
+            "subscribe": {"allow": rights.subscribe},
+            "allow_responses": rights.responds or None,
+        },
     }
 
 
@@ -121,10 +126,7 @@ def _build_account(
     name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
 ) -> Section:
     imports = [
-        {
-            one.kind: {"account": one.of, "subject": one.subject},
-            "to": one.alias or None,
-        }
+        {one.kind: {"account": one.of, "subject": one.subject}, "to": one.alias or None}
         for one in crossings
         if one.into == name
     ]

@@ -90,9 +90,8 @@ CONSUMER.CREATE (`broker/server/consumer_requests.py`), because a right names th
 its configuration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from broker.auth.credentials import Credential, CredentialKind
 from broker.report import REPORT_SUBJECT
@@ -174,14 +173,6 @@ class SubjectRights:
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     responds: bool = False
-
-    def as_section(self) -> Mapping[str, Any]:
-        """Return the rights as the `permissions` of a user in nats-server's configuration."""
-        return {
-            "publish": {"allow": self.publish},
-            "subscribe": {"allow": self.subscribe},
-            "allow_responses": True if self.responds else None,
-        }
 
 
 def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:

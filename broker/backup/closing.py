@@ -34,7 +34,7 @@ def close_config(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any
 
 
 def mark_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a stream that stays while other streams are restored."""
+    """Return the configuration of a stream with the mark that a restore is under way."""
     return {
         **config,
         "metadata": {**_drop_server_metadata(config), RESTORING: "run `logbroker restore` again"},

@@ -18,12 +18,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected, is_certain
 from nats_logship.client.config import read_streams
 from nats_logship.client.connection import Connection
-from nats_logship.wire.streams import (
-    CONFIG_BUCKET,
-    PARTITIONS_KEY,
-    STREAMS_KEY,
-    stream_names,
-)
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY, stream_names
 
 _PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
 _PAUSE = 0.5  # seconds between attempts in a cluster

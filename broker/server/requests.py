@@ -27,10 +27,7 @@ Handler = Callable[[Message], Awaitable[None]]
 
 
 async def listen(
-    connection: Connection,
-    handlers: Mapping[str, Handler],
-    listens: asyncio.Event,
-    queue: str = "",
+    connection: Connection, handlers: Mapping[str, Handler], listens: asyncio.Event, queue: str = ""
 ) -> None:
     """Call the handler of a subject for each request until cancelled, also after a lost connection.
 

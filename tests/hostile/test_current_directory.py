@@ -89,7 +89,7 @@ def test_no_program_runs_what_is_in_the_directory_in_which_it_is_started(
     port = free_port()
     options = ["console", "--listen", f"127.0.0.1:{port}", *server]
     console = suite.start_program("logbroker", "console", options)
-    wait_until("the console listens", lambda: "look at" in console.read_log(), 30, [console])
+    wait_until("the console listens", lambda: "open http" in console.read_log(), 30, [console])
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/lines?match=^t", timeout=60) as page:
         shown = [page.readline() for _ in range(3)]
     assert found == "web01: two\nweb01: three\n"

@@ -74,7 +74,7 @@ def append(path: Path) -> None:
 
 @pytest.mark.parametrize("rotate_size", [0, 8], ids=["live", "before it is closed"])
 @pytest.mark.parametrize("when", ["at a start", "in a session"])
-def test_foreign_bytes_are_cut_off_with_a_warning(
+def test_foreign_bytes_are_cut_with_a_warning(
     partition: Partition, rotate_size: int, when: str
 ) -> None:
     partition = replace(partition, rotate_size=rotate_size)

@@ -44,9 +44,7 @@ def shake_hands(server: Path, trusted: Path, name: str) -> None:
     assert (ends[1].version(), ends[0].read(1)) == ("TLSv1.3", b"x")
 
 
-def test_a_certificate_is_valid_for_its_names_and_its_authority_only(
-    tmp_path: Path,
-) -> None:
+def test_a_certificate_is_valid_for_its_names_and_its_authority_only(tmp_path: Path) -> None:
     pki, stranger = init(tmp_path, *NAMES), init(tmp_path / "stranger")
 
     assert pki.read_names() == NAMES

@@ -20,9 +20,7 @@ def put(folder: Path, now: datetime = NOW) -> Path:
     return part.with_suffix("")
 
 
-def test_only_a_complete_backup_gets_its_name(
-    tmp_path: Path,
-) -> None:
+def test_only_a_complete_backup_gets_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     with suppress(SystemExit), archives.new_backup(folder, NOW) as part:
         assert part.name == "2026-11-21T164500Z.part"
@@ -50,9 +48,7 @@ def test_parts_that_a_crash_left_are_removed(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_a_second_backup_and_a_folder_open_to_others_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_second_backup_and_a_folder_open_to_others_are_refused(tmp_path: Path) -> None:
     with (
         archives.new_backup(tmp_path, NOW),
         pytest.raises(OperatorError, match="under way"),

@@ -48,9 +48,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
-def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(
-    tmp_path: Path,
-) -> None:
+def test_brokers_agree_on_the_smallest_disk_and_add_replicas_later(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         cluster = Cluster(tmp_path, processes, [settings_of(size, 1) for size in SIZES])
         cluster.wait_until_ready()

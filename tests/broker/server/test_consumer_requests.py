@@ -80,32 +80,19 @@ def test_a_servers_request_for_a_copy_is_passed_on_unchanged() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"name": "receiver-p0"},
-        {"name": "JS_MIRROR_a.b"},
-        {"name": None},
+        *({"name": one} for one in ("receiver-p0", "JS_MIRROR_a.b", None)),
         {"durable_name": "receiver-p0"},
-        {"deliver_subject": "$KV.LOGS_CONFIG.pause"},
-        {"deliver_subject": "logs.p0.web01"},
-        {"deliver_subject": "$JS.S.abc"},
-        {"deliver_subject": "SITE.other.S.x"},
-        {"deliver_subject": "SITE.centre.API.x"},
-        {"deliver_subject": "SITE.centre.S.x.y"},
-        {"deliver_subject": "SITE.centre.S.x\n"},
-        {"deliver_subject": "SITE.centre.S.>"},
-        {"deliver_subject": ["SITE.centre.S.x"]},
+        *({"deliver_subject": one} for one in ("$KV.LOGS_CONFIG.pause", "logs.p0.web01")),
+        *({"deliver_subject": one} for one in ("$JS.S.abc", "SITE.other.S.x", ["SITE.centre.S.x"])),
+        *({"deliver_subject": f"SITE.centre.{one}"} for one in ("API.x", "S.x.y", "S.x\n", "S.>")),
         {"Deliver_Subject": "$KV.LOGS_CONFIG.pause"},
         {"deliver_group": "all"},
         {"filter_subject": "logs.p0.web01"},
         {"filter_subjects": ["logs.p0.web01"]},
-        {"direct": False},
-        {"sourcing": False},
-        {"ack_policy": "explicit"},
-        {"ack_policy": "flow_control"},
-        {"flow_control": False},
+        *({field: False} for field in ("direct", "sourcing", "flow_control")),
+        *({"ack_policy": one} for one in ("explicit", "flow_control")),
         {"max_deliver": 2},
-        {"inactive_threshold": 0},
-        {"inactive_threshold": True},
-        {"inactive_threshold": 3600 * 10**9},
+        *({"inactive_threshold": one} for one in (0, True, 3600 * 10**9)),
         {"mem_storage": True},
         {"pause_until": "2099-01-01T00:00:00Z"},
     ],
@@ -119,9 +106,7 @@ def test_a_site_creates_no_consumer_but_one_for_its_copy(change: dict[str, Any])
 
 
 @pytest.mark.nats
-async def test_lines_pushed_to_a_request_subject_are_no_requests(
-    connection: Connection,
-) -> None:
+async def test_lines_pushed_to_a_request_subject_are_no_requests(connection: Connection) -> None:
     heard, listens = list[bytes](), asyncio.Event()
 
     async def handle(message: Message) -> None:

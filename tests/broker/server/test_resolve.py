@@ -75,9 +75,7 @@ def test_an_operators_settings_win_over_defaults(tmp_path: Path) -> None:
     assert '"http":' not in resolved(tmp_path, http=None).text
 
 
-def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(
-    tmp_path: Path,
-) -> None:
+def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(tmp_path: Path) -> None:
     text = resolved(tmp_path, **SITES).text
 
     assert '"ping_max": 2,' in resolved(tmp_path).text
@@ -86,9 +84,7 @@ def test_pings_of_sites_may_wait_behind_copies_on_a_slow_link(
     assert '"ping_max": 3,' in resolved(tmp_path, **SITES, nats={"ping_max": 3}).text
 
 
-def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(tmp_path: Path) -> None:
     files = {
         "cluster_secret_file": secret_file(tmp_path / "secret", SECRET),
         "site_nkey": secret_file(tmp_path / "seed", new_seed()),

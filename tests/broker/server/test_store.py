@@ -34,9 +34,7 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_store_runs_alone_or_as_one_member_until_it_is_wiped(
-    alone: Path,
-) -> None:
+def test_a_store_runs_alone_or_as_one_member_until_it_is_wiped(alone: Path) -> None:
     check_membership(alone, "", "whatever")
     with pytest.raises(ConfigurationError, match="logbroker backup"):
         check_membership(alone, "logs", "b1")

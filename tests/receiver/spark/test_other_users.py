@@ -62,9 +62,7 @@ def open_blocks() -> bytes:
     return struct.pack("!q", 8 + len(head) + len(body)) + head + body
 
 
-def test_ports_of_a_local_spark_need_a_secret_that_no_command_line_shows(
-    processes: Processes,
-) -> None:
+def test_ports_of_a_local_spark_need_a_secret_that_nobody_sees(processes: Processes) -> None:
     driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
     wait_until("Spark runs", lambda: driver.read_log().endswith("}}"), _START, [driver])
     told = json.loads(driver.read_log().splitlines()[0])

@@ -62,9 +62,7 @@ def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly(tmp_path: Path) ->
     assert left == []
 
 
-def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_daemon_leaves_no_worker_and_a_killed_driver_nothing(tmp_path: Path) -> None:
     program = BUSY.replace(
         "time.sleep(600)",
         "(os.write(1, b'works %d %d\\n' % (os.getpid(), os.getppid())), time.sleep(600))",
@@ -88,9 +86,7 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
         wait_until("all of them end", lambda: driver.tree() == [], 30)
 
 
-def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_driver_killed_as_its_jvm_starts_leaves_no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as name, Processes(Path(name)) as processes:
         monkeypatch.setattr(tempfile, "tempdir", name)
         driver = processes.start("driver", [sys.executable, "-c", BUSY], {"TMPDIR": name})
