@@ -13,8 +13,8 @@ from nats_logship.app.exits import ConfigurationError
 
 _SECTIONS = {
     "Running": "run:run credentials:credentials tls:tls",
-    "Declaring": "apply:apply apply:partitions apply:export apply:import_",
-    "Looking": "status:status status:hosts status:top lines:tail_ lines:get lines:events "
+    "Configuring": "apply:apply apply:partitions apply:export apply:import_",
+    "Inspecting": "status:status status:hosts status:top lines:tail_ lines:get lines:events "
     "streams:stream streams:consumer status:check console:console",
     "Changing": "pause:pause pause:resume purge:purge purge:rm requeue:requeue "
     "backup:backup backup:restore",

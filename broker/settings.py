@@ -182,8 +182,7 @@ class BrokerSettings(AccessSettings):
         timedelta(days=1), description="How long lines are kept for receivers that do not run."
     )
     max_bytes: Size | None = Field(
-        None,
-        description="Limit of all streams together, e.g. 50GB; less if the disk is smaller.",
+        None, description="Limit of all streams together, e.g. 50GB; less if the disk is smaller."
     )
     discard: Literal["old", "new"] = Field(
         "new",

@@ -79,17 +79,10 @@ class Topology:
         return (
             *map(self._configure_lines, self.names),
             # offsets are not copied, since each site has its own receivers
+            self._configure_bucket(OFFSETS_BUCKET, history=16),
+            self._configure_copied_bucket(CONFIG_BUCKET, history=4),
             {
-                **self._configure_bucket(OFFSETS_BUCKET, history=16),
-                "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],
-            },
-            {
-                **self._configure_bucket(CONFIG_BUCKET, history=4),
-                **self._configure_bucket_origin(CONFIG_BUCKET),
-            },
-            {
-                **self._configure_bucket(POSITIONS_BUCKET, history=1),
-                **self._configure_bucket_origin(POSITIONS_BUCKET),
+                **self._configure_copied_bucket(POSITIONS_BUCKET, history=1),
                 # with a history of 1 a host can store at most one message of this size
                 "max_msg_size": MAX_PAYLOAD,
             },
@@ -139,13 +132,15 @@ class Topology:
             "mirror_direct": bool(self.mirror),
         }
 
-    def _configure_bucket_origin(self, name: str) -> dict[str, Any]:
-        return self._configure_origin(f"KV_{name}", [f"$KV.{name}.>"])
+    def _configure_copied_bucket(self, name: str, history: int) -> dict[str, Any]:
+        bucket = self._configure_bucket(name, history)
+        return {**bucket, **self._configure_origin(bucket["name"], bucket["subjects"])}
 
     def _configure_bucket(self, name: str, history: int) -> dict[str, Any]:
         # as clients configure a key-value bucket (ADR-8)
         return {
             "name": f"KV_{name}",
+            "subjects": [f"$KV.{name}.>"],
             "retention": "limits",
             "discard": "new",
             "max_msgs_per_subject": history,

@@ -95,7 +95,7 @@ def build_accounts(
     if sites:
         members[SITES] = users[CredentialKind.SITE]
         if site:
-            crossings += _list_site_crossings(sites, own_token(site), stream_names(streams))
+            crossings += _cross_sites(sites, own_token(site), stream_names(streams))
     return {
         "system_account": SYS,
         "no_auth_user": keys.anonymous or None,
@@ -163,9 +163,7 @@ def _list_crossings(streams: int) -> Iterator[_Crossing]:
     yield from filter(None, (_route_subscribed(LOGS, one) for one in SERVER_EVENTS))
 
 
-def _list_site_crossings(
-    others: Sequence[str], site: str, lines: Sequence[str]
-) -> Iterator[_Crossing]:
+def _cross_sites(others: Sequence[str], site: str, lines: Sequence[str]) -> Iterator[_Crossing]:
     """Yield the crossings between the streams of our site `site` and other sites.
 
     Flow control crosses into LOGS as a stream and out of LOGS as a service, since nats-server

@@ -24,7 +24,6 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.inspect.reader import find_message
 from broker.provision.apply import find_stream_info, list_all
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import (
@@ -40,6 +39,7 @@ from nats_logship.app.table import Advance, progress
 from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_message
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.restored import is_being_restored
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM

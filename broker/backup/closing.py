@@ -28,29 +28,24 @@ def close_config(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any
     shared = [Ancestor(made, min(until, ancestor.until)) for made, until in ancestors(config)]
     ancestry = {ANCESTRY: json.dumps([*shared, ancestor][-_REMEMBERED:])}
     subjects = {"subjects": [f"{_CLOSED}{config['name']}"]} if "subjects" in config else {}
-    return mark_config(
-        {**config, **subjects, "metadata": {**(config.get("metadata") or {}), **ancestry}}
-    )
+    metadata = {**(config.get("metadata") or {}), **ancestry}
+    return mark_config({**config, **subjects, "metadata": metadata})
 
 
 def mark_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a stream with the mark that a restore is under way."""
-    return {
-        **config,
-        "metadata": {**_drop_server_metadata(config), RESTORING: "run `logbroker restore` again"},
-    }
+    metadata = {**_select_own(config), RESTORING: "run `logbroker restore` again"}
+    return {**config, "metadata": metadata}
 
 
 def open_config(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a stream after the upload: with the archived subjects."""
-    metadata = {
-        key: value for key, value in _drop_server_metadata(closed).items() if key != RESTORING
-    }
+    metadata = {key: value for key, value in _select_own(closed).items() if key != RESTORING}
     subjects = {"subjects": archived["subjects"]} if "subjects" in archived else {}
     return {**closed, **subjects, "metadata": metadata}
 
 
-def _drop_server_metadata(config: Mapping[str, Any]) -> dict[str, str]:
+def _select_own(config: Mapping[str, Any]) -> dict[str, str]:
     # nats-server refuses to be given its own metadata
     found = (config.get("metadata") or {}).items()
     return {key: value for key, value in found if not key.startswith("_nats.")}

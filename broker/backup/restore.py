@@ -130,9 +130,8 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Strea
     try:
         # marked, so that a broker that starts meanwhile does not create a stream that shippers fill
         if settings := await find_stream_info(connection, _CONFIG):
-            await connection.api(
-                f"STREAM.UPDATE.{_CONFIG}", mark_config(settings["config"]), _UPDATE
-            )
+            marked = mark_config(settings["config"])
+            await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked, _UPDATE)
         for archive in ordered:
             await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:

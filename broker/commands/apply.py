@@ -53,9 +53,8 @@ def apply(settings: BrokerSettings, mode: Mode) -> None:
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         # a cluster that adds replicas to its streams may be electing leaders
-        found = await retry_until_answered(
-            connection, partial(read_actual, desired=desired), ELECTION
-        )
+        read = partial(read_actual, desired=desired)
+        found = await retry_until_answered(connection, read, ELECTION)
         await _propose(connection, plan(desired, found), mode)
 
     run_on_broker(settings, "apply", work)
@@ -186,10 +185,8 @@ async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[S
     """Return the steps that create or update these streams; others are not changed."""
     there = await _list_streams(connection)
     refuse_half_restored(there)
-    steps = [
-        compare(_with_partitions(one, there.get(one.name)), there.get(one.name)) for one in wanted
-    ]
-    return tuple(chain(*steps))
+    pairs = [(one, there.get(one.name)) for one in wanted]
+    return tuple(chain(*(compare(_with_partitions(one, info), info) for one, info in pairs)))
 
 
 def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:

@@ -82,7 +82,5 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext
             context.load_verify_locations(ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(
-            f"the certificate of the console cannot be used: {error}"
-        ) from None
+        raise ConfigurationError(f"cannot use the certificate of the console: {error}") from None
     return context

@@ -6,6 +6,7 @@ A running broker applies each change at once.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -123,11 +124,8 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
     holders = _find_holders(kind, names)
     if settings.store_dir is None:
         asked = [(holder.kind.value, holder.name) for holder in holders]
-        reports = run_on_broker(
-            settings,
-            "credentials revoke",
-            lambda connection: collect_credentials(connection, asked),
-        )
+        collect = partial(collect_credentials, revoked=asked)
+        reports = run_on_broker(settings, "credentials revoke", collect)
     else:
         _change(settings, lambda store: store.revoke(holders), err=as_json)
         reports = [report_credentials(find_store(settings), str(settings.store_dir))]
@@ -157,8 +155,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if settings.store_dir is None:
         found = _merge(run_on_broker(settings, "credentials list", collect_credentials))
     else:
-        folder = find_store(settings)
-        found = report_credentials(_require_folder(folder, "check --store-dir"))
+        found = report_credentials(_require_folder(find_store(settings), "check --store-dir"))
     lines = []
     for row in found.credentials:
         own = ", ".join(map(str, row["partitions"])) or "all"

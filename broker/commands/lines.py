@@ -38,9 +38,7 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Start with the last N lines."
 )
-@shared.option(
-    "--match", "REGEX", "Only lines in which this is found.", default="", type=shared.REGEX
-)
+@shared.option("--match", "REGEX", "Only lines that match.", default="", type=shared.REGEX)
 @click.option(
     "--follow/--no-follow", "-f", default=True, help="Go on with new lines.", show_default=True
 )
@@ -125,10 +123,11 @@ def get(
         raise click.UsageError("give SEQUENCE or --host, not both")
 
     async def read(connection: Connection) -> StoredMessage:
-        if host:
-            names = [stream] if stream else await list_streams(connection)
-            return await get_last_message(connection, names, host)
+        if host and not stream:
+            return await get_last_message(connection, await list_streams(connection), host)
         name = await choose_stream(connection, stream)
+        if host:
+            return await get_last_message(connection, [name], host)
         return await get_message(connection, name, sequence)
 
     found = shared.read_from_broker(settings, "get", read)
@@ -154,8 +153,11 @@ def events(
     the credential of an admin or a monitor.
     """
 
+    def is_wanted(kind: str) -> bool:
+        return any(fnmatchcase(kind, glob) for glob in kinds) if kinds else kind not in NOISE
+
     def select(connection: Connection) -> AsyncGenerator[BrokerEvent, None]:
-        return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))
+        return (one async for one in listen(connection) if is_wanted(one.kind))
 
     async def show(event: BrokerEvent) -> None:
         line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
@@ -163,7 +165,3 @@ def events(
         await shared.write_to_stdout(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     shared.show_each(settings, "events", select, show, count)
-
-
-def _is_wanted(kind: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(kind, glob) for glob in globs) if globs else kind not in NOISE

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from fnmatch import fnmatchcase
 
 import click
@@ -66,20 +66,14 @@ def _make_pauses(globs: dict[str, None], length: timedelta | None, reason: str) 
     user = os.environ.get("USER") or f"uid {os.getuid()}"
     by = f"{user}@{socket.gethostname()}"[:_MOST_BY]
     try:
-        until = _find_end(length)
+        rounded_up = shared.now().replace(microsecond=0) + timedelta(seconds=1)
+        until = None if length is None else rounded_up + length
         return tuple(Pause(hosts=glob, until=until, reason=reason, by=by) for glob in globs)
     except OverflowError:
         raise click.UsageError("--for ends later than a date can be written") from None
     except ValidationError as error:
         first = error.errors()[0]
         raise click.UsageError(f"{first['loc'][0]} {first['input']!r}: {first['msg']}") from None
-
-
-def _find_end(length: timedelta | None) -> datetime | None:
-    """Return when a pause ends, rounded up to a second; None for a pause without an end."""
-    if length is None:
-        return None
-    return shared.now().replace(microsecond=0) + timedelta(seconds=1) + length
 
 
 @click.command(cls=SectionedCommand)

@@ -40,9 +40,7 @@ def purge(
 ) -> None:
     """Remove messages by host, partition or time; shows them and asks first."""
     if not (hosts or only or before is not None or everything):
-        raise click.UsageError(
-            "give at least one of --host, --partition, --before and --everything"
-        )
+        raise click.UsageError("give --host, --partition, --before or --everything")
     purges = shared.read_from_broker(
         settings, "purge", lambda connection: plan_purges(connection, hosts, only, before)
     )
@@ -73,9 +71,7 @@ def _show_purges(purges: Sequence[Purge], total: int) -> None:
 
 
 @click.command(cls=SectionedCommand)
-@shared.option(
-    "--seq", "SEQ", "Sequence of the message.", type=click.IntRange(1, 2**63), required=True
-)
+@shared.option("--seq", "SEQ", "Its sequence.", type=click.IntRange(1, 2**63), required=True)
 @shared.STREAM
 @shared.with_mode
 @shared.with_settings()

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from broker.commands.shared import JSON, run_on_broker, show, with_settings
 from broker.inspect.message import json_object
-from broker.inspect.reader import MessageReader, find_message
+from broker.inspect.reader import MessageReader
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -27,6 +27,7 @@ from nats_logship.app.files import open_folder, read_file, report_errors, write_
 from nats_logship.app.text import format_count, printable
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
@@ -119,7 +120,7 @@ async def _publish_all(connection: Connection, file: Path, messages: list[Quaran
     subjects = sorted({message.subject for message in messages})
     try:
         before = _Progress.model_validate_json(read_file(path))
-        published = await _find_published(connection, before, subjects)
+        published = await _read_tags(connection, before, subjects)
     except FileNotFoundError:
         before = await _start(connection, messages[0].subject)
         write_atomic(path, before.model_dump_json())
@@ -129,7 +130,7 @@ async def _publish_all(connection: Connection, file: Path, messages: list[Quaran
         while message.tag not in published:
             if await _publish(connection, before.stream, message):
                 break
-            published = await _find_published(connection, before, subjects)
+            published = await _read_tags(connection, before, subjects)
 
 
 async def _start(connection: Connection, subject: str) -> _Progress:
@@ -140,7 +141,7 @@ async def _start(connection: Connection, subject: str) -> _Progress:
     return _Progress(stream=streams[0], created=info["created"], last=info["state"]["last_seq"])
 
 
-async def _find_published(
+async def _read_tags(
     connection: Connection, before: _Progress, subjects: Sequence[str]
 ) -> set[str]:
     """Return the tags of messages that are published already.

@@ -84,8 +84,6 @@ def _log_as_set(settings: BrokerSettings) -> None:
 
 async def _serve_metrics(context: ServerContext) -> None:
     if (address := context.settings.metrics) is not None:
-        from broker.inspect.metrics import (
-            serve_metrics,
-        )  # loads prometheus_client, which no other part needs
+        from broker.inspect.metrics import serve_metrics  # loads prometheus_client, for this alone
 
         await serve_metrics(context.connection, address)

@@ -85,9 +85,8 @@ def hosts(
     settings: BrokerSettings, hosts: tuple[str, ...], silent: timedelta | None, as_json: bool
 ) -> None:
     """List the hosts: messages in the streams, last message, last file."""
-    found = shared.read_from_broker(
-        settings, "hosts", partial(collect_hosts, saved=SavedPositions())
-    )
+    collect = partial(collect_hosts, saved=SavedPositions())
+    found = shared.read_from_broker(settings, "hosts", collect)
     least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
     chosen = [one for one in found if wanted.wants_host(one.host) and one.silent_seconds >= least]
     if as_json:

@@ -14,7 +14,9 @@ from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import format_count, format_names
 from nats_logship.app.units import format_size
+from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.error_codes import ErrorCode
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET
 from nats_logship.wire.streams import STREAM as LOGS
 
@@ -48,17 +50,29 @@ def _format_line(info: Info) -> str:
     return f"{config['name']}: {held}, {format_names(config.get('subjects') or ['no subjects'])}"
 
 
+async def _ask_info(connection: Connection, kind: str, path: str) -> Info:
+    """Return STREAM.INFO or CONSUMER.INFO; raises `OperatorError` if there is none of this name."""
+    try:
+        return await connection.api(f"{kind.upper()}.INFO.{path}")
+    except Rejected as error:
+        if error.is_absent:
+            kind, path = "stream", path.partition(".")[0]
+        elif error.error != ErrorCode.CONSUMER_NOT_FOUND:
+            raise
+        raise OperatorError(f"there is no {kind} {path}; `logbroker {kind} ls` lists all") from None
+
+
 def _read_info(settings: BrokerSettings, kind: str, path: str) -> Info:
-    call = f"{kind.upper()}.INFO.{path}"
     return shared.read_from_broker(
-        settings, f"{kind} info", lambda connection: connection.api(call)
+        settings, f"{kind} info", lambda connection: _ask_info(connection, kind, path)
     )
 
 
 def _list(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list[Info]:
     async def read(connection: Connection) -> list[Info]:
+        infos = [await _ask_info(connection, "stream", name) for name in streams]
         if kind == "stream":
-            return await list_all(connection, "STREAM.LIST", "streams")
+            return infos or await list_all(connection, "STREAM.LIST", "streams")
         names = streams or await list_streams(connection)
         return [info for name in names for info in await list_consumers(connection, name)]
 
@@ -99,9 +113,7 @@ def _make_group(kind: str, metavar: str) -> click.Group:
 
     @group.command(help=f"Show the configuration and the state of a {kind}.")
     @path_argument
-    @click.option(
-        "--json", is_flag=True, expose_value=False, help="Accepted; the output is always JSON."
-    )
+    @click.option("--json", is_flag=True, expose_value=False, help="The output is always JSON.")
     @shared.with_settings()
     def info(settings: BrokerSettings, path: str) -> None:
         shared.print_json(_read_info(settings, kind, path))

@@ -143,9 +143,8 @@ class Feeds:
             return {"host": host, "error": str(error), "files": [], "gaps": []}
         gaps = []
         with suppress(OperatorError):  # its messages have expired
-            last = await get_last_message(
-                self._connection, await list_streams(self._connection), host
-            )
+            streams = await list_streams(self._connection)
+            last = await get_last_message(self._connection, streams, host)
             if last.subject:
                 receivers, number = self._checked.get("receivers", {}), last.subject.partition
                 counts = receivers.get(number, {}).get("gaps_of")

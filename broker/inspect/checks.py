@@ -10,19 +10,12 @@
 | sites | whether copies of other sites, and connections to them, are up |
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.inspect.status import (
-    BrokerStatus,
-    PartitionStatus,
-    SiteStatus,
-    StreamStatus,
-    format_rounded,
-)
+from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, format_rounded
 from broker.inspect.status_table import describe_links
 from broker.report import NodeReport
 from nats_logship.app.text import format_count, format_names, printable
@@ -93,10 +86,8 @@ def _check_stream(status: BrokerStatus) -> Graded:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     if without := [f"p{one.partition}" for one in status.partitions if one.behind is None]:
         names = format_names(without, _MOST_NAMED)
-        yield (
-            Grade.CRITICAL,
-            f"no consumer answers for {names}: see whether all brokers of the cluster run",
-        )
+        text = f"no consumer answers for {names}: see whether all brokers of the cluster run"
+        yield Grade.CRITICAL, text
     for stream in status.streams:
         if lost := stream.lost_messages:
             was = "was damaged and is lost" if lost == 1 else "were damaged and are lost"
@@ -116,11 +107,9 @@ def _check_replicas(stream: StreamStatus) -> Graded:
         elif not one.current:
             lag = format_count(one.lag, "operation")
             yield Grade.WARNING, f"{one.name} is {lag} behind, {one.last_contact}"
-    missing = Grade.CRITICAL if 2 * good <= wanted else Grade.WARNING
-    yield (
-        missing if good < wanted else Grade.OK,
-        f"{good} of {format_count(wanted, 'server', 'hold')} {stream.name}",
-    )
+    grade = Grade.CRITICAL if 2 * good <= wanted else Grade.WARNING
+    text = f"{good} of {format_count(wanted, 'server', 'hold')} {stream.name}"
+    yield grade if good < wanted else Grade.OK, text
 
 
 def _check_space(status: BrokerStatus) -> Graded:
@@ -143,24 +132,19 @@ def _check_node_space(node: NodeReport) -> Graded:
         yield Grade.CRITICAL, f"{node.name} stores nothing more: {node.frozen}"
     if node.free < node.reserve:
         free, reserve = format_size(node.free), format_size(node.reserve)
-        yield (
-            Grade.WARNING,
-            f"{node.name} has {free} of its disk free, less than the {reserve} of --reserve",
-        )
+        text = f"{node.name} has {free} of its disk free, less than the {reserve} of --reserve"
+        yield Grade.WARNING, text
     for stream, space in node.retention.items():
         if space.state.is_full:
             names = " and ".join(space.needed_by) or "a receiver"
             full = f"{stream} at {node.name} is full since {space.since}, {space.state}"
-            yield (
-                Grade.CRITICAL,
-                f"{full}: {names} still needs its oldest messages; start that receiver",
-            )
+            text = f"{full}: {names} still needs its oldest messages; start that receiver"
+            yield Grade.CRITICAL, text
 
 
 def _check_receivers(status: BrokerStatus) -> Graded:
-    used = [
-        one for one in status.partitions if one.partition < status.current_partitions or one.behind
-    ]
+    current = status.current_partitions
+    used = [one for one in status.partitions if one.partition < current or one.behind]
     bad = [found for one in used if (found := _check_partition(one))[0]]
     yield from bad[:_MOST_NAMED]
     if rest := bad[_MOST_NAMED:]:
@@ -214,7 +198,7 @@ def _check_sites(status: BrokerStatus) -> Graded:
         away = [(one, stream) for one, stream in of_site if one.behind is None]
         if away:
             streams = format_names([stream for _, stream in away], _MOST_NAMED)
-            longest = _find_longest_away([one for one, _ in away])
+            longest = max((one for one, _ in away), key=lambda one: one.contact_age)
             text = f"the copy of {streams} from site {name} is {longest.text(status.now)}"
             yield Grade.WARNING, text
         else:
@@ -224,13 +208,6 @@ def _check_sites(status: BrokerStatus) -> Graded:
             yield Grade.WARNING, f"{node.name} is {describe_links(node)} (--site-remote)"
     if not copies:
         yield Grade.OK, "this broker copies no other site"
-
-
-def _find_longest_away(copies: Sequence[SiteStatus]) -> SiteStatus:
-    """Return the copy without contact for the longest time."""
-    return max(
-        copies, key=lambda one: math.inf if one.contact_seconds is None else one.contact_seconds
-    )
 
 
 _CHECK = {

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from broker.inspect.message import json_object, parse_subject
-from broker.inspect.reader import find_message
 from broker.inspect.servers import collect_reports
 from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
 from broker.inspect.streams import count_by_subject, read_known_layout, read_pauses
@@ -20,6 +19,7 @@ from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
 from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.find import find_message
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import consumer_name, partition_filter

@@ -43,9 +43,8 @@ async def open_line_filter(pattern: str) -> AsyncIterator[LineFilter]:
             f"the expression is longer than {_LONGEST} characters, or has a zero byte"
         )
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *isolated_command(matcher), stdin=pipe, stdout=pipe
-    )
+    command = isolated_command(matcher)
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     try:
         try:
             trouble = await _ask(process, pattern.encode("utf-8", "surrogateescape"))

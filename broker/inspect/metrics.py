@@ -5,7 +5,6 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or store
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -97,39 +96,29 @@ def _make_gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row
 
 def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
     yield from _make_gauges("", [], [([], status)], "answer_seconds", "hosts", "store_used")
-    yield from _make_gauges(
-        "stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM
-    )
+    streams = [([one.name], one) for one in status.streams]
+    yield from _make_gauges("stream_", ["stream"], streams, *_STREAM)
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
     names = ("behind", "behind_seconds")
     yield from _make_gauges("partition_", ["partition", "stream"], partitions, *names)
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
-    yield _make_gauge(
-        "replica_lag",
-        "Operations that the replica is behind the leader.",
-        ["stream", "server"],
-        lags,
-    )
+    text = "Operations that the replica is behind the leader."
+    yield _make_gauge("replica_lag", text, ["stream", "server"], lags)
     yield from _collect_sites(status)
     spaces = [([node.name, name], s) for node in status.nodes for name, s in node.retention.items()]
     yield from _make_gauges("retention_", ["server", "stream"], spaces, "purged_messages")
-    ends = [
-        ([of.name, c.path], c.not_after.timestamp()) for of in status.nodes for c in of.certificates
-    ]
+    found = [(node.name, one) for node in status.nodes for one in node.certificates]
+    ends = [([name, one.path], one.not_after.timestamp()) for name, one in found]
     labels = ["server", "certificate"]
-    yield _make_gauge(
-        "certificate_end_timestamp_seconds", "When the certificate ends.", labels, ends
-    )
+    text = "When the certificate ends."
+    yield _make_gauge("certificate_end_timestamp_seconds", text, labels, ends)
 
 
 def _collect_sites(status: BrokerStatus) -> Iterator[Metric]:
     copies = [([one.name, copy.name], copy) for one in status.streams for copy in one.sites]
     labels = ["stream", "site"]
-    ages = [
-        (names, math.inf if one.contact_seconds is None else one.contact_seconds)
-        for names, one in copies
-    ]
+    ages = [(names, one.contact_age) for names, one in copies]
     text = "Time since the last contact with the site; infinite before the first one."
     yield _make_gauge("site_contact_seconds", text, labels, ages)
     text = "Messages that are not copied yet; missing while there is no contact with the site."
@@ -149,6 +138,5 @@ def _make_gauges(
     """Yield a family for each of these fields of the status document."""
     for name in names:
         values = [(key, getattr(row, name)) for key, row in rows]
-        yield _make_gauge(
-            f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values
-        )
+        text = f"{name} of `logbroker status --json`."
+        yield _make_gauge(f"{prefix}{name}", text, labels, values)

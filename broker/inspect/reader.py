@@ -9,18 +9,16 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import Any
 
 from broker.inspect.message import StoredMessage
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import Moment
-from nats_logship.client import find
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import find_sequence
+from nats_logship.client.find import StreamMessage, find_message, find_sequence
 from nats_logship.client.stream_reader import NameInUse, Start, StreamReader, at_sequence
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import host_filter, reader_names
@@ -156,6 +154,7 @@ class MessageReader:
         self._client = await self._connection.client()
         own = self._connection.user_token
         names = reader_names(own) if own else (f"logbroker-{secrets.token_hex(8)}",)
+        start = at_sequence(self._next) if self._next else self._start
         for name in random.sample(names, len(names)):
             reader = StreamReader(
                 self._connection,
@@ -166,9 +165,7 @@ class MessageReader:
                 lives=_INACTIVE,
             )
             try:
-                waiting = await reader.create(
-                    at_sequence(self._next) if self._next else self._start
-                )
+                waiting = await reader.create(start)
             except NameInUse:
                 continue
             reader.next_sequence = max(1, self._next)
@@ -217,7 +214,7 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
     if (found := await find_message(connection, stream, {"seq": wanted})) is None:
         holds = f"{state['first_seq']} to {state['last_seq']}" if state["messages"] else "none"
         raise OperatorError(f"no message {wanted}: stream {stream} holds {holds}")
-    return found
+    return _convert(found)
 
 
 async def get_last_message(
@@ -231,15 +228,10 @@ async def get_last_message(
     found = [one for name in streams if (one := await find_message(connection, name, asked))]
     if not found:
         raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
-    return max(found, key=lambda message: message.stored_at)
+    return _convert(max(found, key=lambda message: message.stored_at))
 
 
-async def find_message(
-    connection: Connection, stream: str, request: Mapping[str, Any]
-) -> StoredMessage | None:
-    """Return a message of a stream as `nats_logship.client.find.find_message` does."""
-    if (found := await find.find_message(connection, stream, request)) is None:
-        return None
+def _convert(found: StreamMessage) -> StoredMessage:
     return StoredMessage(
         name=found.subject,
         sequence=found.sequence,

@@ -67,14 +67,8 @@ async def collect_credentials(
     def read(answer: bytes) -> CredentialsReport:
         return CredentialsReport.model_validate_json(zlib.decompress(answer))
 
-    found = await _collect(
-        connection,
-        CREDENTIALS_SUBJECT,
-        asked,
-        read,
-        expected=len(names),
-        patience=_CREDENTIALS_PATIENCE,
-    )
+    subject, patience = CREDENTIALS_SUBJECT, _CREDENTIALS_PATIENCE
+    found = await _collect(connection, subject, asked, read, expected=len(names), patience=patience)
     if not found:
         raise OperatorError(
             f"no logbroker at {connection.servers} answers with its credentials: use the "

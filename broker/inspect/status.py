@@ -4,6 +4,7 @@
 times are RFC 3339; None means unknown, or no limit.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -72,8 +73,12 @@ class SiteStatus(BaseModel, frozen=True):
 
         A connected site reports the end of its stream each second.
         """
-        is_known = self.contact_seconds is not None and self.contact_seconds < _OUT_OF_CONTACT
-        return self.lag if is_known else None
+        return self.lag if self.contact_age < _OUT_OF_CONTACT else None
+
+    @property
+    def contact_age(self) -> float:
+        """Seconds since the last contact; infinite before the first one."""
+        return math.inf if self.contact_seconds is None else self.contact_seconds
 
     def text(self, now: str) -> str:
         """Return how far the copy is, for a person; `now` is the broker's clock."""

@@ -90,18 +90,16 @@ class TailOptions:
         self, messages: Iterable[StoredMessage], matching: LineFilter | None
     ) -> AsyncGenerator[TailPiece, None]:
         """Yield the wanted lines of messages, section by section."""
+        wants_file = self.selection.wants_file
         for one in messages:
             files = [section.path for section in one.sections] or [""]
-            if not (self.selection.wants_host(one.host) and any(map(self._wants_file, files))):
+            if not (self.selection.wants_host(one.host) and any(map(wants_file, files))):
                 continue
             for section, lines in _split(one):
-                if self._wants_file(section.path if section else ""):
+                if wants_file(section.path if section else ""):
                     found = await matching(lines) if matching and lines else lines
                     if found:
                         yield _make_piece(one, section, found)
-
-    def _wants_file(self, path: str) -> bool:
-        return self.selection.wants_file(path)
 
 
 def _make_piece(message: StoredMessage, section: Section | None, lines: bytes) -> TailPiece:

@@ -110,9 +110,8 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
             await asyncio.sleep(interval)
             if counting.done():
                 counting.result()
-            found, view.trouble = await attempt(
-                connection, collect_brief_status(connection), _PATIENCE
-            )
+            asked = collect_brief_status(connection)
+            found, view.trouble = await attempt(connection, asked, _PATIENCE)
             status = found or view.status
             now = clock()
             view.finish(status, now - began)
@@ -129,7 +128,7 @@ def draw(view: TopView) -> Group:
     """Return a view for rich: the partitions that are furthest behind, and the busiest hosts."""
     status = view.status
     rows = nsmallest(
-        _MOST_ROWS, status.partitions, lambda one: (-(one.behind_seconds or 0), one.partition)
+        _MOST_ROWS, status.partitions, lambda p: (-(p.behind_seconds or 0), p.partition)
     )
     rates = [view.partitions.get(one.partition, Rates()) for one in rows]
     partitions = [
@@ -137,10 +136,8 @@ def draw(view: TopView) -> Group:
         for one, rate in zip(rows, rates, strict=True)
     ]
     busiest = nsmallest(_MOST_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
-    head = (
-        f"{status.server}  {status.now[:19]}Z  {format_count(status.messages, 'message')}, "
-        f"{status.behind} behind"
-    )
+    messages = format_count(status.messages, "message")
+    head = f"{status.server}  {status.now[:19]}Z  {messages}, {status.behind} behind"
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []
     hosts = table(_HOSTS, [(name, *rate.row()) for name, rate in busiest])
     return Group(plain(head, "bold"), *trouble, "", table(_PARTITIONS, partitions), "", hosts)

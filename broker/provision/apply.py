@@ -159,7 +159,7 @@ async def carry_out(
 
 async def provision_alone(
     connection: Connection, desired: Topology, stored: frozenset[str]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Bring a server without a cluster to the declared state; return STREAM.INFO of each stream.
 
     Raises `OperatorError`, also if the server could not recover a `stored` stream, which would be
@@ -181,7 +181,7 @@ async def provision_alone(
 
 async def provision_cluster(
     connection: Connection, desired: Topology, report: Callable[[str], None]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Bring a cluster to the declared state, however long that takes; return STREAM.INFO of each.
 
     `report` gets each reason for waiting, and an empty text at the end. Raises `OperatorError`.
@@ -191,21 +191,23 @@ async def provision_cluster(
 
 async def _provision(
     connection: Connection, desired: Topology, set_up: Awaitable[tuple[Step, ...]]
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     try:
         done = await set_up
-        names = stream_names(await read_streams(connection))
-        infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
+        # a restore that was interrupted may have deleted any stream, and needs a running broker
+        is_set_up = await find_stream_info(connection, f"KV_{CONFIG_BUCKET}") is not None
+        count = await read_streams(connection) if is_set_up else desired.stream_count
+        infos = [await find_stream_info(connection, name) for name in stream_names(count)]
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(f"cannot set up nats-server at {connection.servers}: {error}") from None
     # the rights of receivers were made for the declared number
-    if (count := len(names)) != desired.stream_count:
+    if count != desired.stream_count:
         raise ConfigurationError(
             f"the broker has {format_count(count, 'stream')}; give --streams {count}"
         )
     for line in describe(step for step in done if step.changes).splitlines():
         logger.info("%s", line)
-    return infos
+    return [info for info in infos if info is not None]
 
 
 async def _join(

@@ -191,9 +191,8 @@ class Actual:
     @property
     def existing(self) -> int:
         """The number of partitions that have a subject in a stream: the highest one, plus 1."""
-        return count_partitions(
-            chain(*(info["config"].get("subjects") or () for info in self.infos))
-        )
+        subjects = (info["config"].get("subjects") or () for info in self.infos)
+        return count_partitions(chain(*subjects))
 
     def refuse_other_number(self, partitions: int) -> None:
         """Raise `ConfigurationError` if lines or offsets are stored for another number.

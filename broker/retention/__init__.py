@@ -1,14 +1,19 @@
-"""Delete received messages before a stream or the broker's disk is full.
+"""Purge received messages before a stream or the broker's disk is full.
 
-| limit | set by | enforced by |
-|---|---|---|
-| age of messages | `--max-age` | nats-server, as `broker/topology.py` declares the stream |
-| size of a stream | `--max-bytes`, `--discard` | the same |
-| 90 % of that size | fixed | `decide.py`: purge received messages, down to 80 % |
-| free space on the disk | `--reserve` | `decide.py`: purge received messages, below half of it |
-| files of a receiver | `logreceiver --keep*` | `receiver/storage/segments.py` |
+Every limit of age and space in the system, with its default, and what happens at it:
 
-`decide` says which messages to purge, `purge` purges them, `snapshots` saves the shippers'
-positions before that, and `worker` does it for each stream of `logbroker run`. `logbroker purge`
-calls `purge.plan_purges` and `purge.run_purges`.
+- `max_age` (1 day): nats-server deletes older messages, received or not (`broker/topology.py`).
+- `max_bytes` (as much as fits on the disk): a stream takes no more. With `discard` = `new` (the
+  default) hosts keep their lines and wait; with `old` nats-server deletes the oldest messages.
+- 90 % of `max_bytes` (fixed): `logbroker run` purges received messages down to 80 %. It polls each
+  stream twice a second (`worker.py`, `decide.py`).
+- `reserve` (5 % of the disk, at most 20 GiB): `logbroker run` purges received messages as soon as
+  less than half of it is free (`decide.py`).
+- `keep`, `keep_age`, `keep_bytes` of a receiver (0, no limit): each minute, and when a file is
+  closed, logreceiver deletes the oldest closed files (`receiver/storage/segments.py`).
+- 1 GiB or 100,000 files of quarantine for each partition (fixed): logreceiver deletes the oldest
+  ones when it adds one (`receiver/storage/quarantine.py`).
+
+`logbroker purge` deletes messages on request. It and the worker complete the snapshots of shippers
+first (`snapshots.py`), so that no line is shipped twice.
 """

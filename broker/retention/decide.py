@@ -1,12 +1,12 @@
 """Decide which messages of a stream to purge. Values only.
 
-A stream is purged by sequence, the oldest messages first, since nats-server reads the whole stream
-to purge by subject. A purge begins when the stream reaches its high-water mark and ends at its
-low-water mark, or at the first message that a receiver or a durable consumer still needs. If the
-very first message is needed, the stream's discard policy decides: hosts wait (`new`) or nats-server
-drops the oldest lines (`old`).
+The oldest messages are purged first. They are selected by sequence: to purge by subject,
+nats-server reads the whole stream. A purge begins when a stream reaches its high-water mark. It
+ends at the low-water mark, or before the first message that a receiver or a durable consumer still
+needs. If that is the very first message, nothing can be purged, and the stream's discard policy
+applies: hosts wait (`new`), or nats-server drops the oldest lines (`old`).
 
-`info` is the server's answer to STREAM.INFO.
+`info` is the server's answer to STREAM.INFO. The head of the package lists all limits.
 """
 
 import math
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from broker.inspect.message import StoredMessage
 from broker.report import SpaceState
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
@@ -53,10 +53,11 @@ class SpaceDecision:
     needed_by: tuple[str, ...] = ()
 
 
-def decide(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> SpaceDecision:
-    """Return what to do so that a stream loses about a share of its messages.
+def decide_purge(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> SpaceDecision:
+    """Return up to where to purge so that a stream loses about this share of its bytes.
 
-    `needs` holds the first sequence that is still needed, by who needs it.
+    The share is applied to sequences, as if all messages had one size. `needs` has the first
+    sequence that is still needed, by who needs it.
     """
     first, end = int(info["state"]["first_seq"]), int(info["state"]["last_seq"]) + 1
     until = min([first + math.ceil(share * (end - first)), *needs.values()])
@@ -66,28 +67,28 @@ def decide(info: Mapping[str, Any], share: float, needs: Mapping[str, int]) -> S
     return SpaceDecision(_FULL[info["config"].get("discard", "old")], needed_by=tuple(oldest))
 
 
-def compute_share(info: Mapping[str, Any], missing: int = 0) -> float:
-    """Return the share of a stream to purge, 0 to 1: 0 below the high-water mark.
+def compute_share(info: Mapping[str, Any], lacking: int = 0) -> float:
+    """Return the share of a stream's bytes to purge, 0 to 1; 0 below the high-water mark.
 
-    `missing` is how many bytes of free space the disk lacks. A small limit has a lower high-water
-    mark, with space for a round: a round that nats-server refuses would wait for ever.
+    `lacking` is the result of `compute_lacking_bytes`. The mark leaves space for the messages that
+    hosts send until the next poll; so it is below 90 % if the limit is small.
     """
     held, limit = int(info["state"]["bytes"]), int(info["config"].get("max_bytes", -1))
     high = min(limit * _HIGH_WATER // 100, limit - min(_ROUND_BYTES, limit // 2))
     over = held - high * _LOW_WATER // _HIGH_WATER if limit > 0 and held >= high else 0
-    return min(max(missing, over, 0) / held, 1.0) if held else 0.0
+    return min(max(lacking, over, 0) / held, 1.0) if held else 0.0
 
 
-def compute_missing(free: int, reserve: int) -> int:
-    """Return how many bytes of the reserve are used up, once that is more than half of it."""
+def compute_lacking_bytes(free: int, reserve: int) -> int:
+    """Return how many bytes of the reserve are not free; 0 while at least half of it is free."""
     return reserve - free if free < reserve // 2 else 0
 
 
 def find_consumer_needs(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the first sequence that each durable consumer of others has not acknowledged.
 
-    `consumers` are answers to CONSUMER.INFO. A consumer with a name of ours keeps nothing: a host
-    may create one.
+    `consumers` are answers to CONSUMER.INFO. Consumers with a name of ours are ignored: a host can
+    create one, and offsets say how far receivers are.
     """
     found = {}
     for consumer in consumers:
@@ -109,7 +110,7 @@ def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
     return offset.next <= int(info["state"]["last_seq"]) + 1
 
 
-def ends_at(offset: Offset, last: StoredMessage | None) -> bool:
+def ends_at(offset: Offset, last: StreamMessage | None) -> bool:
     """Whether `last`, the message just below the offset, is the one that was committed last.
 
     A stream that lost its end assigns the same sequences again, to other messages. None means that

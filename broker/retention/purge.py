@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.inspect.message import parse_subject
-from broker.inspect.reader import MessageReader, find_message, find_sequence_at
+from broker.inspect.reader import MessageReader, find_sequence_at
 from broker.inspect.streams import count_by_subject
 from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
@@ -20,6 +20,7 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_message
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key

@@ -79,7 +79,7 @@ async def _complete(
                 known[one.host] = known[one.host].advance([one.origin], one.sequence, stream)
     changed = {host: one for host, one in known.items() if one is not read[host][0]}
     writes = (
-        _write_snapshot(connection, host, one, read[host][1]) for host, one in changed.items()
+        _write_snapshot(connection, host, new, read[host][1]) for host, new in changed.items()
     )
     written = await asyncio.gather(*writes)
     return [host for host, is_done in zip(changed, written, strict=True) if not is_done]

@@ -14,7 +14,13 @@ from typing import Any
 
 from broker.inspect.streams import read_known_layout
 from broker.report import SpaceReport, SpaceState
-from broker.retention.decide import Purge, SpaceDecision, compute_missing, compute_share, decide
+from broker.retention.decide import (
+    Purge,
+    SpaceDecision,
+    compute_lacking_bytes,
+    compute_share,
+    decide_purge,
+)
 from broker.retention.purge import find_needs, run_purges
 from broker.server.context import ServerContext
 from broker.server.resolve import compute_reserve
@@ -71,7 +77,7 @@ class StreamRetention:
         clock = asyncio.get_running_loop().time
         began = clock()
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
-        share = compute_share(info, self._missing_bytes())
+        share = compute_share(info, self._read_lacking_bytes())
         if not share or not self._is_leader(info) or is_being_restored(info["config"]):
             self._report(SpaceDecision(SpaceState.OK))
             return _POLL_IDLE
@@ -83,9 +89,9 @@ class StreamRetention:
         cluster = info.get("cluster") or {}
         return not cluster.get("name") or cluster.get("leader") == self._context.settings.name
 
-    def _missing_bytes(self) -> int:
+    def _read_lacking_bytes(self) -> int:
         disk = shutil.disk_usage(self._context.folder)
-        return compute_missing(disk.free, compute_reserve(self._context.settings, disk.total))
+        return compute_lacking_bytes(disk.free, compute_reserve(self._context.settings, disk.total))
 
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:
         """Purge about a share of the stream, as far as receivers have committed it."""
@@ -95,7 +101,7 @@ class StreamRetention:
             streams=self._context.conf.topology.stream_count,
         )
         needs = await find_needs(self._connection, info, layout.partitions_in(info["config"]))
-        decision = decide(info, share, needs)
+        decision = decide_purge(info, share, needs)
         if decision.until:
             purge = Purge(self._stream, info["created"], decision.until)
             self.space.purged_messages += await run_purges(self._connection, [purge], _PATIENCE)

@@ -189,9 +189,8 @@ class ConsumerRequests:
         await self._connection.publish(message.reply, json.dumps(answer).encode())
 
     async def _pass_on(self, key: str, asked: str, request: bytes, message: Message) -> None:
-        headers = {
-            name: value for name in _COPY_HEADERS if (value := (message.headers or {}).get(name))
-        }
+        given = message.headers or {}
+        headers = {name: given[name] for name in _COPY_HEADERS if given.get(name)}
         try:
             # without an answer of JetStream the client gets none either, and asks again
             with suppress(ConnectionLost, Rejected):

@@ -208,7 +208,7 @@ class ServerContext:
 
     async def _provision(
         self, conf: ServerConf, stored: frozenset[str] = frozenset()
-    ) -> list[dict[str, Any]]:
+    ) -> list[Mapping[str, Any]]:
         def report(reason: str) -> None:
             if reason and not self._cluster_lacks:
                 logger.info("waiting for its cluster: %s", reason)
@@ -223,7 +223,7 @@ class ServerContext:
             infos = await provision_cluster(self.connection, topology, report)
         else:
             infos = await provision_alone(self.connection, topology, stored)
-        self._mirror = find_mirrored_site(infos[0]["config"])
+        self._mirror = find_mirrored_site(infos[0]["config"]) if infos else None
         return infos
 
     async def _announce(
@@ -256,6 +256,7 @@ class ServerContext:
             return
         version = (await self.connection.client()).connected_server_version
         store, tls, remotes = self.conf.credentials, self.conf.tls, self.settings.site_remote
+        links = await count_site_links(self.connection, self.settings.name) if remotes else 0
         report = NodeReport(
             name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
@@ -264,9 +265,7 @@ class ServerContext:
             certificates=read_expiries(tls.files if tls else ()),
             mirror=self._mirror,
             site_remotes=len(remotes),
-            site_links=await count_site_links(self.connection, self.settings.name)
-            if remotes
-            else 0,
+            site_links=links,
             free=shutil.disk_usage(self.folder).free,
             reserve=self.reserve,
             frozen=self.frozen or None,

@@ -176,7 +176,7 @@ class NatsServer:
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Log the server's lines until it ends, then raise `OperatorError` with the reason.
+        """Log the server's lines until it ends, then raise `OperatorError` with why.
 
         This must run all the time: a server hangs when its pipe is full.
         """

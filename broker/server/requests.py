@@ -64,7 +64,8 @@ async def answer_credentials(
     try:
         request = CredentialsRequest.model_validate_json(message.data or b"{}")
         if request.revoke:
-            await asyncio.to_thread(_revoke, folder, request)
+            holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
+            await asyncio.to_thread(change_credentials, folder, lambda store: store.revoke(holders))
             await reload()
     except (ValidationError, CredentialError, OperatorError) as failure:
         error = str(failure)
@@ -74,11 +75,6 @@ async def answer_credentials(
         report = CredentialsReport(name=name, error=error or str(failure))
     # uncompressed, thousands of credentials would exceed the largest message
     return zlib.compress(report.model_dump_json().encode())
-
-
-def _revoke(folder: Path, request: CredentialsRequest) -> None:
-    holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
-    change_credentials(folder, lambda store: store.revoke(holders))
 
 
 def report_credentials(folder: Path, name: str = "", error: str = "") -> CredentialsReport:

@@ -24,7 +24,7 @@ _PATIENCE = 2.0  # seconds for a broker that was just killed to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
 _STATE = "broker.json"
-_CREDENTIALS_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
+_CHANGE_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
 _STARTS = 10.0  # seconds until most brokers are ready
 
 
@@ -155,9 +155,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def wait_for_credentials(
-    folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE
-) -> str:
+def wait_for_credentials(folder: Path, revision: int, patience: float = _CHANGE_PATIENCE) -> str:
     """Wait until a running broker uses credentials of this revision, and return the result as text.
 
     Raises `OperatorError` after `patience` seconds.

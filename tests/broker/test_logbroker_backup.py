@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.broker.conftest import Call, ask
+from broker.backup.closing import close_config, mark_config
+from nats_logship.client.connection import Connection
+from nats_logship.wire.restored import Ancestor
+from tests.broker.conftest import Call, StartBroker, ask, logbroker
 
 pytestmark = pytest.mark.nats
 
@@ -56,3 +60,30 @@ def test_a_damaged_backup_is_refused_before_anything_is_deleted(
     assert "SHA-256" in verified.stderr
     assert "SHA-256" in restored.stderr
     assert "3 messages" in call("status").stdout
+
+
+@pytest.mark.parametrize("deleted", ["LOGS", "KV_LOGS_CONFIG"])
+def test_a_broker_that_dies_during_a_restore_starts_again_and_the_same_restore_ends(
+    start_broker: StartBroker, tmp_path: Path, deleted: str
+) -> None:
+    async def die_half_way(connection: Connection) -> None:
+        for name, change in (("LOGS", closed), ("KV_LOGS_CONFIG", mark_config)):
+            config = (await connection.api(f"STREAM.INFO.{name}"))["config"]
+            await connection.api(f"STREAM.UPDATE.{name}", change(config))
+        await connection.api(f"STREAM.DELETE.{deleted}")
+
+    def closed(config: dict[str, Any]) -> dict[str, Any]:
+        return close_config(config, Ancestor("2026-01-01T00:00:00Z", 4))
+
+    broker = start_broker()
+    url = broker.ready()["server"]
+    publish(url)
+    assert logbroker("backup", tmp_path / "backups", "--server", url).returncode == 0
+    ask(url, die_half_way)
+    broker.kill()
+
+    url = start_broker().ready()["server"]
+    done = logbroker("restore", tmp_path / "backups", "--server", url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 messages" in logbroker("status", "--server", url).stdout

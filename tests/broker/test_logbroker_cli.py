@@ -30,7 +30,7 @@ def test_the_help_has_sections_and_the_version_is_also_nats_servers() -> None:
     ours, server = logbroker("--version").stdout.splitlines()
 
     assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
-        *("Options", "Running", "Declaring", "Looking", "Changing")
+        *("Options", "Running", "Configuring", "Inspecting", "Changing")
     ]
     assert re.fullmatch(r"logbroker \d+\.\d+\.\d+", ours)
     assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
@@ -77,9 +77,7 @@ def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:
 
 
 @pytest.mark.nats
-def test_apply_asks_before_it_deletes_and_refuses_without_a_terminal(
-    call: Call, logs_url: str
-) -> None:
+def test_apply_asks_before_it_deletes_and_needs_a_terminal(call: Call, logs_url: str) -> None:
     ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)
     options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "100")
 

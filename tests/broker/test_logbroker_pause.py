@@ -48,9 +48,7 @@ def test_a_pause_replaces_that_of_the_same_hosts_and_ends_by_name(call: Call) ->
     ],
     ids=str,
 )
-def test_an_invalid_pause_is_a_usage_error(
-    call: Call, arguments: tuple[str, ...], text: str
-) -> None:
+def test_a_bad_pause_is_a_usage_error(call: Call, arguments: tuple[str, ...], text: str) -> None:
     done = call("pause", *arguments)
 
     assert done.returncode == 2

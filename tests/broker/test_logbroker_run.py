@@ -52,9 +52,7 @@ def test_a_broker_killed_at_any_moment_leaves_no_server_behind(start_broker: Sta
     wait_until("no server is left", is_gone, 20)
 
 
-def test_a_server_that_dies_ends_the_broker_with_one_line(
-    start_broker: StartBroker,
-) -> None:
+def test_a_server_that_dies_ends_the_broker_with_one_line(start_broker: StartBroker) -> None:
     broker = start_broker()
     child = broker.ready()["nats_server_pid"]
     before = len(broker.read_log().splitlines())
@@ -116,9 +114,7 @@ def wait_for_state(broker: Broker, manager: Manager, state: str) -> None:
     wait_until(f"{state} is sent", lambda: manager.has_received(state), 40, [broker])
 
 
-def test_a_service_manager_gets_the_state_from_start_to_end(
-    broker: Broker, manager: Manager
-) -> None:
+def test_a_service_manager_gets_the_state_until_the_end(broker: Broker, manager: Manager) -> None:
     assert manager.has_received("STATUS=serving")
     wait_for_state(broker, manager, "WATCHDOG=1")
 

@@ -70,9 +70,7 @@ def test_a_failed_write_ends_the_start_with_1_and_the_next_start_works(
     start_broker("--max-bytes=6MB").ready()
 
 
-def test_a_stream_that_a_kill_left_incomplete_is_created_again(
-    start_broker: StartBroker,
-) -> None:
+def test_a_stream_that_a_kill_left_incomplete_is_created_again(start_broker: StartBroker) -> None:
     broker = start_broker()
     broker.ready()
     assert broker.stop(10) == 0

@@ -138,10 +138,8 @@ def test_options_mean_the_same_as_for_kafka(
         ({"maxOffsetsPerTrigger": "9" * 5000}, "is not a positive"),
         ({"hosts": "a", "partitions": "1"}, "partitions and hosts both choose"),
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
-        (
-            {"servers": "http://me:s3cret@x"},
-            "servers: 'http://x' is not the address of a NATS server",
-        ),
+        ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
+        ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"servers": "nats://me:a://b@x"}, "servers: 'nats://x' is not the address"),
         ({"servers": "me:a://b@x"}, "servers: 'x' is not the address"),
         ({"explode": "yes"}, "explode 'yes' is not true or false"),

@@ -1,4 +1,4 @@
-"""logreceiver as a program with a real Spark: killed, disconnected, taken over, reloaded, stopped."""
+"""logreceiver as a program with a real Spark: killed, cut off, taken over, reloaded, stopped."""
 
 import gzip
 import json

@@ -82,9 +82,7 @@ def last_line(own: Raw, subject: str = OWN_LINE) -> bytes:
     return base64.b64decode(stored.get("message", {}).get("data", ""))
 
 
-def test_a_reply_subject_of_acknowledgements_is_denied_and_logged(
-    server: Secured, own: Raw
-) -> None:
+def test_a_reply_subject_of_acks_is_denied_and_logged(server: Secured, own: Raw) -> None:
     before, target = everything(own), "$JS.ACK.LOGS.receiver-p0.1.1.1.1.0"
 
     with Raw(server.port, "web01") as client:

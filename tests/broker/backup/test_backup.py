@@ -188,9 +188,7 @@ async def test_an_interrupted_restore_leaves_streams_closed_and_can_be_repeated(
     assert await digests(target, 41) == await digests(source, 41)
 
 
-async def test_a_server_that_stops_ends_an_archive_at_once(
-    own_server: Server, tmp_path: Path
-) -> None:
+async def test_a_stopped_server_ends_an_archive_at_once(own_server: Server, tmp_path: Path) -> None:
     connection = await broker(own_server.url)
     for number in range(400):
         await ship(connection, number)

@@ -40,6 +40,9 @@ def test_streams_and_consumers_are_listed_and_shown(call: Call) -> None:
     shown, as_json = (call("stream", "info", "ORDERS", *one).stdout for one in ((), ("--json",)))
     assert json.loads(shown)["state"]["messages"] == 1
     assert as_json.splitlines()[:3] == shown.splitlines()[:3]
+    assert [
+        one["config"]["name"] for one in json.loads(call("stream", "ls", "ORDERS", "--json").stdout)
+    ] == ["ORDERS"]
     assert "mine" in call("consumer", "ls").stdout
     found = json.loads(call("consumer", "ls", "LOGS", "--json").stdout)
     assert {info["name"] for info in found} == {"mine", "receiver-p0"}
@@ -92,8 +95,13 @@ def test_the_settings_limit_the_number_of_streams_and_consumers(
         (("stream", "rm", "LOGS_3", "--yes"), "logbroker purge"),
         (("stream", "rm", "KV_LOGS_POSITIONS", "--yes"), "logbroker's own"),
         (("consumer", "rm", "LOGS", "receiver-p0", "--yes"), "own and is not"),
-        (("stream", "info", "NONE"), "stream not found"),
-        (("consumer", "info", "LOGS", "none"), "consumer not found"),
+        (("stream", "info", "NONE"), "there is no stream NONE; `logbroker stream ls` lists"),
+        (("stream", "rm", "NONE", "--yes"), "there is no stream NONE; `logbroker stream ls` lists"),
+        (("stream", "ls", "NONE"), "there is no stream NONE; `logbroker stream ls` lists"),
+        (("consumer", "ls", "NONE"), "there is no stream NONE; `logbroker stream ls` lists"),
+        (("consumer", "info", "NONE", "x"), "there is no stream NONE; `logbroker stream ls` lists"),
+        (("consumer", "info", "LOGS", "x"), "there is no consumer LOGS.x; `logbroker consumer ls`"),
+        (("get", "--host", "web01", "--stream", "NONE"), "--stream must be one of LOGS"),
         (("stream", "info", "a.b"), "cannot be the name"),
         (("consumer", "info", "LOGS"), "takes 2 values"),
     ],

@@ -26,9 +26,7 @@ async def _follow(reader: MessageReader, number: int) -> list[int]:
     return found
 
 
-async def test_a_deleted_consumer_costs_no_message(
-    connection: Connection, publish: Publish
-) -> None:
+async def test_a_deleted_consumer_loses_no_line(connection: Connection, publish: Publish) -> None:
     reader = MessageReader(connection, STREAM, at_sequence(1))
     await reader.close()  # never used: asks nothing
     for _ in range(3):
@@ -74,9 +72,7 @@ async def test_reading_does_not_wait_for_purged_messages(
     assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
 
 
-async def test_several_streams_are_followed_at_once(
-    connection: Connection, publish: Publish
-) -> None:
+async def test_streams_are_followed_together(connection: Connection, publish: Publish) -> None:
     config = Topology(partitions=2).streams()[0] | {"name": "OTHER", "subjects": ["other.>"]}
     await connection.api("STREAM.CREATE.OTHER", config)
     readers = [MessageReader(connection, name, at_sequence(1)) for name in (STREAM, "OTHER")]

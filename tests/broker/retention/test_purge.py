@@ -61,7 +61,7 @@ def test_a_purge_shows_the_messages_and_asks_first(call: Call, url: str) -> None
     again = call(*purge)
 
     assert [one.returncode for one in (without, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
-    assert "give at least one of --host" in without.stderr
+    assert "give --host, --partition" in without.stderr
     assert dry.stdout == unasked.stdout
     assert "4 messages" in dry.stdout
     assert "NOT RECEIVED by partition 0;" in dry.stdout

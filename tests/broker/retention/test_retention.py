@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.report import REPORT_SUBJECT, SpaceState
-from broker.retention.decide import belongs_to_stream, compute_share, decide
+from broker.retention.decide import belongs_to_stream, compute_share, decide_purge
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
@@ -31,7 +31,7 @@ LINES = b"x" * 19_999 + b"\n"
 
 
 @pytest.mark.parametrize(
-    ("held", "limit", "missing", "share"),
+    ("held", "limit", "lacking", "share"),
     [
         pytest.param(890_000_000, 10**9, 0, 0.0, id="below the mark"),
         pytest.param(900_000_000, 10**9, 0, 1 / 9, id="down to the lower mark"),
@@ -43,11 +43,11 @@ LINES = b"x" * 19_999 + b"\n"
     ],
 )
 def test_the_share_to_purge_depends_on_the_limit_and_the_disk(
-    held: int, limit: int, missing: int, share: float
+    held: int, limit: int, lacking: int, share: float
 ) -> None:
     info = {"config": {"max_bytes": limit}, "state": {"bytes": held, "messages": 1}}
 
-    assert compute_share(info, missing) == pytest.approx(share, abs=0.01)
+    assert compute_share(info, lacking) == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_purge_ends_at_the_share_or_the_first_message_that_is_needed(
 ) -> None:
     info = {"config": {"discard": discard}, "state": {"first_seq": 1, "last_seq": 100}}
 
-    found = decide(info, share, needs)
+    found = decide_purge(info, share, needs)
 
     assert (found.until, found.state) == (until, state)
     assert found.needed_by == (() if until else ("partition 0",))
