@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _PREFIX = re.compile(r"([^\s.*>]+(\.[^\s.*>]+)*)?")
-_SCHEME = re.compile(r"[A-Za-z]+://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +71,12 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
         except ValueError:
             is_one = False
         if not is_one or parts.scheme not in {"nats", "tls"}:
-            shown = without_password(server)
+            shown = server.rpartition("@")[2]  # a password may look like the scheme
             raise ValueError(f"{shown!r} is not the address of a NATS server: nats://host:port")
     return each
 
 
 def without_password(address: str) -> str:
     """Return an address without the user and the password in it."""
-    scheme = _SCHEME.match(address)  # a password may have :// too
-    start = scheme.end() if scheme else 0
-    return address[:start] + address[start:].rpartition("@")[2]
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
