@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from broker.report import SpaceState
-from nats_logship.client.find import StreamMessage
+from nats_logship.wire.delivery import StreamMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
