@@ -252,7 +252,7 @@ def naively_left(found: list[SegmentRow], limits: Limits, now: int) -> list[Segm
     """Return what stays: by number, then by age, then by size, one segment after the other."""
     left = found
     if limits.number:
-        files = [sorted((s for s in found if s.live == live), key=place) for live in "abc"]
+        files = [sorted((s for s in found if s.live == live), key=sort_key) for live in "abc"]
         left = [one for file in files for one in file[-limits.number :]]
     left = [one for one in left if not limits.age or age_of(one, left)[0] >= now - limits.age]
     left = sorted(left, key=lambda one: age_of(one, left))
