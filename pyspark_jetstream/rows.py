@@ -184,7 +184,7 @@ def _span(row: _Row) -> dict[str, Any] | None:
     if row.section is None:
         return None
     span = row.section.span
-    return {"file": _text(span.file), "start": span.start, "end": span.end}
+    return {"file": _text(span.file_id), "start": span.start, "end": span.end}
 
 
 def _text(value: str) -> str:

@@ -87,8 +87,7 @@ class PartitionMeter:
         for anomaly in done.anomalies:
             self.found[anomaly.kind.value] += 1
             self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
-        missing = {AnomalyKind.GAP, AnomalyKind.LOSS}
-        gaps = Counter(one.host for one in done.anomalies if one.kind in missing)
+        gaps = Counter(one.host for one in done.anomalies if one.kind.is_gap)
         if gaps or done.quarantined:
             self._recent.append((now, gaps, done.quarantined))
 

@@ -170,7 +170,7 @@ class ReceiverSettings(AccessSettings):
         (), "N", "Partition to receive, or `all`; may be given several times, or as 0,3,5."
     )
     output: Path = option(
-        Path("/var/log/logship"), "DIR", "Folder of the received files, one per host."
+        Path("/var/log/logship"), "DIR", "Folder of the received files, by default one per host."
     )
     path_template: Template = option(
         DEFAULT,
@@ -230,7 +230,7 @@ class ReceiverSettings(AccessSettings):
         "machine's.",
     )
     keep: Annotated[int, Field(ge=0)] = option(
-        0, "N", "Closed files to keep per host; 0 keeps all."
+        0, "N", "Closed files to keep for each received file; 0 keeps all."
     )
     keep_age: Duration = Field(
         timedelta(0),

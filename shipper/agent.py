@@ -20,8 +20,7 @@ from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Positions
-from shipper.intervals import Intervals
-from shipper.loop import ShippingLoop
+from shipper.loop import Intervals, ShippingLoop
 from shipper.once import require_files
 from shipper.publish.publisher import Publisher, SessionLost, UnacknowledgedPublisher
 from shipper.publish.waiting import connection_for

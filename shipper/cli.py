@@ -27,7 +27,8 @@ from nats_logship.app.program import log_to_stderr, run
 from nats_logship.app.service import Notifier, block_signals
 from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
-from nats_logship.wire.subjects import SHARED_NAME, InvalidHost, is_shared_name, validate_host
+from nats_logship.wire.subjects import InvalidHost, validate_host
+from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
 
 logger = logging.getLogger(__name__)
@@ -54,8 +55,8 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     settings = _settings(options)
     host = _host(settings)
     log_to_stderr(settings)
-    if is_shared_name(host):
-        logger.warning("%s", SHARED_NAME.format(host))
+    if warning := find_shared_name(host):
+        logger.warning("%s", warning)
     # nats-py imports aiohttp, if installed, for web sockets: a fifth of a start's CPU, and 10 MiB
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()

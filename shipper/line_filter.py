@@ -67,15 +67,15 @@ class LineFilter:
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
-        before = self._left_out.pop(span.file, None)
+        before = self._left_out.pop(span.file_id, None)
         if not block.lines:  # a hole covers the lines that were left out before it
             if before is None:
                 return block
-            self._in_line.update([span.file] * before.continues)
+            self._in_line.update([span.file_id] * before.continues)
             covering = replace(span, start=before.section.span.start)
             return replace(block, section=replace(section, span=covering))
-        is_left_out = before is not None or (block.continues and span.file in self._in_line)
-        self._in_line.discard(span.file)
+        is_left_out = before is not None or (block.continues and span.file_id in self._in_line)
+        self._in_line.discard(span.file_id)
         start = before.section.span.start if before else span.start
         # the first piece of a line decides for all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
@@ -88,5 +88,5 @@ class LineFilter:
         if lines:
             return replace(block, section=section, lines=lines)
         goes_on = not block.lines.endswith(b"\n")
-        self._left_out[span.file] = replace(block, section=section, lines=b"", continues=goes_on)
+        self._left_out[span.file_id] = replace(block, section=section, lines=b"", continues=goes_on)
         return None

@@ -79,7 +79,7 @@ class Sender:
 
     def send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         """Begin to publish blocks, by a task of `group`, behind those that were sent before."""
-        self._read_at.append({block.section.span.file: blocks[0].read_at for block in blocks})
+        self._read_at.append({block.section.span.file_id: blocks[0].read_at for block in blocks})
         last = self.tasks[-1] if self.tasks else None
         self.tasks.append(group.create_task(self._send(blocks, last)))
 

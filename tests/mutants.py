@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         "bytes behind the committed length are cut",
         "receiver/storage/recovery.py",
-        "if (surplus := found.st_size - length) > 0:",
-        "if (surplus := found.st_size - length) < 0:",
+        "surplus = max(0, found.st_size - length)",
+        "surplus = max(0, length - found.st_size)",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(

@@ -37,6 +37,7 @@ class _Wire:
     _sid: int = field(init=False, default=0)
 
     _VERBS: ClassVar[tuple[bytes, ...]] = (b"MSG", b"HMSG")
+    _PUBLISH: ClassVar[tuple[str, str]] = ("PUB", "HPUB")
 
     def __post_init__(self) -> None:
         self._socket = socket.create_connection(("127.0.0.1", self.port), _SECONDS)
@@ -83,28 +84,24 @@ class _Wire:
             return Answers(tuple(errors), tuple(messages), is_over=True)
         return Answers(tuple(errors), tuple(messages))
 
+    def publish(
+        self, subject: str, payload: bytes = b"{}", reply: str = "", header: str = ""
+    ) -> Answers:
+        """Publish, with at most one header (`Name: value`)."""
+        head = f"NATS/1.0\r\n{header}\r\n\r\n".encode() if header else b""
+        sizes = f"{len(head)} {len(head + payload)}" if header else f"{len(payload)}"
+        line = f"{self._PUBLISH[bool(header)]} {subject} {reply} {sizes}\r\n"
+        return self.send(line.encode() + head + payload + b"\r\n")
+
     def _read_line(self) -> bytes:
         if not (line := self._file.readline()):
             raise EOFError
         return line.rstrip(b"\r\n")
 
 
-def _head(header: str) -> bytes:
-    return f"NATS/1.0\r\n{header}\r\n\r\n".encode() if header else b""
-
-
 class Raw(_Wire):
     def _options(self) -> Mapping[str, object]:
         return {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-
-    def publish(
-        self, subject: str, payload: bytes = b"{}", reply: str = "", header: str = ""
-    ) -> Answers:
-        """Publish, with at most one header (`Name: value`)."""
-        head = _head(header)
-        verb, sizes = ("HPUB", f"{len(head)} ") if header else ("PUB", "")
-        line = f"{verb} {subject} {reply} {sizes}{len(head + payload)}\r\n"
-        return self.send(line.encode() + head + payload + b"\r\n")
 
     def subscribe(self, subject: str, queue: str = "") -> Answers:
         self._sid += 1
@@ -137,18 +134,10 @@ class Leaf(_Wire):
     """A server of another site, as a leaf node; the server hangs up at the first denial."""
 
     _VERBS = (b"LMSG", b"HMSG")
+    _PUBLISH = ("LMSG", "HMSG")
 
     def _options(self) -> Mapping[str, object]:
         return {"name": self.user, "server_id": self.user, "domain": self.user, "headers": True}
-
-    def publish(
-        self, subject: str, payload: bytes = b"", reply: str = "", header: str = ""
-    ) -> Answers:
-        """Deliver a message to the server, with at most one header (`Name: value`)."""
-        head = _head(header)
-        verb, sizes = ("HMSG", f"{len(head)} ") if header else ("LMSG", "")
-        line = f"{verb} {subject} {reply} {sizes}{len(head + payload)}\r\n"
-        return self.send(line.encode() + head + payload + b"\r\n")
 
     def subscribe(self, subject: str) -> Answers:
         return self.send(f"LS+ {subject}\r\n".encode())

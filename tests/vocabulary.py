@@ -64,12 +64,8 @@ def check(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[int, str]]:
 
 def main() -> int:
     table = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["tool"]["vocabulary"]
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", *(sys.argv[1:] or table["paths"])],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\0")
+    command = ["git", "ls-files", "-z", *(sys.argv[1:] or table["paths"])]
+    listed = subprocess.check_output(command, text=True).split("\0")
     paths = [Path(name) for name in listed if name and Path(name).suffix in {".py", *_PAGES}]
     vocabulary = Vocabulary(table)
     found = [

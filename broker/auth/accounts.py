@@ -113,7 +113,12 @@ def _build_user(credential: Credential, streams: int, site: str) -> Section:
     return {
         "nkey": credential.nkey,
         "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None,
-        "permissions": rights and rights.as_section(),
+        "permissions": rights
+        and {
+            "publish": {"allow": rights.publish},
+            "subscribe": {"allow": rights.subscribe},
+            "allow_responses": rights.responds or None,
+        },
     }
 
 

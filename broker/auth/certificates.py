@@ -177,7 +177,7 @@ class Pki:
         )
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file that belongs to the owner of the store, which the broker's user is."""
+        """Write a file for the owner of the store, who is the broker's user."""
         with (
             report_errors(self.folder),
             make_folder(self.folder.parent) as store,

@@ -1,7 +1,8 @@
 """The credential store as a value: the holders of credentials, and their public keys.
 
 It holds no secret: an nkey here is the public half. Once the store has had a credential, clients
-need one: after the last one is revoked, nobody can connect until an operator removes the file.
+need one. When the last credential is revoked, nobody can connect until an operator removes the
+file.
 """
 
 import re
@@ -33,7 +34,7 @@ class CredentialError(ValueError):
 
 
 class CredentialKind(Enum):
-    """The kinds of credentials; `permissions.grant_rights` says what each may do."""
+    """The kinds of credentials; the head of `permissions.py` lists the rights of each."""
 
     HOST = "host"
     RECEIVER = "receiver"

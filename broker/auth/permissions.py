@@ -90,9 +90,8 @@ CONSUMER.CREATE (`broker/server/consumer_requests.py`), because a right names th
 its configuration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from broker.auth.credentials import Credential, CredentialKind
 from broker.report import REPORT_SUBJECT
@@ -117,7 +116,7 @@ from nats_logship.wire.subjects import (
     own_token,
     partition_filter,
     reader_names,
-    registry_consumer,
+    shipper_consumer,
     wake_names,
 )
 
@@ -175,14 +174,6 @@ class SubjectRights:
     subscribe: tuple[str, ...]
     responds: bool = False
 
-    def as_section(self) -> Mapping[str, Any]:
-        """Return the rights as the `permissions` of a user in nats-server's configuration."""
-        return {
-            "publish": {"allow": self.publish},
-            "subscribe": {"allow": self.subscribe},
-            "allow_responses": True if self.responds else None,
-        }
-
 
 def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
     """Return the rights of a credential; None for an admin, who has all rights.
@@ -196,7 +187,7 @@ def grant_rights(credential: Credential, streams: int, site: str = "") -> Subjec
         case CredentialKind.SITE:
             return _grant_site(own_token(name), own_token(site), stream_names(streams))
         case CredentialKind.HOST:
-            rights = _grant_host(host_filter(name), registry_consumer(name), positions_key(name))
+            rights = _grant_host(host_filter(name), shipper_consumer(name), positions_key(name))
         case CredentialKind.RECEIVER:
             layout = StreamLayout(0, streams)
             rights = _grant_receiver(own_token(name), credential.partitions, layout)

@@ -1,8 +1,8 @@
 """Archives the streams of a running broker, and keeps backups on disk.
 
-The buckets of offsets and positions are archived before the streams of lines. So an archived entry
-can lag behind the lines, which are then read again, but never point beyond them, which would skip
-lines. The numbers of partitions and streams come last. An archive is in nats-server's own format.
+The buckets of offsets and positions are archived before the streams of lines. So an archived offset
+can be lower than the last archived line, and lines are read again. It is never higher, which would
+skip lines. The numbers of partitions and streams come last. An archive has nats-server's format.
 
 A complete backup is a folder `DIR/2026-11-21T164500Z/` with a manifest, `backup.json`: its
 archives, their content, and their digests. `DIR/2026-11-21T164500Z.part/` is under way, or was left
@@ -24,7 +24,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.provision.apply import find_stream_info
+from broker.provision.apply import find_stream_info, list_all
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import (
     Folder,
@@ -63,9 +63,9 @@ class StreamArchive(BaseModel, frozen=True, extra="forbid", strict=True):
     """The archive of one stream.
 
     `size` (bytes) and `sha256` are those of `file`. `created` is when the stream was created
-    (RFC 3339). `config` and `state` are nats-server's, `state` as of the archive. `replaced` holds
-    the entries of a bucket that were written meanwhile, in base64 by subject: nats-server leaves
-    the entries that they replaced out of the archive.
+    (RFC 3339). `config` and `state` are nats-server's, `state` as of the archive. `replaced` holds,
+    in base64 by subject, the entries of a bucket that were written during the archive: nats-server
+    does not archive the entries that they replaced.
     """
 
     stream: str
@@ -84,7 +84,7 @@ class StreamArchive(BaseModel, frozen=True, extra="forbid", strict=True):
 
 
 class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
-    """The manifest of a backup of all that was acknowledged before `began` (RFC 3339, UTC)."""
+    """The manifest of a backup of all messages acknowledged before `began` (RFC 3339, UTC)."""
 
     version: Literal[1] = 1
     began: str
@@ -94,12 +94,12 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
 
 async def list_line_streams(connection: Connection) -> tuple[str, ...]:
     """Return the names of a broker's streams of lines; raises `Rejected`, `ConnectionLost`."""
-    names = await connection.list_all("STREAM.NAMES", "streams")
+    names = await list_all(connection, "STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
 async def back_up(connection: Connection, folder: Path, began: datetime) -> Backup:
-    """Write the archives of all streams into an empty folder, then the manifest; all is synced."""
+    """Write and sync the archives of all streams, then the manifest, in an empty folder."""
     await connection.connect()
     offsets, positions, config = BUCKETS
     names = (offsets, positions, *await list_line_streams(connection), config)
@@ -176,9 +176,9 @@ def _write(file: BinaryIO, chunk: bytes, digest: "hashlib._Hash") -> None:
 async def _receive(
     connection: Connection, stream: str, file: BinaryIO, advance: Advance
 ) -> tuple[Mapping[str, Any], str]:
-    """Write the archive of a stream to `file`; return `config` and `state` of it, and the SHA-256.
+    """Write the archive of a stream to `file`; return its `config` and `state`, and the SHA-256.
 
-    The server waits for acknowledgements, so a slow disk limits it.
+    The server waits for acknowledgements, so it is no faster than our disk.
     """
     await connection.connect()
     digest = hashlib.sha256()

@@ -33,7 +33,7 @@ def close_config(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any
 
 
 def mark_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a stream that stays while other streams are restored."""
+    """Return the configuration of a stream with the mark that a restore is under way."""
     metadata = {**_select_own(config), RESTORING: "run `logbroker restore` again"}
     return {**config, "metadata": metadata}
 

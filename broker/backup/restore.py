@@ -34,7 +34,7 @@ from nats_logship.wire.message import EXPECTED_SEQUENCE
 from nats_logship.wire.restored import Ancestor, is_being_restored
 
 _CONFIG = BUCKETS[2]
-_OF_BROKER = ("num_replicas", "storage", "max_age")
+_OF_BROKER = ("num_replicas", "storage", "max_age")  # fields that a restore keeps
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds between tries until all servers know a stream
 _UPDATE = 60.0  # seconds for a change on a busy disk
 _ACTIVATION = 600.0  # seconds for the server to create a stream from a whole archive
@@ -74,7 +74,7 @@ def preview(
 
     Raises `OperatorError` if the archives do not fit.
     """
-    # on an empty broker the bucket of settings holds only its declaration
+    # on an empty broker the bucket of settings holds only the declared numbers
     is_empty = not any(_has_messages(info) for name, info in existing.items() if name != _CONFIG)
     deletes = {}
     for archive in archives:
@@ -105,7 +105,7 @@ def format_content(state: Mapping[str, Any]) -> str:
 def _read_limit(info: Mapping[str, Any] | None) -> int:
     """Return the limit in bytes of an existing stream, -1 for none.
 
-    A restore keeps it, since it depends on the disk. A stream that is being restored has none.
+    A restore keeps this limit, since it depends on the disk. A stream has none during a restore.
     """
     if info is None or is_being_restored(info["config"]):
         return -1

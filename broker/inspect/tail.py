@@ -110,7 +110,7 @@ def _make_piece(message: StoredMessage, section: Section | None, lines: bytes) -
         stored_at=message.stored_at,
         file=section.path if section else "",
         lines=lines,
-        file_id=section.span.file if section else "",
+        file_id=section.span.file_id if section else "",
         end=section.span.end if section else 0,
     )
 

@@ -231,13 +231,13 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     """Return what to create and update, in this order.
 
     The entry of the number of partitions comes last: shippers and receivers wait for it, and then
-    rely on the rest. Partitions that hosts have left stay. Raises `ConfigurationError` for a change
-    that is not possible with stored lines.
+    rely on the rest. Partitions that no host uses any more stay. Raises `ConfigurationError` for a
+    change that is not possible with stored lines.
     """
     refuse_half_restored(actual.streams)
     desired = _adapt(desired, actual)
-    # the number of streams comes before the streams of lines: if a start dies among these, the next
-    # start completes them with the same number
+    # the number of streams comes before the streams of lines: if a start is killed between these,
+    # the next start completes them with the same number
     streams = {one["name"]: _plan_stream(one, actual) for one in desired.streams()}
     bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
     steps = tuple(chain(*streams.values()))

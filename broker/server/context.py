@@ -168,7 +168,7 @@ class ServerContext:
                 # requests for consumers have their own connection: the server may close it in a
                 # flood of requests
                 connections += [
-                    Connection([self._url()], name, access=self.conf.access)
+                    Connection([self._url], name, access=self.conf.access)
                     for name in ("logbroker", "logbroker consumers")
                 ]
                 self.connection = connections[0]
@@ -182,6 +182,7 @@ class ServerContext:
             for connection in connections:
                 await connection.close()
 
+    @property
     def _url(self) -> str:
         conf, port = self.conf, self._ports.client if self._ports else 0
         return f"{'tls' if conf.tls else 'nats'}://{conf.settings.listen.reached_at(port)}"
@@ -360,7 +361,7 @@ class ServerContext:
         http = listen.reached_at(self._ports.http) if listen and self._ports.http else None
         write_state(
             self.folder,
-            server=self._url(),
+            server=self._url,
             http=f"http://{http}{conf.http_path}" if http else None,
             store_dir=str(self.folder),
             pid=os.getpid(),

@@ -18,7 +18,7 @@ _LEAST_SECRET = 16  # bytes
 class TlsConf:
     """The TLS of a server: absolute paths of PEM files, and how logbroker itself connects.
 
-    `authorities` is the file that certificates of clients and other brokers are checked against.
+    The certificates in `authorities` verify those of clients and other brokers.
     """
 
     certificate: Path
@@ -66,8 +66,8 @@ def resolve_tls(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
-    # a renewed certificate is signed by the same authority, so trust that: the running server may
-    # still show the certificate before it
+    # trust the authority in place of the certificate: after a renewal the running server may still
+    # show the old one
     is_ours = certificate == pki.broker.absolute() and pki.authority.exists()
     trusted = pki.authority.absolute() if is_ours else certificate
     return TlsConf(

@@ -37,7 +37,7 @@ _PING_EVERY = 20  # seconds
 _COPYING = 32 * 1024**2
 """Bytes of a copy that nats-server (2.15.1) sends ahead; pings of sites wait behind them."""
 _DEFAULTS: Section = {
-    # long enough for a message over the slowest line; under TLS nats-server does not try twice
+    # long enough for a message over the slowest line; under TLS nats-server does not retry a write
     "write_deadline": f"{MAX_PAYLOAD // SLOWEST_LINK}s",
     "write_timeout": "retry",
     "ping_interval": f"{_PING_EVERY}s",
@@ -57,8 +57,8 @@ def build_sections(
     """
     return {
         "server_name": settings.name,
-        "listen": _to_bind(settings.listen),
-        "http": _to_bind(settings.http),
+        "listen": _format_bind_address(settings.listen),
+        "http": _format_bind_address(settings.http),
         "logtime": False,
         "max_payload": MAX_PAYLOAD,
         "feature_flags": {"js_ack_fc_v2": False},  # nats-py cannot read these acknowledgements yet
@@ -79,7 +79,7 @@ def render_file(settings: BrokerSettings, decided: Section) -> str:
             f"[nats] {', '.join(taken)}: logbroker sets this itself; see `logbroker run --help` "
             "for its options"
         )
-    # clients of a lame duck go to another server; without a cluster there is none to wait for
+    # clients of a lame duck connect to another server of the cluster, if there is one
     grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
     pings = {"ping_max": _COPYING // SLOWEST_LINK // _PING_EVERY} if decided["leafnodes"] else {}
     text = render({**_DEFAULTS, **grace, **pings, **settings.nats, **decided})
@@ -133,7 +133,7 @@ def _build_cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
     credentials = f"{_CLUSTER_USER}:{quote(secret, safe='')}@" if secret else ""
     return {
         "name": settings.cluster,
-        "listen": _to_bind(settings.cluster_listen),
+        "listen": _format_bind_address(settings.cluster_listen),
         "authorization": shown if secret else None,
         "routes": [f"nats-route://{credentials}{route}" for route in settings.route],
         "compression": {"mode": "s2_auto"},  # between distant servers only
@@ -158,7 +158,7 @@ def _build_leafnodes(
         return None
     section = tls.as_section(verify=bool(tls.authorities)) if tls else None
     listening = {
-        "listen": _to_bind(settings.site_listen),
+        "listen": _format_bind_address(settings.site_listen),
         "authorization": None if secured else {"account": LOGS},  # on loopback alone
         "compression": "off",
         "tls": section,
@@ -178,6 +178,6 @@ def _build_leafnodes(
     return {**(listening if settings.site_listen else {}), "remotes": remotes or None}
 
 
-def _to_bind(address: Address | None) -> str | None:
+def _format_bind_address(address: Address | None) -> str | None:
     # nats-server takes port 0 as its default port, and -1 as any free one
     return None if address is None else str(Address(address.host, address.port or -1))

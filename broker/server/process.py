@@ -176,7 +176,7 @@ class NatsServer:
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Pass the server's log on until the server ends, then raise `OperatorError` with why.
+        """Log the server's lines until it ends, then raise `OperatorError` with why.
 
         This must run all the time: a server hangs when its pipe is full.
         """

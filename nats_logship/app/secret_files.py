@@ -9,7 +9,7 @@ from pathlib import Path
 from nats_logship.app.exits import ConfigurationError
 
 _HEAD = "# {}: a credential; nobody else may read this file"
-_HOLDER = re.compile(_HEAD.format(r"(?P<kind>[a-z]+) \S+"), re.MULTILINE)
+_HOLDER = re.compile(r"^# (?P<kind>[a-z]+) \S+: .*nobody else may read", re.MULTILINE)
 # beside a certificate: a private key, the seed of an nkey, a password, also one in an address
 _SECRET = re.compile(rb"PRIVATE KEY|\bS[A-Z2-7]{57}\b|password|://[^/\s]*:[^/\s]*@", re.IGNORECASE)
 

@@ -71,7 +71,7 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
         except ValueError:
             is_one = False
         if not is_one or parts.scheme not in {"nats", "tls"}:
-            shown = without_password(server)
+            shown = server.rpartition("@")[2]  # a password may look like the scheme
             raise ValueError(f"{shown!r} is not the address of a NATS server: nats://host:port")
     return each
 

@@ -6,13 +6,14 @@ range can be read as often as wanted.
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
-from nats_logship.client.connection import Connection, retry_until_answered
+from nats_logship.client.connection import Answer, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.delivery import RawMessage
@@ -82,20 +83,20 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[StreamMess
     most = min(_RUN_MESSAGES, item.until - item.first)
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
 
-    async def fetch(connection: Connection) -> list[StreamMessage] | None:
-        run = await _get_batch(connection, item.stream, request)
+    async def ask(question: Callable[..., Awaitable[Answer]], *about: Any) -> Answer:
+        # each for itself: a batch may have taken longer than `AWAY` on a slow network
+        return await retry_until_answered(connection, lambda c: question(c, *about), AWAY)
+
+    while True:
+        run = await ask(_get_batch, item.stream, request)
         if item.fail_on_data_loss:
-            state = await require_stream(connection, item.stream)
+            state = await ask(require_stream, item.stream)
             require_unread(item.first, item.until, state)
         if run:
             return run
-        found = await find_message(connection, item.stream, begin)
-        return [] if found is None or found.sequence >= item.until else None
-
-    while True:
-        run = await retry_until_answered(connection, fetch, AWAY)
-        if run is not None:
-            return run
+        found = await ask(find_message, item.stream, begin)
+        if found is None or found.sequence >= item.until:
+            return []
         await asyncio.sleep(_LAG)
 
 

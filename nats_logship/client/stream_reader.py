@@ -8,8 +8,7 @@
 
 The server numbers the deliveries of a consumer from 1. The messages are complete and in order while
 these numbers have no gap and the sequences ascend; `verify` raises `OutOfOrder` otherwise. After a
-loss the position of the consumer is unknown. Create it again `at_sequence(next_sequence)`, or reset
-a durable one.
+loss the position of the consumer is unknown. Create it again `at_sequence(next_sequence)`.
 
 Callers decide what depends on their rights and promises: the consumer's name, acknowledgements, and
 when to try again. `ranges` reads without a consumer, `find` reads single messages.
@@ -26,7 +25,7 @@ from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import Pulled, pull, pull_singly
+from nats_logship.client.pulling import Pulled, pull
 from nats_logship.wire.delivery import Delivery, RawMessage
 
 Start = Mapping[str, Any]
@@ -116,7 +115,7 @@ class StreamReader:
             with suppress(NameInUse):  # usually there is none, so create first
                 return await self.create(start)
             await self.delete()
-        raise ConnectionLost(f"consumer {self._consumer} cannot be replaced")
+        raise ConnectionLost(f"consumer {self.consumer} cannot be replaced")
 
     async def count(self, start: Start) -> int:
         """Return how many messages there are from `start` on; leaves no consumer of this name."""
@@ -133,51 +132,20 @@ class StreamReader:
         try:
             state = await self._send_create()
         except NameInUse:
-            raise OutOfOrder(f"somebody else replaced consumer {self._consumer}") from None
+            raise OutOfOrder(f"somebody else replaced consumer {self.consumer}") from None
         delivered = int(state["delivered"]["consumer_seq"])
         if state["created"] != self._created or delivered != self.next_number - 1:
-            raise OutOfOrder(f"somebody else pulled from consumer {self._consumer}")
-
-    async def open_durable(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the state of a durable consumer, which is created if there is none.
-
-        Raises `ConnectionLost` if somebody has changed its configuration.
-        """
-        try:
-            state = await self.connection.api(f"CONSUMER.INFO.{self._consumer}")
-        except Rejected as error:
-            if error.error != ErrorCode.CONSUMER_NOT_FOUND:
-                raise
-            request = {"stream_name": self.stream, "config": config}
-            state = await self.connection.api(self._create_call, request)
-        wanted = {"headers_only": None, "pause_until": None, **config}
-        found = state["config"]
-        if changed := [key for key, value in wanted.items() if found.get(key) != value]:
-            raise ConnectionLost(
-                f"the configuration of consumer {self.name} was changed ({', '.join(changed)}), so "
-                "it may leave lines out; delete it, and it is created again"
-            )
-        return state
-
-    async def reset(self, sequence: int) -> None:
-        """Have a durable consumer deliver from `sequence` on."""
-        # a reset of a consumer that does not exist is never answered (2.15.1)
-        await self.connection.api(f"CONSUMER.RESET.{self._consumer}", {"seq": sequence})
-        self.next_number, self.next_sequence = 1, sequence
+            raise OutOfOrder(f"somebody else pulled from consumer {self.consumer}")
 
     async def delete(self) -> None:
         """Delete the consumer if a broker takes the request; the server deletes it later anyway."""
         with suppress(ConnectionLost, Rejected, TimeoutError):
             async with asyncio.timeout(_SHORT):
-                await self.connection.api(f"CONSUMER.DELETE.{self._consumer}", patience=_SHORT)
+                await self.connection.api(f"CONSUMER.DELETE.{self.consumer}", patience=_SHORT)
 
     async def pull(self, most: int, most_bytes: int = 0, wait: float = 0.0) -> Pulled:
         """Pull as `pulling.pull` does; `verify` the messages next."""
-        return await pull(self.connection, self._consumer, most, most_bytes, wait)
-
-    async def pull_singly(self, most: int, most_bytes: int) -> Messages:
-        """Pull as `pulling.pull_singly` does; `verify` the messages next."""
-        return await pull_singly(self.connection, self._consumer, most, most_bytes)
+        return await pull(self.connection, self.consumer, most, most_bytes, wait)
 
     def verify(self, messages: Messages) -> None:
         """Raise `OutOfOrder` unless these are the next deliveries, and expect those behind them."""
@@ -194,14 +162,15 @@ class StreamReader:
             return await self.connection.api(self._create_call, request, patience=_PATIENCE)
         except Rejected as error:
             if error.error in _NAME_IN_USE:
-                raise NameInUse(self._consumer) from None
+                raise NameInUse(self.consumer) from None
             raise
 
     @property
-    def _consumer(self) -> str:
+    def consumer(self) -> str:
+        """The stream and the name, as subjects have them."""
         return f"{self.stream}.{self.name}"
 
     @property
     def _create_call(self) -> str:
         one_filter = f".{self.filters[0]}" if len(self.filters) == 1 else ""
-        return f"CONSUMER.CREATE.{self._consumer}{one_filter}"
+        return f"CONSUMER.CREATE.{self.consumer}{one_filter}"

@@ -37,9 +37,12 @@ from nats_logship.wire.streams import MAX_PARTITIONS
 _AGENT, _READ_AT, _SPANS = "Log-Agent", "Log-Read-At", "Log-Spans"
 _FOLLOWS, _MOVED, _ENCODING = "Log-Follows", "Log-Moved", "Content-Encoding"
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
-"""The server stores a message only if this is the last sequence of its subject; it keeps it."""
+"""The server stores a message only if this is the last sequence of its subject.
+
+The stored message keeps the header.
+"""
 IMPOSSIBLE_SEQUENCE = 2**62
-"""No subject reaches it: the leader refuses a message that expects it, and names the last one."""
+"""No subject reaches it: a leader refuses it, and its error names the subject's last sequence."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024  # of lines in a message, decompressed
 MAX_SPANS_BYTES = 60_000  # of `Log-Spans`; nats-server accepts 64 KiB of headers in all
@@ -65,22 +68,22 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The half-open byte range `[start, end)` of the source file with the id `file`.
+    """The half-open byte range `[start, end)` of the source file with the id `file_id`.
 
     A file keeps its id when it is renamed. Raises `MalformedMessage` for a bad id.
     """
 
-    file: str
+    file_id: str
     start: int
     end: int
 
     def __post_init__(self) -> None:
         """Check the file id."""
-        if not _is_token(self.file):
-            raise MalformedMessage(f"file id {_shorten(self.file)} is {_TOKEN}")
+        if not _is_token(self.file_id):
+            raise MalformedMessage(f"file id {_shorten(self.file_id)} is {_TOKEN}")
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.start}-{self.end}"
+        return f"{self.file_id}:{self.start}-{self.end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +135,13 @@ class Section:
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
-        length, size = self.span.end - self.span.start, format_count(self.size, "byte")
+        length = self.span.end - self.span.start
         if length < 0 or self.size > length or (self.size < length and not self.filtered):
+            size = format_count(self.size, "byte")
             raise MalformedMessage(f"span {self.span} does not match {size} of lines")
         if self.lines > self.size:
-            raise MalformedMessage(f"{size} cannot hold {format_count(self.lines, 'line')}")
+            size, lines = format_count(self.size, "byte"), format_count(self.lines, "line")
+            raise MalformedMessage(f"{size} cannot hold {lines}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +197,18 @@ def encode_origin(origin: Origin) -> dict[str, str]:
 def _encode_section(section: Section) -> str:
     span, identity = section.span, section.identity
     return (
-        f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file)},"start":{span.start}'
+        f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file_id)},"start":{span.start}'
         f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
         + (',"filtered":true}' if section.filtered else "}")
     )
 
 
-def encoded_size(section: Section) -> int:
+def estimate_size(section: Section) -> int:
     """Return an upper bound of a section's bytes in `Log-Spans`, without encoding the section."""
     identity = section.identity
     hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
-    return len(_quote(section.path)) + 2 * len(section.span.file) + hashes + _SECTION_BYTES
+    return len(_quote(section.path)) + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
@@ -324,7 +329,7 @@ def split_sections(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
     return parts
 
 
-def largest_content(size: int) -> int:
+def limit_content(size: int) -> int:
     """Return the bytes of content that a zstd frame of `size` bytes may have."""
     return max(ALWAYS_BYTES, MAX_RATIO * size)
 
@@ -335,14 +340,14 @@ def decompress(
     """Return the content of a client's zstd frame, at most `most` bytes.
 
     Making a decompressor costs more than decompressing a small frame: one thread may use the same
-    one again. Raises `MalformedMessage` for a damaged frame and for bytes after the frame; without
-    decompressing also for a frame of unknown size, an empty or too large one, and a bad ratio.
+    one again. Raises `MalformedMessage` for a damaged frame and for bytes after the frame. These
+    are refused before decompression: an unknown or too large size, no bytes, and a bad ratio.
     """
     try:
         size = zstandard.frame_content_size(frame)
         if not 0 < size <= most:
             raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
-        if size > largest_content(len(frame)):
+        if size > limit_content(len(frame)):
             raise MalformedMessage(
                 f"zstd frame of {len(frame)} bytes claims {size} bytes of content, more than "
                 f"{MAX_RATIO} times as many"

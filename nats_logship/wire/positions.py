@@ -68,7 +68,7 @@ class Positions:
         for origin in origins:
             agent = origin.agent
             for one in origin.sections:
-                name, end = one.span.file, one.span.end
+                name, end = one.span.file_id, one.span.end
                 is_ahead = name not in files or files[name].offset < end
                 if one.identity is not None and is_ahead:  # without one the file cannot be read on
                     files[name] = Cursor(
@@ -162,7 +162,7 @@ def _decode_cursor(entry: Mapping[str, Any]) -> Cursor:
     if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
         raise ValueError("not the path of a file")
     return Cursor(
-        file=Span(str(entry["id"]), 0, offset).file,  # checks the id as a message does
+        file=Span(str(entry["id"]), 0, offset).file_id,  # checks the id as a message does
         path=path,
         offset=offset,
         identity=Identity.parse(str(entry["identity"])),

@@ -12,13 +12,6 @@ _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
-_LOOPBACK = re.compile(
-    r"(ip6-)?(localhost|loopback)[46]?(\.localdomain[46]?)?|127(\.[0-9]+){3}", re.IGNORECASE
-)
-SHARED_NAME = (
-    "host name {} is not unique: shippers of two hosts with this name fence each other; give --host"
-)
-"""The error for a name that does not identify one machine."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _WAKES = 8
@@ -50,11 +43,6 @@ def validate_host(host: str) -> str:
     else:
         return host
     raise InvalidHost(f"host name {host!r} {reason}")
-
-
-def is_shared_name(host: str) -> bool:
-    """Whether every machine has this name for itself, such as `localhost`."""
-    return _LOOPBACK.fullmatch(host) is not None
 
 
 def partition_of(host: str, partitions: int) -> int:
@@ -127,7 +115,7 @@ def count_name(partition: int) -> str:
     return f"count-p{partition}"
 
 
-def registry_consumer(host: str) -> str:
+def shipper_consumer(host: str) -> str:
     """Return the name of the ephemeral consumer by which a shipper reads its host's headers."""
     return f"shipper-{own_token(host)}"
 

@@ -1,22 +1,25 @@
 """One batch: the messages `[first, until)` of a partition become bytes in files, and are committed.
 
-The steps, in this order, by one task under the partition's lock. If the receiver is killed after a
-step, this is left:
+The steps, in this order, by one task under the partition's lock. If the receiver is killed in or
+after a step, this is left:
 
 | step | who does it | left by a kill |
 |---|---|---|
-| 1 announce | `Output.flush` | rows of new files and of rotations; files that are still empty |
-| 2 append and sync | `Output.flush`, `Batch._sync` | bytes behind the committed lengths |
-| 3 store | `Batch._store` | one transaction: a batch with an id that KV does not have |
-| 4 commit | `commit` | KV has the batch's id: from here on the batch counts |
-| 5 acknowledge | `commit` | the consumer lags; the next acknowledgement covers this one |
+| 1 announce | `Output.flush` | rows of new files and of segments, in the store |
+| 2 close | `Output.flush` | some files are renamed to segments; the next start renames the rest |
+| 3 append, sync | `Output.flush`, `Output.sync` | new files; bytes behind committed lengths |
+| 4 store | `Batch._store` | one transaction: a batch with an id that KV does not have |
+| 5 commit | `commit` | KV has the batch's id: from here on the batch counts |
+| 6 acknowledge | `commit` | the consumer lags; the next acknowledgement covers this one |
+
+Lines are buffered until there are many for a file, so that steps 1 to 3 may be done several times.
 
 Each session first undoes what is not committed, by the id in KV (`receiver/storage/recovery.py`),
 and then fetches the messages again from the offset on.
 """
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
 from nats_logship.client.answer import ConnectionLost
@@ -32,17 +35,45 @@ from receiver.consume.judging import Judge, parse_host, read_expected_sequence
 from receiver.consume.offset_entry import OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchPlan, blame_messages
-from receiver.storage.anomalies import Anomaly, AnomalyKind, format_gaps, name_gap_report
+from receiver.storage.anomalies import Anomaly, format_gaps, name_gap_report
 from receiver.storage.output import Output
 from receiver.storage.recovery import WrittenBatch, store_batch
 from receiver.storage.rows import StoredBatch
 
-_MOST_HELD = MAX_LINES_BYTES  # bytes; a few KiB of zstd may decompress to a thousand times as much
+_MOST_BUFFERED = MAX_LINES_BYTES  # bytes; zstd may decompress to 256 times as much as was pulled
 _MANY_FILES = 256  # fewer files stay open, so appending to them is cheap
 _MOST_ANOMALIES = 10_000  # each travels to the driver
 _MOST_SOURCES = 20_000  # source files of a batch: each is a row of the store
 _WHOLE = BatchPlan()
-_MISSING = (AnomalyKind.GAP, AnomalyKind.LOSS)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What the batch has taken so far."""
+
+    messages: int = 0
+    lines: int = 0
+    size: int = 0  # bytes of lines
+    quarantined: int = 0  # messages
+
+
+@dataclass(slots=True)
+class _Buffered:
+    """Lines that `Output` buffers: they are not in any file yet."""
+
+    most: int  # bytes for many files; an append to each of these costs more than its lines
+    size: int = 0
+    files: int = 0
+
+    @property
+    def is_for_many(self) -> bool:
+        """Whether it is worth to wait for more lines for each file."""
+        return self.files > _MANY_FILES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to append the lines now."""
+        return self.size > (self.most if self.is_for_many else _MOST_BUFFERED)
 
 
 class Batch:
@@ -66,11 +97,9 @@ class Batch:
         self._endings = Endings(open_before=partition.open_line)
         self._judge = Judge(partition.spans)
         self._quarantine = partition.quarantine
-        self._done = Done(assignment.partition, assignment.first, assignment.first)
-        self._messages = self._lines = self._size = self._quarantined = 0
-        self._is_in_message = False
-        self._held = self._files = 0  # bytes that are not appended yet, for so many files
-        self._most_of_many = assignment.limit + assignment.pull  # bytes held for many files
+        self._counts = _Counts()
+        self._buffered = _Buffered(most=assignment.limit + assignment.pull)
+        self._is_in_message = False  # an error now is the fault of the next message
         self._last: Delivery | None = None
         self._ack = ""
         self._left: set[str] = set()  # hosts that have gone to another partition
@@ -78,34 +107,36 @@ class Batch:
         """Whether the batch takes no more messages."""
 
     def write(self, messages: Messages) -> int:
-        """Announce and append the lines of messages; return how many messages the batch takes.
+        """Take messages, as many as the batch has space for; return how many.
 
-        Lines for many files are held until there are more for each: opening a file costs more than
-        its lines. Raises OSError, `BatchFailed`.
+        Their lines are buffered, and appended when there are many for a file or few files. Raises
+        OSError, `BatchFailed`.
         """
         with blame_messages(self._count_harmless):
             return self._write(messages)
 
     def finish(self) -> Done:
-        """Do steps 1 to 3 for what is held; return what `commit` commits.
+        """Do steps 1 to 4 for all lines; return what `commit` commits.
 
         Raises OSError, `BatchFailed`.
         """
         if self._last is None:
-            return self._done
+            first = self._assignment.first
+            return Done(self._assignment.partition, first, first)
         with blame_messages(self._count_harmless):
-            missing = [one for one in self._judge.anomalies if one.kind in _MISSING]
-            if missing:
+            gaps = [one for one in self._judge.anomalies if one.kind.is_gap]
+            if gaps:
                 number = self._assignment.partition
-                self._output.buffer(name_gap_report(number), format_gaps(missing, number), 0)
+                self._output.buffer(name_gap_report(number), format_gaps(gaps, number), 0)
             self._flush()
             self._sync()
-            batch = self._store(self._last.sequence + 1, missing)
+            batch = self._store(self._last.sequence + 1, gaps)
         return self._describe(self._last, batch.commit_id)
 
     def _count_harmless(self) -> int:
         """Return how many of the first messages can be written without the poison message."""
-        return self._messages if self._is_in_message else self._messages // 2
+        taken = self._counts.messages
+        return taken if self._is_in_message else taken // 2
 
     def _write(self, messages: Messages) -> int:
         count, are_first = 0, self._last is None
@@ -120,7 +151,7 @@ class Batch:
                 break
             self._take(delivery, message)
             count += 1
-        if self._files <= _MANY_FILES:
+        if not self._buffered.is_for_many:
             self._flush()
         return count
 
@@ -133,19 +164,19 @@ class Batch:
         try:
             self._reject_poison(delivery, message)
             self._moves.require_valid(delivery)
-            self._hold_lines(delivery, message, headers)
+            self._buffer_lines(delivery, message, headers)
             self._note_move(message)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
-            self._quarantined += 1
+            self._counts.quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
         with suppress(InvalidHost, InvalidSubject):  # that's fine: the message is in quarantine
             host, before = parse_host(message.subject), read_expected_sequence(headers)
             self._judge.check_predecessor(host, before, delivery.sequence, delivery.stored_at)
-        if self._held > (self._most_of_many if self._files > _MANY_FILES else _MOST_HELD):
+        if self._buffered.is_full:
             self._flush()
         self._last, self._ack = delivery, message.reply
-        self._messages += 1
-        self.is_full |= self._messages == self._plan.most
+        self._counts.messages += 1
+        self.is_full |= self._counts.messages == self._plan.most
         self.is_full |= self._output.is_full or len(self._judge.anomalies) >= _MOST_ANOMALIES
         self.is_full |= self._partition.spans.unsaved >= _MOST_SOURCES
         self._is_in_message = False
@@ -166,10 +197,10 @@ class Batch:
         elif self._left and read_follows(message):
             self._left.discard(parse_host(message.subject))
 
-    def _hold_lines(
+    def _buffer_lines(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
     ) -> None:
-        """Hold the new lines of a message for their live files; raises `MalformedMessage`."""
+        """Buffer the new lines of a message for their live files; raises `MalformedMessage`."""
         moment, names = delivery.stored_at, self._partition.names
         pieces = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
         for piece in pieces:
@@ -181,29 +212,29 @@ class Batch:
                 has_left=piece.host in self._left,
             )
             payload = piece.join(self._endings, live)
-            self._lines += piece.lines
-            self._size += len(payload)
-            self._held += len(payload)
-            self._files = self._output.buffer(live, payload, moment)
+            self._counts.lines += piece.lines
+            self._counts.size += len(payload)
+            self._buffered.size += len(payload)
+            self._buffered.files = self._output.buffer(live, payload, moment)
 
     def _flush(self) -> None:
-        """Announce and append the lines that are held."""
+        """Do steps 1 and 2, and append all buffered lines."""
         self._output.flush()
-        self._held = self._files = 0
+        self._buffered.size = self._buffered.files = 0
 
     def _sync(self) -> None:
-        """Bring all files to disk: the end of step 2."""
+        """Bring all files to disk: the end of step 3."""
         self._quarantine.sync()
         self._output.sync()
         fault("synced")
 
-    def _store(self, until: int, missing: list[Anomaly]) -> StoredBatch:
-        """Do step 3: lengths, spans, gaps and hosts that left, in one transaction."""
+    def _store(self, until: int, gaps: list[Anomaly]) -> StoredBatch:
+        """Do step 4: lengths, spans, gaps and hosts that left, in one transaction."""
         partition = self._partition
         batch = partition.describe_batch(self._assignment.first, until)
         left = [path for host in self._left for path in partition.names.list_own(host)]
         files = self._output.rows(dict(self._endings.as_texts()))
-        written = WrittenBatch(files=files, spans=partition.spans, gaps=missing, left=left)
+        written = WrittenBatch(files=files, spans=partition.spans, gaps=gaps, left=left)
         store_batch(partition.store, batch, written)
         if self._left:
             partition.names.clear_cache()
@@ -211,13 +242,14 @@ class Batch:
         return batch
 
     def _describe(self, last: Delivery, commit_id: str) -> Done:
-        return replace(
-            self._done,
+        return Done(
+            partition=self._assignment.partition,
+            first=self._assignment.first,
             until=last.sequence + 1,
-            messages=self._messages,
-            lines=self._lines,
-            size=self._size,
-            quarantined=self._quarantined,
+            messages=self._counts.messages,
+            lines=self._counts.lines,
+            size=self._counts.size,
+            quarantined=self._counts.quarantined,
             pending=last.pending,
             ack=self._ack,
             commit=commit_id,
@@ -229,7 +261,7 @@ class Batch:
 
 
 async def commit(entry: OffsetEntry, connection: Connection, done: Done) -> None:
-    """Do step 4, from which on the batch counts, and step 5.
+    """Do step 5, from which on the batch counts, and step 6.
 
     Raises `EntryTaken` if another receiver owns the partition. Raises `Rejected`, `ConnectionLost`:
     KV may have the batch then or not, which the next session finds out.

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from nats_logship.app.timestamps import SECOND
 from nats_logship.client import background
-from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
-from nats_logship.client.pulling import Pulled
+from nats_logship.client.error_codes import ErrorCode
+from nats_logship.client.pulling import Pulled, pull_singly
 from nats_logship.client.stream_reader import Messages, OutOfOrder, StreamReader
 from nats_logship.wire.delivery import Delivery, RawMessage
 from nats_logship.wire.subjects import consumer_name, partition_filter
@@ -131,15 +132,16 @@ class PartitionReader:
         """
         await asyncio.sleep(pause)
         await self._open()
-        was_cut = self._was_cut
         try:
+            if messages := await self._pull_behind_cut(most):
+                self._accept(messages)
+                return messages
             pulled = await self._pull(most, wait)
             _require_payloads(pulled.messages)
             self._accept(pulled.messages)
         except OutOfOrder:
             # somebody else used or changed the consumer, or an earlier pull was still answered
             await self._start_over()
-            self._was_cut = was_cut  # the same messages are due again
             pulled = await self._pull(most, wait)
             self._accept(pulled.messages)
         if pulled.is_cut:
@@ -165,14 +167,40 @@ class PartitionReader:
             self._reader.next_number = int(delivered["consumer_seq"]) + 1
         else:
             # also where the number is as before: each reset counts deliveries from 1 again
-            await self._reader.reset(self._reader.next_sequence)
+            await self._reset()
 
     async def _open_consumer(self) -> dict[str, Any]:
-        return await self._reader.open_durable(consumer_config(self._assignment.partition))
+        """Return the state of the consumer, which is created if there is none.
+
+        Raises `ConnectionLost` if somebody has changed its configuration.
+        """
+        reader, config = self._reader, consumer_config(self._assignment.partition)
+        try:
+            state = await self._connection.api(f"CONSUMER.INFO.{reader.consumer}")
+        except Rejected as error:
+            if error.error != ErrorCode.CONSUMER_NOT_FOUND:
+                raise
+            request = {"stream_name": reader.stream, "config": config}
+            call = f"CONSUMER.CREATE.{reader.consumer}.{config['filter_subject']}"
+            state = await self._connection.api(call, request)
+        wanted = {"headers_only": None, "pause_until": None, **config}
+        found = state["config"]
+        if changed := [key for key, value in wanted.items() if found.get(key) != value]:
+            raise ConnectionLost(
+                f"the configuration of consumer {reader.name} was changed ({', '.join(changed)}), "
+                "so it may leave lines out; delete it, and it is created again"
+            )
+        return state
+
+    async def _reset(self) -> None:
+        # a reset of a consumer that does not exist is never answered (2.15.1)
+        request = {"seq": self._reader.next_sequence}
+        await self._connection.api(f"CONSUMER.RESET.{self._reader.consumer}", request)
+        self._reader.next_number = 1
 
     async def _start_over(self) -> None:
         await self._open_consumer()
-        await self._reader.reset(self._reader.next_sequence)
+        await self._reset()
 
     async def _pull(self, most: int, wait: float) -> Pulled:
         """Pull once. A pull that waits ends as soon as there are messages (2.15.1).
@@ -182,12 +210,7 @@ class PartitionReader:
         """
         if self._leave.is_set():
             return _NOTHING
-        size = min(max(most, _LEAST), self._size.now)
-        if self._was_cut:
-            self._was_cut = False
-            if messages := await self._pull_singly(size):
-                return Pulled(list(messages), "")
-        began = time.monotonic()
+        size, began = self._limit(most), time.monotonic()
         pulled = await self._ask(_PULL_MESSAGES, size, 0.0 if self._pending else wait)
         if not pulled.messages and pulled.is_too_large:
             # the next message is larger than `size`, and would never come
@@ -213,21 +236,28 @@ class PartitionReader:
         """
         return await self._unless_left(self._reader.pull(most, size, wait)) or _NOTHING
 
-    async def _pull_singly(self, size: int) -> Messages:
-        """Pull the messages behind one that has cut a pull, up to `size` bytes.
+    async def _pull_behind_cut(self, most: int) -> Messages:
+        """Pull the messages behind one that has cut a pull, by one request each, sent at once.
 
-        If the first message is too large for a single request, the next time asks for fewer and
-        larger ones.
+        If the first message is too large for its request, the next time asks for fewer and larger
+        ones.
         """
+        if not self._was_cut or self._leave.is_set():
+            return ()
+        self._was_cut, size = False, self._limit(most)
         self._single_bytes = min(max(self._single_bytes, size // _SINGLE), size)
-        most = size // self._single_bytes
-        pulling = self._reader.pull_singly(most, self._single_bytes)
+        count = size // self._single_bytes
+        consumer, limit = self._reader.consumer, self._single_bytes
+        pulling = pull_singly(self._connection, consumer, count, limit)
         messages = await self._unless_left(pulling) or ()
         if not messages:
             self._single_bytes *= 4
-        elif len(messages) == most and 4 * max(map(_size_of, messages)) <= self._single_bytes:
+        elif len(messages) == count and 4 * max(map(_size_of, messages)) <= self._single_bytes:
             self._single_bytes //= 4
         return messages
+
+    def _limit(self, most: int) -> int:
+        return min(max(most, _LEAST), self._size.now)
 
     async def _unless_left(self, pulling: Coroutine[Any, Any, Answer]) -> Answer | None:
         self._pulling = pulled = asyncio.ensure_future(pulling)

@@ -48,7 +48,7 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     if reached is None or span.start == reached:
         return Judgement(0)
     path = _shorten(section.path)
-    found = Anomaly(AnomalyKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
+    found = Anomaly(AnomalyKind.REPEAT, host, path, span.file_id, span.start, reached, sequence, 0)
     if span.start > reached:
         return Judgement(0, replace(found, kind=AnomalyKind.GAP, start=reached, end=span.start))
     if reached >= span.end:
@@ -141,7 +141,7 @@ class Judge:
                             sequence=sequence,
                             stored_at=stored_at,
                             payload=lines,
-                            file_id=section.span.file,
+                            file_id=section.span.file_id,
                             is_adjacent=is_adjacent,
                             lines=count,
                             end=section.span.end,
@@ -155,7 +155,7 @@ class Judge:
         return lines if not lines or lines.endswith(_NEWLINE) else lines + _NEWLINE
 
     def _judge(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
-        key = (host, section.span.file)
+        key = (host, section.span.file_id)
         reached, since = self.ends[key]
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
         if anomaly := judgement.anomaly:

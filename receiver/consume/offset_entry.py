@@ -1,4 +1,4 @@
-"""A partition's entry in KV as its tasks use it: read under the partition's lock, then moved.
+"""A partition's entry in KV as its tasks use it: read under the partition's lock, then written.
 
 Every write is a compare-and-set on the revision that was read last. Any other write in between,
 such as another receiver's claim, makes the next write fail. A replica that lags may answer a read,
@@ -36,7 +36,7 @@ class EntryTaken(Exception):
 
 @dataclass(slots=True)
 class OffsetEntry:
-    """The offset of a partition, unknown before `read`; `clock` is asked for the time of a move."""
+    """The offset of a partition, unknown before `read`; `clock` gives the time of a commit."""
 
     connection: Connection
     partition: int
@@ -62,10 +62,10 @@ class OffsetEntry:
         return self.offset
 
     async def commit(self, done: Done) -> None:
-        """Move the offset over a batch that is on disk: from here on the batch is committed.
+        """Write the offset behind a batch that is stored: from here on the batch is committed.
 
-        Raises `EntryTaken`. After `Rejected` and `ConnectionLost` it is unknown whether the offset
-        was moved; the next session reads it.
+        Raises `EntryTaken`. After `Rejected` and `ConnectionLost` it is unknown whether the batch
+        is committed; the next session reads the entry.
         """
         assert self.offset is not None, "the entry is read before anything is written"
         await self._write(
@@ -82,14 +82,15 @@ class OffsetEntry:
         )
 
     async def fence(self) -> None:
-        """Write the entry unchanged, so that a move which an earlier attempt has sent fails.
+        """Write the entry unchanged, so that a commit which an earlier attempt has sent fails.
 
-        The write also proves that the newest entry was read. Raises as `move` does.
+        The write also proves that the newest entry was read. Raises as `commit` does.
         """
         assert self.offset is not None, "the entry is read before anything is undone"
         await self._write(self.offset)
 
     async def _write(self, offset: Offset) -> None:
+        """Write the entry if its revision is still the one that was read: compare-and-set."""
         try:
             self._revision = await bucket.write(*self._at, offset.encode(), self._revision)
         except Conflict:

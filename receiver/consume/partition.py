@@ -123,10 +123,10 @@ class OpenPartition:
         again. If a former partition's store is on another machine, it is unknown how far the host's
         source files were received: the host's spans are forgotten. Raises OSError, `Damaged`.
         """
-        since = (self.store.find_span(host, "") or (0, 0))[0]
+        received, _ = self.store.find_span(host, "") or (0, 0)  # the host's last message here
         are_known = [
             (one.reached is not None and self._take_files(host, one.end, one.reached))
-            or one.end.sequence <= since
+            or one.end.sequence <= received
             for one in ends
         ]
         with self.store.transaction():

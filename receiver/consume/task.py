@@ -164,7 +164,7 @@ class _Session:
     def _write_batch(
         self, partition: OpenPartition, reader: PartitionReader, wait: float, offset: Offset
     ) -> Done | None:
-        """Do steps 1 to 3 of the next batch; None if nothing has come in `wait` seconds."""
+        """Do steps 1 to 4 of the next batch; None if nothing has come in `wait` seconds."""
         pulls = reader.pull_batch(wait)
         if (first := next(pulls, None)) is None:
             return None
@@ -220,7 +220,7 @@ class _Session:
         self.done = replace(self.done, notices=(*self.done.notices, *notices))
 
     def _commit(self, done: Done) -> None:
-        """Do steps 4 and 5 of a batch, and count it."""
+        """Do steps 5 and 6 of a batch, and count it."""
         began = time.monotonic()
         background.wait(commit(self._entry, self._connection, done), _COMMIT_PATIENCE)
         self.done = self.done.then(done)

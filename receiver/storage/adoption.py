@@ -33,9 +33,9 @@ def adopt(folders: PartitionFolders, offset: Offset) -> int:
         segments = [_make_segment(path, output, folders) for path in ours.difference(lives)]
         batch = store.read_batch()
         number = batch.number + 1 if batch else 1
-        settled = make_empty_batch(number, offset, store.inode, output.inode, folders.template)
+        committed = make_empty_batch(number, offset, store.inode, output.inode, folders.template)
         with store.transaction():
-            store.put_batch(settled)
+            store.put_batch(committed)
             store.forget_batches()
             store.put_files(rows)
             store.put_segments(segments)

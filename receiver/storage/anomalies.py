@@ -22,7 +22,7 @@ class AnomalyKind(Enum):
     LOSS = "loss"
     """Messages of the host were removed from the stream before they were received.
 
-    If it is known which bytes they held, a gap names these as well.
+    If it is known which bytes were in them, a gap names these as well.
     """
     REPEAT = "repeat"
     """A section, or its beginning, was received before; it was not written again."""
@@ -31,6 +31,11 @@ class AnomalyKind(Enum):
 
     Which of its lines were received before is not known, so some may be in the file twice.
     """
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether lines were never received; the report of gaps and the store list these."""
+        return self in {AnomalyKind.GAP, AnomalyKind.LOSS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,10 @@ class Output:
         return _Buffer(row, 0 if row is None or self._is_large(row) else row.length)
 
     def flush(self) -> None:
-        """Append all buffered lines, after closing the files that are due; raises OSError.
+        """Announce new files and segments, close the files that are due, then append all lines.
 
         A file is due when its size is reached, or when its last line is of an earlier period.
+        Raises OSError.
         """
         buffers, self._buffers = self._buffers, {}
         begins = {path: self.calendar.period(one.moment).begin for path, one in buffers.items()}
@@ -140,18 +141,29 @@ class Output:
     # before the first lines of a file
 
     def _prepare(self, files: Iterable[tuple[str, FileRow | None, int]]) -> None:
-        """Compare files with the disk, announce new ones, and close those that are due.
+        """Announce the files that are new, or due to be closed; then close the latter.
 
-        A file comes with its row, and the moment from which its last line must be. Files that the
-        batch has touched are passed over: lines of the batch may be in them.
+        A file comes with its row, and the moment from which its last line must be.
+        """
+        closing, rows = self._compare(files)
+        self._announce(closing, rows)
+        for segment in closing:
+            self._close(segment)
+
+    def _compare(
+        self, files: Iterable[tuple[str, FileRow | None, int]]
+    ) -> tuple[list[SegmentRow], list[FileRow]]:
+        """Compare files with the disk; return the segments to close, and the rows of new files.
+
+        Files that the batch has touched are passed over: lines of the batch may be in them.
         """
         closing: list[SegmentRow] = []
         rows: list[FileRow] = []
-        for path, known, since in files:
+        for path, known, begin in files:
             if path in self._live:
                 continue
             row, size = self._inspect(path, known)
-            is_due = row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
+            is_due = row.unfinished == UNKNOWN or row.last_line < begin or self._is_large(row)
             if size and (is_due or row.length != size):
                 number = self._find_free_number(row)
                 name = rotation.name_segment(path, number)
@@ -161,9 +173,7 @@ class Output:
                 row = _make_empty_row(row, self.batch)
                 rows.append(row)
             self._live[path] = _LiveFile(row=row, size=size, moment=row.last_line, inode=row.inode)
-        self._announce(closing, rows)
-        for segment in closing:
-            self._close(segment)
+        return closing, rows
 
     def _inspect(self, path: str, row: FileRow | None) -> tuple[FileRow, int]:
         """Return the row of a file and its size on disk; note what other programs did to it."""
@@ -229,6 +239,7 @@ class Output:
         fault("announced")
 
     def _close(self, segment: SegmentRow) -> None:
+        """Rename a live file to a segment, and create the next live file."""
         fault("closed")
         self.folders.rename(segment.live, segment.path)
         fault("rotated")

@@ -13,7 +13,7 @@ from nats_logship.wire.delivery import Delivery, RawMessage
 from receiver.storage.folders import make_parent
 
 FOLDER = ".quarantine"
-_MOST_HELD = 4 * 1024 * 1024  # bytes in memory
+_MOST_BUFFERED = 4 * 1024 * 1024  # bytes in memory
 _MOST_KEPT = 1024 * 1024 * 1024  # bytes of a partition: a bad client must not fill the disk
 _MOST_FILES = 100_000  # of a partition
 
@@ -27,14 +27,15 @@ class Quarantine:
     A message is a line of JSON (subject, sequence, reason, headers, bytes) and then its payload; a
     newline separates messages. A file is named by the sequence of its first message and by
     `created`, when the stream was created (RFC 3339; empty if not known): a batch that is written
-    again writes the same file. A file with other content is left as it is.
+    again writes the same file. A file with other content is left as it is. When a partition has
+    more than 1 GiB or 100,000 files, the oldest are deleted.
     """
 
     output: Path
     partition: int
     created: str = ""
-    _held: list[bytes] = field(default_factory=list)
-    _size: int = 0  # bytes in memory
+    _buffered: list[bytes] = field(default_factory=list)
+    _size: int = 0  # bytes that are buffered
     _total: int = 0  # bytes of all files
     _name: str = ""
     _kept: dict[str, int] | None = None  # the sizes of all files, the oldest first
@@ -49,32 +50,32 @@ class Quarantine:
             "headers": message.headers or {},
             "bytes": len(message.data),
         }
-        if not self._held:
+        if not self._buffered:
             created = re.sub(r"[^0-9T.Z]", "", self.created)
             self._name = f"p{self.partition}-{created}-{delivery.sequence:012d}"
         head = json.dumps(about).encode()
-        self._held.append(head + b"\n" + message.data)
+        self._buffered.append(head + b"\n" + message.data)
         self._size += len(head) + len(message.data)
-        if self._size > _MOST_HELD:
+        if self._size > _MOST_BUFFERED:
             self.sync()
 
     def sync(self) -> None:
-        """Bring all messages to disk, and remove the oldest files beyond the limits.
+        """Bring all messages to disk, and delete the oldest files beyond the limits.
 
         Raises OSError.
         """
-        if not self._held:
+        if not self._buffered:
             return
         with make_parent(self.output, f"{FOLDER}/{self._name}") as (folder, name):
             for number in count(1):
                 file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"
-                if _write(folder, file, b"\n".join(self._held)):
+                if _write(folder, file, b"\n".join(self._buffered)):
                     break
-            self._remove_oldest(folder, file)
-        self._held, self._size = [], 0
+            self._delete_oldest(folder, file)
+        self._buffered, self._size = [], 0
 
-    def _remove_oldest(self, folder: Folder, newest: str) -> None:
-        """Remove the oldest files while there are too many or too large ones, never the newest."""
+    def _delete_oldest(self, folder: Folder, newest: str) -> None:
+        """Delete the oldest files while they are over a limit, but never the newest."""
         if self._kept is None:
             self._kept = self._list_sizes(folder)
         kept, found = self._kept, folder.find(newest)
@@ -85,7 +86,7 @@ class Quarantine:
             with suppress(FileNotFoundError):
                 folder.remove(name)
             self._total -= kept.pop(name)
-            logger.warning("quarantine is full: removed %s", self.output / FOLDER / name)
+            logger.warning("quarantine is full: deleted %s", self.output / FOLDER / name)
 
     def _list_sizes(self, folder: Folder) -> dict[str, int]:
         """Return the sizes of all files; slow, as each file takes a call of the system."""

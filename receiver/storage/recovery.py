@@ -1,4 +1,4 @@
-"""Stores a batch in one transaction; a start undoes a batch that was stored and not committed.
+"""Store a batch in one transaction; at a start undo the stored batch if it was not committed.
 
 `receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV
 with the stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`):
@@ -10,7 +10,8 @@ with the stored batch (`find_first_to_undo`), and makes the files what the entry
 | anything else | unknown | raises `Damaged`, and changes nothing |
 
 A rename to a segment is finished and never undone: a batch renames a file before it appends, when
-all lines in the file are committed. If a start is killed, the next one finds out what is done.
+all lines in the file are committed. A start that is killed can be repeated: each step first checks
+whether it is done.
 """
 
 import os
@@ -46,7 +47,7 @@ class WrittenBatch:
 def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None:
     """Write all rows of a batch in one transaction; on disk at the end. Raises OSError, `Damaged`.
 
-    Its files are on disk before, and its offset is committed to KV after that.
+    Sync the batch's files before, and commit its offset to KV after that.
     """
     with store.transaction():
         store.put_files(written.files)
@@ -59,7 +60,7 @@ def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None
 def make_empty_batch(
     number: int, offset: Offset, store_inode: int, output_inode: int, template: str
 ) -> StoredBatch:
-    """Return a batch without messages at an offset: there is nothing to commit or to undo."""
+    """Return a batch without messages that ends at an offset: it counts as committed."""
     return StoredBatch(
         number=number,
         epoch=offset.epoch,
@@ -76,10 +77,11 @@ def make_empty_batch(
 
 
 def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> int:
-    """Return the number of the first batch to undo: that of the stored batch, or the next number.
+    """Return the number of the first batch to undo.
 
-    `offset` is the entry in KV. If it names a batch, its `next` is that batch's end, unless a
-    person has moved it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
+    This is the stored batch's number, or that number plus one if nothing is to undo. `offset` is
+    the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has moved
+    it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
     """
     is_moved = offset.moved_in > 0
     if batch.created not in {"", offset.stream_created}:
@@ -90,7 +92,7 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
     if offset.commit == batch.previous_id and (is_moved or offset.next == batch.first):
         return batch.number
     if is_moved and offset.next == batch.until:
-        # who moves the offset to the end of the files says that they belong together
+        # a person who sets the offset to the files' end confirms that they match
         return batch.number + 1
     raise Damaged(
         partition,
@@ -101,33 +103,36 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
     )
 
 
-def recover(store: Store, folders: Folders, since: int, offset: Offset, template: str) -> list[str]:
-    """Undo the batches from number `since` on, and finish renames; return notices for the log.
+def recover(store: Store, folders: Folders, first: int, offset: Offset, template: str) -> list[str]:
+    """Undo the batches from number `first` on, and finish renames; return notices for the log.
 
-    To be called under the partition's lock, with `since` from `find_first_to_undo`. Bytes behind
+    To be called under the partition's lock, with `first` from `find_first_to_undo`. Bytes behind
     the committed length are cut off: a task died while it wrote them, or another program appended
     them. Raises OSError, `Damaged`.
     """
     batch = store.read_batch()
     assert batch is not None, "a store has a batch when it is created"
-    knows_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
-    store.return_files_since(since)
+    trusts_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
+    store.return_files_since(first)
     has_renames = _finish_renames(store, folders)
     notices: list[str] = []
     before = store.list_open_files()
-    after = [
-        _recover_file(row, folders, since, notices if knows_inodes else None) for row in before
-    ]
+    after = []
+    for row in before:
+        recovered, surplus = _recover_file(row, folders, first, trusts_inodes=trusts_inodes)
+        after.append(recovered)
+        if surplus and trusts_inodes and row.batch < first:
+            notices.append(_describe_cut(row.path, surplus))
     folders.sync()
     fault("undone")
-    settled = make_empty_batch(batch.number, offset, store.inode, folders.inode, template)
+    committed = make_empty_batch(batch.number, offset, store.inode, folders.inode, template)
     changed = [row for row, old in zip(after, before, strict=True) if row != old]
-    if changed or has_renames or settled != batch:
+    if changed or has_renames or committed != batch:
         with store.transaction():
             store.put_files(changed)
-            store.undo(since)
-            store.put_batch(settled)
-        fault("settled")
+            store.undo(first)
+            store.put_batch(committed)
+        fault("recovered")
     more = len(notices) - _MOST_NOTICES
     return [*notices[:_MOST_NOTICES], *[f"bytes of {more} more files were cut off"] * (more > 0)]
 
@@ -145,31 +150,34 @@ def _finish_renames(store: Store, folders: Folders) -> bool:
     return bool(announced)
 
 
-def _recover_file(row: FileRow, folders: Folders, since: int, notices: list[str] | None) -> FileRow:
-    """Cut a file to its committed length; return its row as of then.
+def _recover_file(
+    row: FileRow, folders: Folders, first: int, *, trusts_inodes: bool
+) -> tuple[FileRow, int]:
+    """Cut a file to its committed length; return its row as of then, and how many bytes were cut.
 
-    `notices` is None if inodes say nothing: any file at the path is then the one of the row.
+    A file whose inode is not the one of its row is left as it is. In a copied store inodes say
+    nothing: any file at the path is then the one of the row.
     """
-    is_undone = row.batch >= since
+    is_undone = row.batch >= first
     length = row.length_before if is_undone else row.length
-    found = _find(row.path, folders)
+    found, surplus = _find(row.path, folders), 0
     is_new = is_undone and not row.inode
-    if found and (found.st_ino == row.inode or is_new or notices is None):
-        if (surplus := found.st_size - length) > 0:
-            if notices is not None and not is_undone:
-                notices.append(_describe_cut(row.path, surplus))
+    if found and (found.st_ino == row.inode or is_new or not trusts_inodes):
+        surplus = max(0, found.st_size - length)
+        if surplus:
             folders.cut(row.path, length)
             fault("undoing")
         row = row._replace(inode=found.st_ino)
     if not is_undone:
-        return row
-    return row._replace(
+        return row, surplus
+    restored = row._replace(
         length=length,
         length_before=length,
         last_line=row.last_line_before,
         unfinished=row.unfinished_before,
         batch=0,
     )
+    return restored, surplus
 
 
 def _describe_cut(path: str, surplus: int) -> str:

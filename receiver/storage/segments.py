@@ -1,9 +1,18 @@
-"""Closed segments after their commit: compression, and removal by age, number and space.
+"""Compress segments, and delete them by number, age and size.
 
-The stores list the segments, and say which ones an undo may still need; no folder is searched. A
-segment is removed only after its compressed form is on disk: if the process is killed at any
-moment, the next call finishes the work. Live files are never removed. All limits of age and space
-are listed in `broker/retention`.
+A segment is what options and pages call a closed file: `web01.log.000001`, or the file of a past
+day. The stores list the segments; no folder is searched. Live files are never deleted.
+
+| limit of a receiver's files | default | checked by |
+|---|---|---|
+| `keep`, `keep_age`, `keep_bytes` | no limit | `SegmentCleaner`: each minute, and on a rotation |
+| 1 GiB, 100,000 files of `.quarantine` | fixed | `quarantine.py`, when it writes a file |
+| reports of gaps (`.gaps.p<N>.jsonl`) | no limit | nobody: they are never deleted |
+
+One receiver of an output folder at a time does this: it locks `segments.lock`. A segment is
+replaced by its compressed form only once that is on disk: if the process is killed at any moment,
+the next call finishes the work. `broker/retention/__init__.py` lists the limits of the broker's
+streams.
 """
 
 import gzip
@@ -39,18 +48,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which closed segments are kept; 0 means no limit."""
+    """How many segments are kept; 0 means no limit."""
 
-    number: int = 0  # segments of each live file
+    number: int = 0  # segments of each live file, over all its days
     age: int = 0  # nanoseconds from a segment's last line to the newest line of all hosts
     size: int = 0  # bytes of all segments together, as they are on disk
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPolicy:
-    """What to do with closed segments; `compress` is zstd, gzip or none.
+    """What to do with segments; `compress` is zstd, gzip or none.
 
-    If the layout has a file a day, the files of past days are closed segments, too.
+    If the layout has a file for each day, the files of past days are segments, too.
     """
 
     output: Path
@@ -61,39 +70,39 @@ class SegmentPolicy:
 
 
 def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
-    """Return the segments to remove, those of one live file in order, and no more than needed.
+    """Return the segments to delete: no more than the limits require.
 
-    First the oldest segments of each live file beyond `limits.number`, and those beyond
-    `limits.age` before `now` (nanoseconds since the epoch); then the oldest of all, until the rest
-    fits `limits.size`. A segment counts as no older than those before it of the same file, so a
-    file never loses a segment from its middle.
+    Segments of one live file come in order. First come the oldest of each live file beyond
+    `limits.number`, and those older than `limits.age` at `now` (nanoseconds since the epoch); then
+    the oldest of all, until the rest fits `limits.size`. A segment's age is at most the age of any
+    earlier segment of its file, so a file never loses a segment from its middle.
     """
-    gone: list[SegmentRow] = []
+    surplus: list[SegmentRow] = []
     kept: list[tuple[int, SegmentRow]] = []
     ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
     for _, group in groupby(ordered, key=lambda segment: segment.live):
         of_one = list(group)
-        surplus = max(0, len(of_one) - limits.number) if limits.number else 0
-        moments = accumulate((segment.last_line for segment in of_one[surplus:]), max)
-        aged = list(zip(moments, of_one[surplus:], strict=True))
+        more = max(0, len(of_one) - limits.number) if limits.number else 0
+        moments = accumulate((segment.last_line for segment in of_one[more:]), max)
+        aged = list(zip(moments, of_one[more:], strict=True))
         old = sum(0 < limits.age < now - moment for moment, _ in aged)
-        gone += of_one[: surplus + old]
+        surplus += of_one[: more + old]
         kept += aged[old:]
     kept.sort(key=lambda item: item[0])  # stable: the lower number of a live file stays first
-    left = sum(segment.size for _, segment in kept)
+    remaining = sum(segment.size for _, segment in kept)
     for _, segment in kept:
-        if not 0 < limits.size < left:
+        if not 0 < limits.size < remaining:
             break
-        gone.append(segment)
-        left -= segment.size
-    return gone
+        surplus.append(segment)
+        remaining -= segment.size
+    return surplus
 
 
 @dataclass(slots=True)
 class SegmentCleaner:
-    """Compresses and removes the closed segments of one output folder.
+    """Compresses and deletes the segments of one output folder.
 
-    Only one receiver of a folder does so at a time. `clock` returns nanoseconds since the epoch.
+    `clock` returns nanoseconds since the epoch.
     """
 
     policy: SegmentPolicy
@@ -102,7 +111,7 @@ class SegmentCleaner:
     _failure: str | None = None
 
     def clean(self, stopped: Callable[[], bool]) -> None:
-        """Compress all committed segments, and remove those beyond the limits.
+        """Compress all stored segments, and delete those beyond the limits.
 
         Ends early soon after `stopped()`. Logs an error once, and leaves the segment for the next
         call.
@@ -120,9 +129,9 @@ class SegmentCleaner:
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.policy.limits != Limits() and not stopped():
-                self._remove_surplus(paths)
+                self._delete_surplus(paths)
         if self._failure and self._failure != self._reported:
-            logger.warning("closed files cannot be compressed or removed: %s", self._failure)
+            logger.warning("closed files cannot be compressed or deleted: %s", self._failure)
         self._reported = self._failure
 
     def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
@@ -131,7 +140,7 @@ class SegmentCleaner:
             if suffix and (form := folder.find(name + suffix)):
                 store.note_compressed(segment.path, suffix, form.st_size)
 
-    def _remove_surplus(self, paths: list[Path]) -> None:
+    def _delete_surplus(self, paths: list[Path]) -> None:
         limits, now, newest = self.policy.limits, self.clock(), 0
         owners: dict[str, Path] = {}
         segments: list[SegmentRow] = []
@@ -142,28 +151,28 @@ class SegmentCleaner:
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._join_days, present)
         # after a boot the clock may be years ahead: age counts from the newest line at the latest
-        gone = choose_surplus(segments, limits, min(now, newest) if newest else now)
-        for path in sorted({owners[segment.path] for segment in gone}):
+        surplus = choose_surplus(segments, limits, min(now, newest) if newest else now)
+        for path in sorted({owners[segment.path] for segment in surplus}):
             with self._note_errors(), Store(path) as store:
-                self._remove(store, [one for one in gone if owners[one.path] == path])
-        if gone:
+                self._delete(store, [one for one in surplus if owners[one.path] == path])
+        if surplus:
             logger.info(
-                "removed %s beyond the limits (%s), the last one %s",
-                format_count(len(gone), "closed file"),
-                format_size(sum(segment.size for segment in gone)),
-                gone[-1].path,
+                "deleted %s beyond the limits (%s), the last one %s",
+                format_count(len(surplus), "closed file"),
+                format_size(sum(segment.size for segment in surplus)),
+                surplus[-1].path,
             )
 
     def _join_days(self, row: SegmentRow) -> SegmentRow:
-        """Return a segment as one of the file of all days.
+        """Return the segment as part of its series: with the path of the live file without the day.
 
-        The file of a past day comes after its numbered segments.
+        The file of a past day comes after the numbered segments of that day.
         """
         number = row.number if row.path != row.live else _LAST
         return row._replace(live=self.policy.layout.parse(row.live).series, number=number)
 
     def _list_present(self, store: Store) -> list[SegmentRow]:
-        """Return the committed segments that exist; forget those that somebody has removed."""
+        """Return the stored segments that exist; forget those that somebody has deleted."""
         batch = store.read_batch()
         if batch is None or self.policy.output.stat().st_ino != batch.output_inode:
             return []  # the disk of the output folder is not mounted
@@ -180,11 +189,11 @@ class SegmentCleaner:
             store.forget_segments(gone)
         return present
 
-    def _remove(self, store: Store, segments: list[SegmentRow]) -> None:
+    def _delete(self, store: Store, segments: list[SegmentRow]) -> None:
         for segment in segments:
             path = segment.path + segment.compressed
             with (
-                suppress(FileNotFoundError),  # that's fine: somebody has removed it
+                suppress(FileNotFoundError),  # that's fine: somebody has deleted it
                 open_parent(self.policy.output, path) as (folder, name),
             ):
                 folder.remove(name)
@@ -210,9 +219,9 @@ class _Abandoned(Exception):
 def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
     """Replace a segment by its compressed form, with the same mode, owner and time.
 
-    Returns the suffix of the compressed form; empty if there is none. A form that exists already
-    stays, whatever `method` is. One caller at a time; ends early soon after `stopped()`. Raises
-    OSError.
+    Returns the suffix of the compressed form; empty if the segment is not compressed yet. A form
+    that exists already stays, whatever `method` is. One caller at a time; ends early soon after
+    `stopped()`. Raises OSError.
     """
     suffix = find_compressed(folder, plain)
     if (found := folder.find(plain)) is None:
@@ -223,7 +232,7 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
         suffix = SUFFIXES[method]
     form = folder.find(plain + suffix)
     if not suffix or form is None or form.st_mtime_ns != found.st_mtime_ns:
-        return ""  # the file of a past day has got more lines since it was compressed: keep both
+        return ""  # the file of a past day has got more lines meanwhile: it stays beside the form
     folder.remove(plain)
     return suffix
 

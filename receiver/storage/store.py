@@ -1,6 +1,7 @@
-"""The store of a partition: what is committed of its files, by the queries that the receiver needs.
+"""The store of a partition: what is stored of its files, by the queries that the receiver needs.
 
-`receiver/consume/batch.py` has the order of the steps of a batch, `commit.py` the undo.
+The last stored batch may not be committed yet. `receiver/consume/batch.py` has the order of the
+steps of a batch, `recovery.py` the undo.
 Methods that end with "within a transaction" take effect when `transaction()` ends; the others that
 write are on disk when they return. Methods that read raise OSError and `Damaged`.
 """
@@ -85,15 +86,15 @@ class Store(Database):
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *batch)
 
-    def undo(self, since: int) -> None:
-        """Undo gaps and spans of the batches from `since` on, within a transaction.
+    def undo(self, first: int) -> None:
+        """Undo gaps and spans of the batches from number `first` on, within a transaction.
 
         Segments that are only announced become ordinary ones: their files were renamed.
         """
         self.change("UPDATE segments SET batch = 0 WHERE batch > (SELECT number FROM batch)")
-        self.change("DELETE FROM gaps WHERE batch >= ?", since)
-        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
-        self.change(_UNDO_SPANS, since)
+        self.change("DELETE FROM gaps WHERE batch >= ?", first)
+        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", first)
+        self.change(_UNDO_SPANS, first)
 
     def forget_batches(self) -> None:
         """Forget what an undo would need, all segments and all lengths, within a transaction.
@@ -209,7 +210,7 @@ class Store(Database):
         return self._segments("live = ?", live)
 
     def list_stored_segments(self) -> list[SegmentRow]:
-        """Return the segments of stored batches, which no undo needs."""
+        """Return the segments of stored batches: they are renamed, and an undo changes none."""
         return self._segments(_IS_STORED)
 
     def list_segments_to_compress(self) -> list[SegmentRow]:

@@ -35,7 +35,7 @@ from nats_logship.wire.streams import (
     stream_names,
     stream_of,
 )
-from nats_logship.wire.subjects import Subject, host_filter, registry_consumer
+from nats_logship.wire.subjects import Subject, host_filter, shipper_consumer
 
 _PAGE = 2000  # messages
 _LIVES = 30  # seconds for which the broker keeps the consumer without a pull
@@ -119,7 +119,7 @@ class HostMessages:
         self.streams = streams
         self._connection = connection
         self._filter = host_filter(host)
-        self._consumer = registry_consumer(host)
+        self._consumer = shipper_consumer(host)
 
     def stream_of(self, subject: Subject) -> str:
         """Return the stream that a subject is in."""

@@ -14,8 +14,8 @@ from nats_logship.wire.message import (
     MAX_SPANS_BYTES,
     Origin,
     encode_origin,
-    encoded_size,
-    largest_content,
+    estimate_size,
+    limit_content,
 )
 from shipper.settings import Compression
 from shipper.sources.block import Block
@@ -51,10 +51,10 @@ def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
     start = size = headers = 0
     for place, block in enumerate(blocks):
         size += len(block.lines)
-        headers += encoded_size(block.section)
+        headers += estimate_size(block.section)
         if place > start and (size > most_bytes or headers >= MAX_SPANS_BYTES):
             yield blocks[start:place]
-            start, size, headers = place, len(block.lines), encoded_size(block.section)
+            start, size, headers = place, len(block.lines), estimate_size(block.section)
     if blocks[start:]:
         yield blocks[start:]
 
@@ -110,7 +110,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
         for compressor in _compressors.all:
             frame = compressor.compress(payload)
-            if len(payload) <= largest_content(len(frame)):
+            if len(payload) <= limit_content(len(frame)):
                 break
         if compressed := len(frame) < len(payload):
             payload = frame

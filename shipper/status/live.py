@@ -55,7 +55,7 @@ async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIte
                 async with asyncio.timeout(_PATIENCE):
                     await writer.drain()
             writer.close()
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, asyncio.CancelledError):  # Python 3.11 logs the last one
             writer.transport.abort()
 
     with ExitStack() as stack:

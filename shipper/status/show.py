@@ -22,7 +22,8 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.message import EXPECTED_SEQUENCE, IMPOSSIBLE_SEQUENCE
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.streams import stream_names
-from nats_logship.wire.subjects import SHARED_NAME, Subject, is_shared_name
+from nats_logship.wire.subjects import Subject
+from shipper.host_name import find_shared_name
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, explain
 from shipper.settings import ShipperSettings
@@ -128,8 +129,8 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
     files = [] if settings.is_input else [*check_files(settings.selection)]
-    if is_shared_name(host):
-        files.insert(0, CheckLine(Level.LEFT_OUT, SHARED_NAME.format(host)))
+    if warning := find_shared_name(host):
+        files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:

@@ -162,10 +162,10 @@ async def test_a_change_disconnects_no_other_client(secured: Secured) -> None:
         await connection.close()
 
 
-async def test_the_log_names_the_credential_of_a_refused_client(secured: Secured) -> None:
+async def test_a_revoked_client_is_disconnected_and_named_in_the_log(secured: Secured) -> None:
     (access,) = secured.add("host", "named")
     connection = secured.connection(access)
-    await connection.connect()
+    client = await connection.connect()
     await connection.publish("logs.p0.other", b"x")
 
     def until_logged(text: str) -> None:
@@ -174,6 +174,7 @@ async def test_the_log_names_the_credential_of_a_refused_client(secured: Secured
     refused = ' - host named - Publish Violation - Subject "logs.p0.other"'
     await asyncio.to_thread(until_logged, refused)
     await asyncio.to_thread(secured.call, "revoke", "host", "named")
+    await until_disconnected(client)
     await connection.close()
     assert not await secured.accepts(access)
     await asyncio.to_thread(

@@ -23,6 +23,8 @@ _AS_ROOT = ("--user", "--map-root-user")
 _TOOLS = ("unshare", "nsenter", "mount", "ip")
 _INIT = '"$@"; exit $?'  # the first process of a namespace inherits orphans, and a shell reaps them
 _COUNT = click.IntRange(min=1)
+_FOLDER = click.Path(path_type=Path)
+_RECEIVERS = ("alone", "standby", "spark")
 
 
 def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
@@ -44,17 +46,9 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
 @click.option("--hosts", type=_COUNT, default=5, show_default=True)
 @click.option("--partitions", type=_COUNT, default=3, show_default=True)
 @click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
-@click.option(
-    "--receivers",
-    type=click.Choice(["alone", "standby", "spark"]),
-    help="Drawn from the seed if not given.",
-)
-@click.option("--secured/--open", default=None, help="Drawn from the seed if not given.")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    help="Empty or not there; kept. A temporary one if not given, kept where a run fails.",
-)
+@click.option("--receivers", type=click.Choice(_RECEIVERS), help="Drawn from the seed by default.")
+@click.option("--secured/--open", default=None, help="Drawn from the seed by default.")
+@click.option("--folder", type=_FOLDER, help="Kept; a temporary one if not given, for failures.")
 @click.option("--list", is_flag=True, expose_value=False, is_eager=True, callback=_list)
 def main(
     seed: int,
@@ -75,14 +69,9 @@ def main(
     if _MARK not in os.environ:
         sys.exit(max(_run_apart(one, folder) for one in range(seed, seed + runs)))
     logging.disable(logging.WARNING)  # of our own connection: brokers that are away are wanted
-    shape = Shape(
-        seed,
-        topology,
-        receivers or ("alone", "standby", "spark")[seed % 3],
-        hosts,
-        partitions,
-        secured=seed % 4 == 3 if secured is None else secured,
-    )
+    receivers = receivers or _RECEIVERS[seed % 3]
+    secured = seed % 4 == 3 if secured is None else secured
+    shape = Shape(seed, topology, receivers, hosts, partitions, secured=secured)
     try:
         drawn = chosen(faults, shape.features | machine_features())
     except ValueError as error:
@@ -122,14 +111,13 @@ def _summary(result: Result) -> str:
     document = result.as_json()
     lines = ", ".join(f"{count:,} {name}" for name, count in document["lines"].items())
     hit, missed = sum(document["faults"].values()), sum(document["not_struck"].values())
-    return "\n".join(
-        (
-            f"{hit} faults, {missed} had nothing to hit; lines: {lines}",
-            f"lines flowed again after {max(document['waits'], default=0):.1f} s at the longest",
-            *(f"FINDING: {finding}" for finding in result.findings),
-            f"{'failed' if result.findings else 'passed'} after {document['seconds']:.0f} s",
-        )
+    text = (
+        f"{hit} faults, {missed} had nothing to hit; lines: {lines}",
+        f"lines flowed again after {max(document['waits'], default=0):.1f} s at the longest",
+        *(f"FINDING: {finding}" for finding in result.findings),
+        f"{'failed' if result.findings else 'passed'} after {document['seconds']:.0f} s",
     )
+    return "\n".join(text)
 
 
 if __name__ == "__main__":

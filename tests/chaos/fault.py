@@ -109,15 +109,11 @@ def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
             drawn = [turn.pop()]
         else:
             drawn = chance.choices(faults, k=chance.choice((2, 2, 3, 4)))
-        strikes = [
-            Strike(
-                one.name,
-                round(chance.uniform(0, _LATEST), 2) if number else 0.0,
-                round(chance.uniform(*one.lasts), 2),
-                chance.randrange(1 << 30),
-            )
-            for number, one in enumerate(drawn)
-        ]
+        strikes = []
+        for number, one in enumerate(drawn):
+            at = round(chance.uniform(0, _LATEST), 2) if number else 0.0
+            lasts = round(chance.uniform(*one.lasts), 2)
+            strikes.append(Strike(one.name, at, lasts, chance.randrange(1 << 30)))
         settles = chance.random() < _SETTLES
         yield Stroke(tuple(strikes), settles, round(chance.uniform(0, _PAUSE), 2))
 

@@ -35,11 +35,9 @@ _OUTBURSTS = re.compile(
 Holds = dict[str, int]
 _MORE: Holds = {"descriptors": 40, "sockets": 12, "threads": 24, "KiB": 160 * 1024}
 _MORE_OF: dict[str, Holds] = {
-    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go
-    # after a minute
+    # it opens archives when needed; Spark's pools have up to 128 threads each, for a minute
     "java": {"descriptors": 250, "sockets": 40, "threads": 280, "KiB": 160 * 1024},
-    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below
-    # what --memory gives it
+    # it keeps blocks of streams for a while, and Go frees memory late, but below --memory
     "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
 """How much a process may grow after it has settled, and how much programs of certain names may."""

@@ -110,13 +110,11 @@ class Machine:
 @functools.cache
 def can_shape() -> bool:
     """Whether the kernel and `tc` have what it takes to lose packets."""
-    passing = "1,6 0 0 4294967295"
-    filtering = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf")
-    queue = "tc qdisc {} dev lo {}"
+    rule = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf", "direct-action")
     tries = (
-        queue.format("add", "clsact").split(),
-        (*filtering, "direct-action", "bytecode", passing),
-        queue.format("del", "clsact").split(),
+        ["tc", "qdisc", "add", "dev", "lo", "clsact"],
+        (*rule, "bytecode", "1,6 0 0 4294967295"),
+        ["tc", "qdisc", "del", "dev", "lo", "clsact"],
     )
     try:
         return all(not subprocess.run(one, capture_output=True).returncode for one in tries)
@@ -130,8 +128,7 @@ def machines(names: Sequence[str]) -> dict[str, Machine]:
     _run("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
     _run("ip", "link", "set", "lo", "up")
     for bridge in ("clients", "routes"):
-        # a bridge without an address of its own takes one of its ports', and changes it when a port
-        # is added
+        # without an address of its own, a bridge changes its address when a port is added
         own = f"02:00:00:00:00:{ord(bridge[0]):02x}"
         _run("ip", "link", "add", bridge, "address", own, "type", "bridge")
         _run("ip", "link", "set", bridge, "up")

@@ -10,9 +10,7 @@ from pathlib import Path
 from tests.support.processes import Process, TookTooLong, wait_until
 
 _LOOK = 0.1  # seconds
-# seconds after which the supervisor has seen what became of a program, and starts nothing of what
-# is held
-SEEN = 0.4
+SEEN = 0.4  # seconds after which the supervisor has seen an end, and starts nothing that is held
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78
 
@@ -137,10 +135,9 @@ class Supervisor:
         try:
             wait_until(what, is_so, seconds, every=0.1)
         except TookTooLong as late:
-            refused = [
-                f"\n{one.name} refused: {one.refused}" for one in self.programs if one.refused
-            ]
-            raise TimeoutError(f"{late}{''.join(refused)}") from None
+            refused = (one for one in self.programs if one.refused)
+            reasons = "".join(f"\n{one.name} refused: {one.refused}" for one in refused)
+            raise TimeoutError(f"{late}{reasons}") from None
         return time.monotonic() - began
 
     def _run(self) -> None:

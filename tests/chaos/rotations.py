@@ -187,10 +187,5 @@ def _is_packed(path: Path) -> bool:
     return path.suffix in {compression.value for compression in Compression}
 
 
-_WAYS = (
-    Rotation.rename,
-    Rotation.rename_late,
-    Rotation.rename_create_late,
-    Rotation.copy_truncate,
-    Rotation.replace,
-)
+_RENAMES = (Rotation.rename, Rotation.rename_late, Rotation.rename_create_late)
+_WAYS = (*_RENAMES, Rotation.copy_truncate, Rotation.replace)

@@ -36,10 +36,7 @@ _FLOW = 90.0  # seconds within which lines have to flow again; twice that until 
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
-"""What a disk answers on which another fault of the stroke is at work just then.
-
-It may be taken off.
-"""
+"""Answers of a disk that another fault of the stroke has filled, broken or taken off."""
 _FEWEST = 0.05  # of the lines that the shape's rate means
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
 _KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")

@@ -10,24 +10,13 @@ from tests.chaos.networks import can_shape
 from tests.chaos.shim import have_compiler
 
 _WEIRD_NAMES = (
-    "web01",
-    "db.example.net",
-    "Ünï-çode",
-    "web02",
-    "kafka-3.dc1.example.net",
-    "mail",
-    "x",
+    *("web01", "db.example.net", "Ünï-çode", "web02", "kafka-3.dc1.example.net", "mail", "x"),
 )
-
-
 _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
     "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
     "shaping": (can_shape, "no tc with clsact and bpf: no line is silent or lossy"),
     "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
-    "strace": (
-        lambda: shutil.which("strace") is not None,
-        "no strace: nats-server is refused nothing",
-    ),
+    "strace": (lambda: bool(shutil.which("strace")), "no strace: nats-server is refused nothing"),
 }
 
 

@@ -13,27 +13,18 @@ _SOURCE = Path(__file__).with_name("shim.c")
 
 
 class _Page(ctypes.Structure):
+    # as `struct control` in `shim.c`
     _fields_ = (
-        ("clock", ctypes.c_int64),
-        ("calls", ctypes.c_uint32),
-        ("error", ctypes.c_int32),
-        ("left", ctypes.c_int32),
-        ("every", ctypes.c_uint32),
-        ("seen", ctypes.c_uint32),
-        ("hits", ctypes.c_uint32),
-        ("delay", ctypes.c_uint32),
-        ("under", ctypes.c_char * 4096),
+        *(("clock", ctypes.c_int64), ("calls", ctypes.c_uint32), ("error", ctypes.c_int32)),
+        *(("left", ctypes.c_int32), ("every", ctypes.c_uint32), ("seen", ctypes.c_uint32)),
+        *(("hits", ctypes.c_uint32), ("delay", ctypes.c_uint32), ("under", ctypes.c_char * 4096)),
     )
 
 
 class Calls(IntFlag):
     """Kinds of calls: syncs, writes, opening to write, changes of names, changes of lengths."""
 
-    SYNC = 1
-    WRITE = 2
-    OPEN = 4
-    NAMES = 8
-    LENGTH = 16
+    SYNC, WRITE, OPEN, NAMES, LENGTH = 1, 2, 4, 8, 16
     ALL = 31
 
 

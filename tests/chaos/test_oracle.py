@@ -75,10 +75,7 @@ def interleave(files: list[list[bytes]], chance: random.Random) -> bytes:
 
 LINES = source("a", 100)
 BLANK = [b"a line\n", b"\n", b"line 3!\n"]
-SHARED = [
-    [b"a1\n", b"\n", b"a2\n"],
-    [b"b1\n", b"\n", b"b2\n"],
-]  # a line that is judged by its count
+SHARED = [[b"a1\n", b"\n", b"a2\n"], [b"b1\n", b"\n", b"b2\n"]]  # a line judged by its count
 HARMS: tuple[tuple[list[list[bytes]], list[bytes], dict[str, int]], ...] = (
     ([LINES], [], {"missing": 100}),
     ([LINES], LINES[:60] + LINES[40:], {"repeated": 20}),
@@ -115,17 +112,21 @@ def test_lines_that_are_all_alike_are_judged_too(lines: list[bytes], data: st.Da
     assert verdict.repeated == verdict.reordered == 0
 
 
-def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "web01.log.000002.zst").write_bytes(zstandard.compress(b"two\n"))
-    (tmp_path / "web01.log.000010").write_bytes(b"three\n")
-    (tmp_path / "web01.log.000001").write_bytes(b"one\n")
-    (tmp_path / "web01.log").write_bytes(b"four\n")
-    (tmp_path / "web01.log.x").write_bytes(b"not a segment\n")
-    (tmp_path / "web01.log.de.log").write_bytes(b"another host\n")
+OUTPUT = {
+    "web01.log.000002.zst": zstandard.compress(b"two\n"),
+    "web01.log.000010": b"three\n",
+    "web01.log.000001": b"one\n",
+    "web01.log": b"four\n",
+    "web01.log.x": b"not a segment\n",
+    "web01.log.de.log": b"another host\n",
+    "app.log": b"one\ntwo\nthree\nfour\n",
+}
+
+
+def test_segments_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name, content in OUTPUT.items():
+        (tmp_path / name).write_bytes(content)
     written = tmp_path / "app.log"
-    written.write_bytes(b"one\ntwo\nthree\nfour\n")
 
     assert judge_host([written], tmp_path, "web01").is_perfect
     (tmp_path / "web01.log.000002").write_bytes(b"two\n")
@@ -133,7 +134,7 @@ def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
         judge_host([written], tmp_path, "web01")
 
 
-def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findings(
+def test_losses_and_repeated_lines_that_receivers_report_are_findings(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = '{"kind":"gap","host":"web01"}\n{"kind":"loss","host":"web01"}\n'
@@ -144,8 +145,7 @@ def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findin
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
     (tmp_path / "receiver-two.log").write_text("nothing to report\n", "utf-8")
 
-    assert [one.partition(":")[0] for one in losses(tmp_path)] == [
-        "reported, and nothing was lost"
-    ] * 2
-    (found,) = repeats(tmp_path)
-    assert found.startswith("receiver-one was sent lines again 1 times: repeat of 20 bytes")
+    found = [one.partition(":")[0] for one in losses(tmp_path)]
+    assert found == ["reported, and nothing was lost"] * 2
+    (repeat,) = repeats(tmp_path)
+    assert repeat.startswith("receiver-one was sent lines again 1 times: repeat of 20 bytes")

@@ -184,9 +184,8 @@ class World:
 
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
         """Change an entry while others may write it, None deletes it; return what it was."""
-        was: dict[
-            bytes | None, bytes
-        ] = {}  # by what was written, as the answer to that may be lost
+        # by what was written, as the answer to that may be lost
+        was: dict[bytes | None, bytes] = {}
 
         async def compare_and_set(connection: Connection) -> bytes:
             entry = await bucket.read(connection, name, key)
@@ -253,11 +252,7 @@ class World:
         self.disks[name] = Disk.mounted(name, path, _DISKS[kind], images)
 
     def _start_brokers(self, names: Sequence[str]) -> None:
-        routes = [
-            word
-            for name in names
-            for word in ("--route", f"nats-route://{self.machines[name].route}")
-        ]
+        addresses = ",".join(f"nats-route://{self.machines[name].route}" for name in names)
         secret = self.folder / "secret"
         secret.touch(0o600)
         secret.write_text(SECRET, "utf-8")
@@ -272,27 +267,17 @@ class World:
         limits = self.folder / "limits.toml"
         limits.write_text(f"host_connections = {_HOST_CONNECTIONS + self.shape.hosts}\n", "utf-8")
         for name, store in stores.items():
-            machine = self.machines[name]
-            arguments: list[str | Path] = [
-                "run",
-                "--store-dir",
-                store,
-                "--listen",
-                str(machine.client),
-            ]
-            arguments += ["--http", "", "--partitions", str(self.shape.partitions)]
-            arguments += ["--server-name", name]
+            machine, partitions = self.machines[name], str(self.shape.partitions)
+            arguments: list[str | Path] = ["run", "--store-dir", store, "--server-name", name]
+            arguments += ["--listen", str(machine.client), "--http", "", "--partitions", partitions]
             arguments += ["--config", limits] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
-                arguments += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
-                arguments += ["--cluster-secret-file", secret]
+                arguments += ["--cluster", "c", "--cluster-listen", str(machine.route)]
+                arguments += ["--route", addresses, "--cluster-secret-file", secret]
             program = self.start_program("logbroker", name, machine, arguments)
             self.brokers.append(Broker(name, machine, store, program))
-        self.supervisor.wait(
-            "the brokers are ready",
-            lambda: all((broker.store / "broker.json").exists() for broker in self.brokers),
-            60,
-        )
+        are_ready = lambda: all((one.store / "broker.json").exists() for one in self.brokers)  # noqa: E731
+        self.supervisor.wait("the brokers are ready", are_ready, 60)
 
     def _start_receivers(self) -> None:
         machine = self.receiver_machine
@@ -306,19 +291,15 @@ class World:
             arguments += self._start_spark(machine)
         for name in self._receiver_names:
             own = [*self._receiver_arguments(name), *arguments]
-            self.receivers.append(
-                self.start_program("logreceiver", f"receiver-{name}", machine, own)
-            )
+            started = self.start_program("logreceiver", f"receiver-{name}", machine, own)
+            self.receivers.append(started)
 
     def _start_spark(self, machine: Machine) -> list[str | Path]:
         folder = self.folder / "spark"
         folder.mkdir()
+        environment = self.shim.environment(_SPARK) if self.shim else {}
         self.spark = SparkCluster(
-            self.processes,
-            folder,
-            machine.address,
-            machine.within,
-            self.shim.environment(_SPARK) if self.shim else {},
+            self.processes, folder, machine.address, machine.within, environment
         )
         self.spark_programs += map(self.supervisor.take, (self.spark.master, *self.spark.workers))
         return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]
@@ -348,13 +329,8 @@ class World:
         self._mount(f"host-{name}", folder, "host")
         logs = folder / "logs"
         logs.mkdir()
-        arguments = [
-            "--file",
-            logs / "**/*.log",
-            "--grace",
-            "30s",
-            *self._host_arguments(name, number),
-        ]
+        own = self._host_arguments(name, number)
+        arguments = ["--file", logs / "**/*.log", "--grace", "30s", *own]
         shipper = self.start_program("logshipper", f"shipper-{name}", machine, arguments)
         seed = self.shape.seed + number
         writing = Writing(

@@ -57,7 +57,7 @@ def follow_advice(advice: str, url: str) -> None:
         if not (is_running and name == "behind another batch")  # moved back under its hands
     ],
 )
-async def test_garbage_in_one_offset_blocks_its_partition_until_it_is_mended_as_advised(
+async def test_garbage_in_an_offset_blocks_its_partition_until_mended_as_advised(
     logs_url: str, tmp_path: Path, spoil: Spoil, *, is_running: bool
 ) -> None:
     first = Receiver(logs_url, tmp_path)
@@ -94,7 +94,7 @@ async def mend(receiver: Receiver, url: str, value: bytes) -> None:
         await receiver.until(receiver.has(0, b"1\n2\n"))
 
 
-async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mended_as_advised(
+async def test_garbage_in_the_offset_of_a_new_partition_is_mended_as_advised(
     logs_url: str, tmp_path: Path
 ) -> None:
     async with Receiver(logs_url, tmp_path) as receiver:
@@ -110,7 +110,7 @@ async def test_garbage_in_the_offset_of_a_partition_that_nobody_received_is_mend
         await receiver.until(receiver.has(0, b"1\n"))
 
 
-async def test_a_partition_that_another_receiver_took_after_it_was_mended_is_not_taken_back(
+async def test_a_mended_partition_that_another_receiver_took_is_not_taken_back(
     logs_url: str, tmp_path: Path
 ) -> None:
     async with Receiver(logs_url, tmp_path) as receiver:
@@ -170,8 +170,9 @@ def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_advised(
 
     shipper = suite.start_shipper("web01", [log])
     receiver = suite.start_receiver([0, 1])
-    said = "; run `logbroker apply`"
-    wait_until("they wait", lambda: said in shipper.read_log() and said in receiver.read_log(), 60)
+    advice = "; run `logbroker apply`"
+    wait = lambda: all(advice in one.read_log() for one in (shipper, receiver))  # noqa: E731
+    wait_until("they wait", wait, 60)
     suite.administer("apply", "--yes")
 
     wait_until("the line is there", (suite.output / "web01.log").exists, 60, [shipper, receiver])

@@ -21,10 +21,8 @@ def new_files(messages: int) -> list[Message]:
     found = []
     for message in range(messages):
         ids = range(message * SECTIONS, (message + 1) * SECTIONS)
-        spans = [
-            {"file": "", "id": f"{one:x}", "start": 0, "end": 2, "size": 2, "lines": 1}
-            for one in ids
-        ]
+        common = {"file": "", "start": 0, "end": 2, "size": 2, "lines": 1}
+        spans = [{**common, "id": f"{one:x}"} for one in ids]
         text = json.dumps(spans, separators=(",", ":"))
         headers = {"Log-Agent": "1-00000001", "Log-Read-At": "1", "Log-Spans": text}
         found.append(("logs.p0.evil", b"x\n" * SECTIONS, headers))
@@ -46,19 +44,15 @@ def test_a_line_behind_many_new_file_ids_comes_within_seconds(partition: Partiti
     assert report.batches > 3, "each ends at so many files, so that progress is seen"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(lambda number: f"/var/log/{number}", id="in one folder"),
-        pytest.param(lambda number: f"/{number}/a/b", id="in folders of their own"),
-        pytest.param(
-            lambda number: "/a" * (number % 30) + f"/{number}", id="in each other's folders"
-        ),
-    ],
-)
-def test_the_work_for_a_new_path_does_not_grow_with_those_before(
-    path: Callable[[int], str],
-) -> None:
+PATHS: dict[str, Callable[[int], str]] = {
+    "in one folder": lambda number: f"/var/log/{number}",
+    "in folders of their own": lambda number: f"/{number}/a/b",
+    "in each other's folders": lambda number: "/a" * (number % 30) + f"/{number}",
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_the_work_for_a_new_path_does_not_grow_with_others(path: Callable[[int], str]) -> None:
     def work(first: int, count: int) -> float:
         began = time.process_time()
         for number in range(first, first + count):
@@ -75,9 +69,7 @@ def test_the_work_for_a_new_path_does_not_grow_with_those_before(
 
 
 @pytest.mark.nats
-def test_the_work_for_a_batch_does_not_grow_with_the_lines_that_a_host_left_unfinished(
-    partition: Partition,
-) -> None:
+def test_the_work_for_a_batch_does_not_grow_with_unfinished_lines(partition: Partition) -> None:
     partition = replace(partition, limit=1, pull=1)
     session = SessionLimits(longest=300, silence=0.1)
 

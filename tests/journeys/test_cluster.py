@@ -35,19 +35,15 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
             ]
             cluster.wait_until_ready()
             cluster.wait_until_whole()
-            wait_until("lines flow", lambda: all(sizes().values()), 150, programs)
+            suite.wait_for_lines(HOSTS, programs)
             leader = cluster.leader()
             time.sleep(random.Random(1).random())
 
             leader.process.kill()
             leader.wipe()
             before = sizes()
-            wait_until(
-                "lines flow again",
-                lambda: all(size > before[host] for host, size in sizes().items()),
-                FLOWS_AGAIN,
-                programs,
-            )
+            grow = lambda: all(size > before[host] for host, size in sizes().items())  # noqa: E731
+            wait_until("lines flow again", grow, FLOWS_AGAIN, programs)
             leader.process.start()
             cluster.wait_until_ready(leader)
             cluster.wait_until_whole()

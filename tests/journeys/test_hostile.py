@@ -1,7 +1,6 @@
 """Whatever a bad host does with its credential's rights, the lines of honest hosts arrive."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,10 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from broker.auth.permissions import API
-from broker.cli import group
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import seed_of
 from nats_logship.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
@@ -53,28 +50,14 @@ class Site(Suite):
 
     def __init__(self, folder: Path, programs: Processes, hosts: Sequence[str], other: str) -> None:
         super().__init__(folder, programs)
-        (folder / "store").mkdir()
-        self.credentials("admin", "ops")
-        self.access = Access(nkey=folder / "admin-ops.toml")
+        self.access = Access(nkey=self.credential("admin", "ops"))
         self.start_broker()
-        self.credentials("receiver", "all")
-        self.receiver = self.start_program(
-            "logreceiver",
-            "receiver",
-            [
-                *("--config", folder / "receiver-all.toml", "--output", self.output),
-                *("--state-dir", folder / "state", "--path-template", "{host}/{file}"),
-            ],
-        )
+        arguments = ["--config", self.credential("receiver", "all"), "--output", self.output]
+        arguments += ["--state-dir", folder / "state", "--path-template", "{host}/{file}"]
+        self.receiver = self.start_program("logreceiver", "receiver", arguments)
         for host in (*hosts, other):
-            self.credentials("host", host)
+            self.credential("host", host)
         self.hosts = [self._ship(host) for host in hosts]
-
-    def credentials(self, *arguments: str) -> None:
-        where = ("--output", f"{self.folder}/", "--store-dir", str(self.folder / "store"))
-        options = ["credentials", "add", *arguments, *where, "--server", self.url]
-        done = CliRunner().invoke(group, options)  # ten times as fast as a program
-        assert done.exit_code == 0, (done.output, done.exception)
 
     def connect(self, name: str, stack: ExitStack) -> Raw:
         seed = seed_of((self.folder / f"{name}.toml").read_text())
@@ -100,8 +83,6 @@ Connect = Callable[[], Raw]
 
 As many as the server gives it live until its operation is over.
 """
-Operation = Callable[[Connect], Sequence[Answers]]
-"""One thing that the bad host does; it returns what the server said to it."""
 
 
 def publish(
@@ -109,21 +90,15 @@ def publish(
 ) -> list[Answers]:
     common = {"file": "", "start": 0, "end": 2, "size": 2, "lines": 1}
     head = "Log-Agent: evil-agent\r\nLog-Read-At: 1\r\nLog-Spans: "
-    texts = [
-        json.dumps([common | one for one in spans], separators=(",", ":")) for spans in messages
-    ]
+    sections = ([common | one for one in spans] for spans in messages)
+    texts = (json.dumps(one, separators=(",", ":")) for one in sections)
     return [connect().publish(OWN, payload, header=head + text) for text in texts]
 
 
 def gaps(connect: Connect) -> list[Answers]:
-    messages = [
-        [
-            {"id": f"{number}", "start": start, "end": start + 2}
-            for number in range(first, first + 750)
-        ]
-        for start in (100, 200)
-        for first in (1_000, 2_000)
-    ]
+    spans = [{"start": start, "end": start + 2} for start in (100, 200)]
+    files = (range(first, first + 750) for first in (1_000, 2_000))
+    messages = [[{"id": f"{number}", **span} for number in ids] for ids in files for span in spans]
     return publish(connect, *messages, payload=b"x\n" * 750)
 
 
@@ -160,22 +135,13 @@ def slow_reader(connect: Connect) -> list[Answers]:
     """Ask 2,000 times for its own last line of 64 KiB, and read no answer."""
     client = connect()
     client.publish(OWN, b"x" * 65_535 + b"\n")
-    client.subscribe(f"{inbox_of(BAD)}.slow")
-    client.send_only(
-        f"PUB {API}.DIRECT.GET.LOGS.{OWN} {inbox_of(BAD)}.slow 0\r\n\r\n".encode() * 2_000
-    )
-    time.sleep(0.5)
+    inbox = f"{inbox_of(BAD)}.slow"
+    client.subscribe(inbox)
+    client.send_only(f"PUB {API}.DIRECT.GET.LOGS.{OWN} {inbox} 0\r\n\r\n".encode() * 2_000)
     return []
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    gaps,
-    paths,
-    large_positions,
-    too_large,
-    subscriptions,
-    slow_reader,
-)
+OPERATIONS = (gaps, paths, large_positions, too_large, subscriptions, slow_reader)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +161,8 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
     for operation in OPERATIONS:
         with subtests.test(operation.__name__), ExitStack() as stack:
             heard = operation(partial(site.connect, f"host-{BAD}", stack))
-            site.lines_arrive(SOON)
+            for _ in range(2):  # the second time the server has begun to deal with it
+                site.lines_arrive(SOON)
             assert not any("Permissions" in error for one in heard for error in one.errors)
             assert site.stream()["state"]["subjects"].keys() <= OF_HOSTS
 
@@ -209,13 +176,13 @@ def test_whatever_a_bad_host_does_honest_lines_arrive(
         kept = site.ask(lambda c: c.api(f"STREAM.INFO.KV_{POSITIONS_BUCKET}"))["state"]["bytes"]
         assert kept < 2 * MAX_PAYLOAD, "the size of one message"
 
-    for program, command, who in (
+    for program, command, owner in (
         ("logbroker", "hosts", "admin-ops"),
         ("logreceiver", "status", "receiver-all"),
     ):
-        with subtests.test(f"{program} {command} says how things are"):
-            said = run_command(program, command, "--config", site.folder / f"{who}.toml")
-            assert not acts_on_a_terminal(said)
+        with subtests.test(f"{program} {command} reports the state"):
+            shown = run_command(program, command, "--config", site.folder / f"{owner}.toml")
+            assert not acts_on_a_terminal(shown)
 
 
 def files(site: Site) -> set[Path]:

@@ -34,12 +34,8 @@ def test_every_line_arrives_once_and_in_order_whichever_process_is_killed(
     files = {host: [suite.folder / "hosts" / host / name for name in FILES] for host in HOSTS}
     receivers = [_receiver(suite, name) for name in ("one", "two")]  # which wait for the broker
     programs = [suite.start_broker(), *receivers]
-    wait_until(
-        "a receiver owns the partitions",
-        lambda: all(suite.offset(number) for number in (0, 1)),
-        150,
-        receivers,
-    )
+    is_owned = lambda: all(suite.offset(number) for number in (0, 1))  # noqa: E731
+    wait_until("a receiver owns the partitions", is_owned, 150, receivers)
     rate = chance.choice((20, 200, 700))
     with Traffic([file for own in files.values() for file in own], rate, seed) as traffic:
         programs += [suite.start_shipper(host, own) for host, own in files.items()]
@@ -55,16 +51,10 @@ def test_every_line_arrives_once_and_in_order_whichever_process_is_killed(
 
 
 def _receiver(suite: Suite, name: str) -> Process:
-    return suite.start_program(
-        "logreceiver",
-        f"logreceiver-{name}",
-        [
-            *("--partition", "all", "--server", suite.url, "--output", str(suite.output)),
-            *("--state-dir", str(suite.folder / "state" / "receiver")),
-            *("--standby", "--takeover-after", "2s", "--rotate-size", "20kB"),
-            *("--compress", "zstd"),
-        ],
-    )
+    arguments = ["--partition", "all", "--server", suite.url, "--output", suite.output]
+    arguments += ["--state-dir", suite.folder / "state" / "receiver", "--compress", "zstd"]
+    arguments += ["--standby", "--takeover-after", "2s", "--rotate-size", "20kB"]
+    return suite.start_program("logreceiver", f"logreceiver-{name}", arguments)
 
 
 def _kill(victims: Sequence[int], programs: Sequence[Process], chance: random.Random) -> None:

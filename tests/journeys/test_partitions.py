@@ -9,7 +9,6 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject, partition_of
 from tests.support.oracle import expect_all
 from tests.support.processes import wait_until
-from tests.support.received import received_bytes
 from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
@@ -44,8 +43,7 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(suite: Suite) -
     files = {host: suite.folder / "hosts" / host / "app.log" for host in HOSTS}
     shippers = {host: suite.start_shipper(host, [file]) for host, file in files.items()}
     with Traffic(list(files.values()), 300) as traffic:
-        flow = lambda: all(received_bytes(suite.output, host) for host in HOSTS)  # noqa: E731
-        wait_until("lines flow", flow, 120, [receiver])
+        suite.wait_for_lines(HOSTS, [receiver])
         for number, host in zip(NUMBERS[1:], HOSTS, strict=False):
             before = published(suite, number)
             suite.administer("partitions", str(number), "--yes")

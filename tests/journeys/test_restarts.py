@@ -1,6 +1,7 @@
 """What the programs log of a broker that restarts, as it does after an update."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.m
 PARTITIONS = (0, 1, 2, 3)
 
 
-def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shipper(
+def test_each_restart_of_the_broker_is_one_warning_of_each_program(
     suite: Suite, tmp_path: Path
 ) -> None:
+    received = partial(read_received, suite.output, "web01")
     suite.partitions = len(PARTITIONS)
     broker, log = suite.start_broker(), tmp_path / "app.log"
     log.write_bytes(b"")
@@ -26,10 +28,7 @@ def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shippe
     for number, end in enumerate((broker.stop, broker.kill, broker.stop), 1):
         with log.open("ab") as file:
             file.write(b"line %d\n" % number)
-        # both functions are called at once
-        is_received = lambda: (  # noqa: E731
-            read_received(suite.output, "web01").count(b"\n") == number  # noqa: B023
-        )
+        is_received = lambda number=number: len(received().splitlines()) == number  # noqa: E731
         wait_until("the line is received", is_received, 60, [receiver, shipper])
         times = {one: one.read_log().count("broker away") for one in (receiver, shipper)}
         end()
@@ -40,7 +39,7 @@ def test_each_restart_of_the_broker_is_one_warning_in_a_receiver_and_in_a_shippe
         suite.wait_for_broker(broker)
     with log.open("ab") as file:
         file.write(b"last\n")
-    wait_until("all is received", lambda: b"last" in read_received(suite.output, "web01"), 60)
+    wait_until("all is received", lambda: b"last" in received(), 60)
 
     for program in (receiver, shipper):
         bad = re.findall(r"^(?:WARNING|ERROR|CRITICAL) .*", program.read_log(), re.MULTILINE)

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import group
+from broker.topology import MAX_COPIED_MESSAGE
 from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import ConnectionLost, Rejected
@@ -27,9 +28,8 @@ pytestmark = [pytest.mark.journey, pytest.mark.nats]
 PARTITIONS = 2
 
 
-def site(processes: Processes, folder: Path) -> Suite:
-    (folder / "store").mkdir(parents=True)
-    return Suite(folder, processes, PARTITIONS)
+def sites(processes: Processes, folder: Path, *names: str) -> list[Suite]:
+    return [Suite(folder / name, processes, PARTITIONS) for name in names]
 
 
 def append(log: Path, first: int, until: int) -> None:
@@ -76,23 +76,17 @@ def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
     assert shipper.wait(120) == 0, shipper.last_output()
 
 
-def credential(suite: Suite, kind: str, name: str) -> Path:
-    path = suite.folder / f"{kind}-{name}.toml"
-    where = ("--store-dir", str(suite.folder / "store"), "--output", str(path))
-    suite.administer("credentials", "add", kind, name, *where)
-    return path
-
-
-def connects(suite: Suite, name: str, gateway: str, key: Path, *options: str) -> Process:
-    where = ("--site-remote", f"nats-leaf://{gateway}", "--site-nkey", str(key))
-    # two servers of the same name would be taken for one
+def connects(suite: Suite, gateway: str, *options: str) -> Process:
+    """Start the broker of a site that connects to another one."""
+    name = suite.folder.name  # also of the server: two of the same name would be taken for one
+    where = ("--site-remote", f"nats-leaf://{gateway}")
     return suite.start_broker("--site", name, "--server-name", name, *where, *options)
 
 
 def fill(suite: Suite, host: str) -> None:
     """Publish more than nats-server sends to another site before it knows how far that one is."""
-    for _ in range(12):
-        suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * 1024**2)
+    for _ in range(12 * 1024**2 // MAX_COPIED_MESSAGE):
+        suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * (MAX_COPIED_MESSAGE - 1000))
 
 
 @pytest.mark.long  # where a site is asked before it is connected, it is asked again after 40 s
@@ -101,13 +95,13 @@ def test_copies_go_both_ways_through_credentials_that_allow_nothing_else(
     processes: Processes, tmp_path: Path
 ) -> None:
     names = ("centre", "branch", "standby")
-    centre, branch, standby = (site(processes, tmp_path / name) for name in names)
+    centre, branch, standby = sites(processes, tmp_path, *names)
     gateway = f"127.0.0.1:{free_port()}"
-    keys = [credential(centre, "site", name) for name in names[1:]]
-    centre.access = Access(nkey=credential(centre, "admin", "ops"))
+    keys = [("--site-nkey", str(centre.credential("site", name))) for name in names[1:]]
+    centre.access = Access(nkey=centre.credential("admin", "ops"))
     broker = centre.start_broker("--site", "centre", "--site-listen", gateway)
-    buffer = connects(branch, "branch", gateway, keys[0])
-    copy = connects(standby, "standby", gateway, keys[1], "--mirror", "centre")
+    buffer = connects(branch, gateway, *keys[0])
+    copy = connects(standby, gateway, *keys[1], "--mirror", "centre")
     asked = ("--source", "branch", "--site", "centre", "--config", str(centre.access.nkey))
     centre.administer("apply", *asked)
 
@@ -148,9 +142,9 @@ def checked(suite: Suite) -> tuple[str, str]:
 def test_a_site_that_was_never_seen_is_unknown_and_not_0_behind(
     processes: Processes, tmp_path: Path
 ) -> None:
-    centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
+    centre, branch = sites(processes, tmp_path, "centre", "branch")
     gateway = f"127.0.0.1:{free_port()}"
-    branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{gateway}")
+    connects(branch, gateway)
 
     assert "connected to 0 of 1 other sites" in invoke(branch, "status").output
     assert checked(branch)[0] == "WARNING"
@@ -168,23 +162,14 @@ def test_a_site_that_was_never_seen_is_unknown_and_not_0_behind(
 
 @pytest.mark.long  # nothing arrives for 15 s, and nats-server takes its time to ask again
 @pytest.mark.timeout(540)
-def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_answers_again(
+def test_a_site_whose_line_is_down_is_unknown_until_it_answers_again(
     processes: Processes, tmp_path: Path
 ) -> None:
-    names = ("centre", "branch", "other")
-    centre, branch, other = (site(processes, tmp_path / name) for name in names)
+    centre, branch, other = sites(processes, tmp_path, "centre", "branch", "other")
     gateway = f"127.0.0.1:{free_port()}"
     centre.start_broker("--site", "centre", "--site-listen", gateway)
-    for suite, name in ((branch, "branch"), (other, "other")):
-        arguments = (
-            "--site",
-            name,
-            "--server-name",
-            name,
-            "--site-remote",
-            f"nats-leaf://{gateway}",
-        )
-        suite.start_broker(*arguments)
+    for suite in (branch, other):
+        connects(suite, gateway)
     centre.administer("apply", "--site", "centre", "--source", "branch", "--source", "other")
     branch.publish("logs.p0.away01", b"a line\n")
     all_come = lambda: behind(centre) == {"branch": 0, "other": 0}  # noqa: E731
@@ -196,13 +181,13 @@ def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_answers_again(
     try:
         is_unknown = lambda: behind(centre) == {"branch": None, "other": 0}  # noqa: E731
         wait_until("it is unknown", is_unknown, 40, every=1)
-        said, (grade, text) = shown(centre), checked(centre)
+        reported, (grade, text) = shown(centre), checked(centre)
     finally:
         os.kill(server, signal.SIGCONT)
 
-    assert sum(one.startswith("branch: unknown since 20") for one in said) == 1
-    assert any(one.endswith(", was 0 behind") for one in said)
-    assert "other: 0 behind" in said
+    assert sum(one.startswith("branch: unknown since 20") for one in reported) == 1
+    assert any(one.endswith(", was 0 behind") for one in reported)
+    assert "other: 0 behind" in reported
     assert grade == "WARNING"
     assert "LOGS from site branch is unknown since 20" in text
     wait_until("it answers again", all_come, 150, every=1)
@@ -211,15 +196,15 @@ def test_a_site_whose_line_is_down_is_unknown_since_then_until_it_answers_again(
 
 @pytest.mark.long  # nats-server takes its time to ask another site again
 @pytest.mark.timeout(540)
-def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_in_order(
+def test_lines_of_a_site_behind_a_firewall_reach_the_centre_once_and_in_order(
     processes: Processes, tmp_path: Path
 ) -> None:
-    centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
+    centre, branch = sites(processes, tmp_path, "centre", "branch")
     gateway = f"127.0.0.1:{free_port()}"
     settings = tmp_path / "centre.toml"
     settings.write_text(f'site = "centre"\nsite_listen = "{gateway}"\n')
     broker = centre.start_broker("--config", str(settings))
-    buffer = branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{gateway}")
+    buffer = connects(branch, gateway)
     away, near = tmp_path / "away.log", tmp_path / "near.log"
     append(away, 0, 3000)
     append(near, 0, 1000)
@@ -241,12 +226,10 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
     broker.start()
     centre.wait_for_broker(broker)
 
-    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two
-    # minutes
+    # nats-server asks another site again after 40 s, then ever more rarely, up to every two minutes
     has_all(centre, branch, "away01", 130, broker, buffer)
     for suite, host, log in (
-        (branch, "away01", away),
-        (centre, "away01", away),
+        *((suite, "away01", away) for suite in (branch, centre)),
         (centre, "near01", near),
     ):
         verdict = judge([log.read_bytes()], stored(suite, host))
@@ -256,24 +239,19 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
 
 @pytest.mark.timeout(540)
 @pytest.mark.long
-def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
+def test_a_second_site_goes_on_with_its_copy_when_the_first_is_lost(
     processes: Processes, tmp_path: Path
 ) -> None:
-    first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
+    first, second = sites(processes, tmp_path, "first", "second")
     gateway = f"127.0.0.1:{free_port()}"
-    for kind, name in (("site", "second"), ("host", "web01"), ("admin", "operator")):
-        where = ("--store-dir", str(first.folder / "store"))
-        output = ("--output", str(first.folder / f"{kind}.toml"))
-        first.administer("credentials", "add", kind, name, *where, *output)
-    first.access = Access(nkey=first.folder / "admin.toml")
+    owners = (("site", "second"), ("host", "web01"), ("admin", "operator"))
+    key, host, first_admin = (first.credential(*owner) for owner in owners)
+    first.access = Access(nkey=first_admin)
     broker = first.start_broker("--site", "first", "--site-listen", gateway)
-    copy = second.start_broker(
-        *("--site", "second", "--site-remote", f"nats-leaf://{gateway}", "--mirror", "first"),
-        *("--site-nkey", str(first.folder / "site.toml")),
-    )
+    copy = connects(second, gateway, "--mirror", "first", "--site-nkey", str(key))
     log = tmp_path / "app.log"
     append(log, 0, 3000)
-    ship(first, "web01", log, "--config", str(first.folder / "host.toml"))
+    ship(first, "web01", log, "--config", str(host))
     has_all(second, first, "web01", 60, broker, copy)
     assert second.last_sequence() == first.last_sequence() > 0
     revision = write_positions(first, b"at first", 0)
@@ -291,13 +269,8 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     stays = second.start_broker("--site", "second")  # without --mirror, as it was set
     assert second.stream()["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
     assert stays.stop() == 0
-    again = second.start_program(
-        "logbroker",
-        "mirror-again",
-        [
-            *("run", "--store-dir", str(second.folder / "store"), "--listen", "127.0.0.1:0"),
-            *("--http", "", "--partitions", "2", "--site", "second", "--mirror", "first"),
-        ],
-    )
+    arguments = ["run", "--store-dir", second.folder / "store", "--listen", "127.0.0.1:0"]
+    arguments += ["--http", "", "--partitions", "2", "--site", "second", "--mirror", "first"]
+    again = second.start_program("logbroker", "mirror-again", arguments)
     assert again.wait(60) == 78
     assert "--mirror" in again.read_log()

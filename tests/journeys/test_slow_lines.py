@@ -13,7 +13,7 @@ from tests.shipper.conftest import read_lines
 from tests.shipper.logs import run
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
-from tests.support.slow_line import SlowLine, slow_line
+from tests.support.slow_line import slow_line
 from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
@@ -37,9 +37,9 @@ def impatient(folder: Path, every: int) -> Path:
     return settings
 
 
-def ship(suite: Suite, line: SlowLine, log: Path, *options: str) -> Process:
-    """Start a shipper of `HOST` that ends when all of a file is shipped over a line."""
-    arguments = ["--server", line.url, "--host", HOST, "--file", log, "--once", *options]
+def ship(suite: Suite, url: str, log: Path, *options: str) -> Process:
+    """Start a shipper of `HOST` that ends when all of a file is shipped to an address."""
+    arguments = ["--server", url, "--host", HOST, "--file", log, "--once", *options]
     return suite.start_program("logshipper", "shipper", arguments)
 
 
@@ -48,8 +48,8 @@ def steps(shipper: Process, seconds: float) -> set[int]:
     seen: set[int] = set()
 
     def is_done() -> bool:
-        told = run("status", "--json", "--host", HOST)
-        reports = json.loads(told.stdout) if told.returncode == 0 else []
+        done = run("status", "--json", "--host", HOST)
+        reports = json.loads(done.stdout) if done.returncode == 0 else []
         seen.update(file["position_bytes"] for one in reports for file in one["files"])
         return not shipper.is_running()
 
@@ -59,7 +59,7 @@ def steps(shipper: Process, seconds: float) -> set[int]:
 
 
 @pytest.mark.parametrize("ack", ["--ack", pytest.param("--no-ack", marks=pytest.mark.long)])
-def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_steps(
+def test_a_backlog_that_takes_longer_than_the_broker_waits_is_shipped_in_steps(
     suite: Suite, tmp_path: Path, ack: str
 ) -> None:
     suite.start_broker("--config", str(impatient(tmp_path, 2)))
@@ -67,20 +67,20 @@ def test_a_backlog_that_takes_longer_than_the_brokers_patience_is_shipped_in_ste
     log.write_bytes(written := noise(800_000))
 
     with slow_line(suite.url, 100_000) as line:
-        seen = steps(ship(suite, line, log, ack), 60)
+        seen = steps(ship(suite, line.url, log, ack), 60)
 
     assert read_lines(suite.url) == written
     assert len(seen - {0, len(written)}) >= 2, "progress is shown"
 
 
 @pytest.mark.long
-def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_each(
+def test_large_messages_are_received_one_by_one_over_a_slow_line(
     suite: Suite, tmp_path: Path
 ) -> None:
     suite.start_broker("--config", str(impatient(tmp_path, 2)))
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(3_000_000, longest=900_000))
-    shipper = suite.start_shipper(HOST, [log], "--once")
+    shipper = ship(suite, suite.url, log)
     assert shipper.wait(60) == 0, shipper.last_output()
 
     with slow_line(suite.url, 150_000) as line:
@@ -91,7 +91,7 @@ def test_large_messages_are_received_one_by_one_over_a_line_that_takes_long_for_
     assert (suite.output / f"{HOST}.log").read_bytes() == written
 
 
-def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
+def test_a_stream_that_takes_only_small_messages_gets_small_rounds(
     suite: Suite, tmp_path: Path
 ) -> None:
     suite.start_broker()
@@ -99,8 +99,7 @@ def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
     suite.ask(lambda connection: connection.api("STREAM.UPDATE.LOGS", limited))
     log = tmp_path / "a.log"
     log.write_bytes(written := noise(700_000) + noise(400_000, longest=300_000))
-    arguments = ["--server", suite.url, "--host", HOST, "--file", log, "--once"]
-    shipper = suite.start_program("logshipper", "shipper", arguments)
+    shipper = ship(suite, suite.url, log)
 
     assert shipper.wait(60) == 0, shipper.last_output()
     assert read_lines(suite.url) == written
@@ -108,7 +107,7 @@ def test_a_stream_that_takes_small_messages_only_gets_the_lines_in_small_rounds(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
+def test_a_line_of_a_log_is_shipped_in_pieces_over_the_slowest_line(
     suite: Suite, tmp_path: Path
 ) -> None:
     suite.start_broker()
@@ -116,14 +115,10 @@ def test_a_line_that_takes_minutes_is_shipped_in_pieces_over_the_slowest_line(
     log.write_bytes(written := noise(900_000, longest=1_000_000))
 
     with slow_line(suite.url, SLOWEST_LINK) as line:
-        seen = steps(ship(suite, line, log), 300)
+        seen = steps(ship(suite, line.url, log), 300)
 
     assert read_lines(suite.url) == written
     assert len(seen - {0, len(written)}) >= 2, "progress is shown"
-
-
-def held(suite: Suite) -> int:
-    return int(suite.stream()["state"]["messages"])
 
 
 @pytest.mark.long
@@ -140,12 +135,10 @@ def test_what_a_site_has_is_copied_over_a_slow_line_as_fast_as_that_is(
     centre.start_broker(*("--config", str(sources), "--site", "centre", "--site-listen", door))
     with slow_line(f"nats://{door}", rate) as line:
         branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{line.address}")
-        arguments = ["--server", branch.url, "--host", HOST, "--file", log, "--once"]
-        shipper = branch.start_program(
-            "logshipper", "shipper", [*arguments, "--round-size", "7MiB"]
-        )
+        shipper = ship(branch, branch.url, log, "--round-size", "7MiB")
         assert shipper.wait(60) == 0, shipper.last_output()
         # nats-server asks another site for the first time after 40 s
+        held = lambda suite: suite.stream()["state"]["messages"]  # noqa: E731
         began, is_due = time.monotonic(), lambda: held(centre) >= held(branch)
         wait_until("all is copied", is_due, 60 + 3 * len(written) / rate, every=2)
 

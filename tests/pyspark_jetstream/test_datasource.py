@@ -1,19 +1,22 @@
-"""Rows, ranges, errors and rights of the data source on a real stream, without Spark."""
+"""Rows, ranges, micro-batches, errors and rights of the data source, without Spark."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from broker.topology import Topology
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
+from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
-from pyspark_jetstream.datasource import JetStreamSource
+from pyspark_jetstream.datasource import JetStreamSource, MicroBatchReader
+from pyspark_jetstream.options import SourceOptions
 from tests.conftest import apply_topology
 from tests.receiver.partition import api, lines_of, message, publish
 from tests.support.ports import free_port
@@ -23,15 +26,19 @@ from tests.support.suite import start_nats_server
 pytestmark = pytest.mark.nats
 
 
+def fill(url: str, count: int) -> None:
+    publish(url, *((f"logs.p{n % 2}.web", b"x\n", None) for n in range(count)))
+
+
+def read(reader: Any, partitions: Any) -> list[dict[str, Any]]:
+    """Return the rows of partitions, in order within each of them."""
+    batches = (batch for partition in partitions for batch in reader.read(partition))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
 def rows_of(url: str, **options: str) -> list[dict[str, Any]]:
-    """Return the rows of a batch, in order within each of its partitions."""
     reader = JetStreamSource({"servers": url, **options}).reader(StructType())
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()  # type: ignore[union-attr]
-    ]
+    return read(reader, reader.partitions())
 
 
 def sequences(url: str, **options: str) -> list[int]:
@@ -45,14 +52,9 @@ def test_the_sections_of_a_message_are_rows_in_their_order(logs_url: str) -> Non
         lines_of("b", 90, b"piece"),
         lines_of("a", 8, b"\n\n"),
     ]
-    subject, payload, headers = message("web1", *parts, compressed=True)
+    shipped = message("web1", *parts, compressed=True)
     claim = encode_origin(Origin("1-aa", 99))
-    publish(
-        logs_url,
-        ("logs.p0.web1", b"", claim),
-        (subject, payload, headers),
-        ("logs.p0.web1", b"plain", None),
-    )
+    publish(logs_url, ("logs.p0.web1", b"", claim), shipped, ("logs.p0.web1", b"plain", None))
 
     rows, lines = rows_of(logs_url), rows_of(logs_url, explode="true")
 
@@ -62,7 +64,7 @@ def test_the_sections_of_a_message_are_rows_in_their_order(logs_url: str) -> Non
         (3, 0, None),
     ]
     assert b"".join(row["payload"] for row in rows) == b"one\ntwo\npiece\n\nplain\n"
-    assert dict(rows[0]["headers"]) == dict(rows[3]["headers"]) == headers
+    assert dict(rows[0]["headers"]) == dict(rows[3]["headers"]) == shipped[2]
     assert [(row["sequence"], row["pos"], row["line"], row["file"]) for row in lines] == [
         *((2, 0, "one", "/var/log/a"), (2, 1, "two", "/var/log/a"), (2, 2, "piece", "/var/log/b")),
         *((2, 3, "", "/var/log/a"), (2, 4, "", "/var/log/a"), (3, 0, "plain", None)),
@@ -70,23 +72,22 @@ def test_the_sections_of_a_message_are_rows_in_their_order(logs_url: str) -> Non
 
 
 def test_a_batch_reads_from_the_starting_to_the_ending_offset(logs_url: str) -> None:
-    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
+    fill(logs_url, 10)
     moments = {row["sequence"]: row["time"].isoformat() for row in rows_of(logs_url)}
 
     found = sequences(logs_url, startingTimestamp=moments[5], endingTimestamp=moments[8])
     pieces = JetStreamSource({"servers": logs_url, "minPartitions": "4"}).reader(StructType())
 
     assert sequences(logs_url, startingOffsets="3", endingOffsets="6") == [3, 4, 5]
-    # a row shows microseconds, the broker counts nanoseconds
     assert found == [*range(found[0], found[-1] + 1)]
-    assert 3 <= found[0] <= 5 <= found[-1] < 8
+    assert 3 <= found[0] <= 5 <= found[-1] < 8  # rows show microseconds of the nanoseconds
     assert sequences(logs_url, startingTimestamp="2200-01-01") == []
     assert len(pieces.partitions()) >= 4
     assert sequences(logs_url, minPartitions="4") == list(range(1, 11))
 
 
 def test_removed_messages_are_an_error_or_skipped(logs_url: str) -> None:
-    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
+    fill(logs_url, 6)
     api(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
 
     with pytest.raises(LostSequences, match="sequences 1 to 3 were removed"):
@@ -96,9 +97,7 @@ def test_removed_messages_are_an_error_or_skipped(logs_url: str) -> None:
     assert sequences(logs_url) == [4, 5, 6]
 
 
-def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
-    own_server: Any,
-) -> None:
+def test_a_restart_leaves_no_gap_and_lost_sequences_are_an_error(own_server: Any) -> None:
     largest = bytes(8_000_000 - 1) + b"\n"
     api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
@@ -106,14 +105,133 @@ def test_a_broker_that_restarts_leaves_no_gap_and_lost_sequences_are_an_error(
     item = SequenceRange("logs.p0.>", 1, 6)
     runs = read_range(connection, item)
 
-    read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
+    messages = [*next(runs)]
     own_server.kill_and_restart()
-    read_so_far += [(m.sequence, len(m.payload)) for run in runs for m in run]
+    messages += [message for run in runs for message in run]
     api(own_server.url, "STREAM.PURGE.LOGS", {"seq": 5})
 
-    assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
+    assert [(m.sequence, len(m.payload)) for m in messages] == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
         list(read_range(connection, replace(item, fail_on_data_loss=True)))
+    background.wait(connection.close(), 5)
+
+
+Offsets = dict[str, dict[str, int]]
+
+
+class Query:
+    """A streaming query as Spark runs it."""
+
+    def __init__(self, url: str, **options: str) -> None:
+        given = {"servers": url, "startingOffsets": "earliest", **options}
+        self.reader = MicroBatchReader(SourceOptions.parse(given))
+
+    def latest(self, start: Offsets) -> Offsets:
+        limit: ReadLimit = self.reader.getDefaultReadLimit()
+        return dict(self.reader.latestOffset(start, limit))
+
+    def batch(self, start: Offsets, end: Offsets) -> list[int]:
+        rows = read(self.reader, self.reader.partitions(start, end))
+        return sorted(row["sequence"] for row in rows)
+
+    def available_now(self) -> list[list[int]]:
+        start, batches = dict(self.reader.initialOffset()), []
+        self.reader.prepareForTriggerAvailableNow()
+        while (end := self.latest(start)) != start:
+            batches.append(self.batch(start, end))
+            start = end
+        return batches
+
+
+def test_available_now_reads_all_messages_within_the_limit(logs_url: str) -> None:
+    fill(logs_url, 12)
+
+    batches = Query(logs_url, maxOffsetsPerTrigger="5").available_now()
+
+    assert Query(logs_url).available_now() == [list(range(1, 13))]
+    assert batches == [list(range(1, 6)), list(range(6, 11)), [11, 12]]
+
+
+def test_a_query_killed_in_its_first_batch_continues_at_its_beginning(logs_url: str) -> None:
+    fill(logs_url, 3)
+    died = Query(logs_url, startingOffsets="latest")
+    start = dict(died.reader.initialOffset())
+    fill(logs_url, 2)
+    end = died.latest(start)
+    fill(logs_url, 2)
+
+    again = Query(logs_url, startingOffsets="latest")
+    first = again.batch(dict(again.reader.initialOffset()), end)  # Spark's log has only the end
+    second = again.batch(end, again.latest(end))
+
+    assert dict(died.reader.initialOffset()) == start
+    assert first + second == [4, 5, 6, 7]
+
+
+def test_a_repeated_batch_is_the_same_and_is_split_into_tasks(logs_url: str) -> None:
+    fill(logs_url, 20)
+    query = Query(logs_url, minPartitions="4")
+    start = dict(query.reader.initialOffset())
+    end = query.latest(start)
+    fill(logs_url, 5)
+
+    assert query.batch(start, end) == query.batch(start, end) == list(range(1, 21))
+    assert Query(logs_url).batch(start, end) == list(range(1, 21))
+    assert len(query.reader.partitions(start, end)) == 4
+
+
+@pytest.mark.parametrize("is_recreated", [True, False], ids=["created again", "rewound"])
+def test_another_stream_of_the_name_ends_a_query_or_is_read(
+    logs_url: str, *, is_recreated: bool
+) -> None:
+    fill(logs_url, 5)
+    start = Query(logs_url).latest(dict(Query(logs_url).reader.initialOffset()))
+    if is_recreated:
+        api(logs_url, "STREAM.DELETE.LOGS")
+        api(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+        fill(logs_url, 8)  # more than were read, so the sequences do not reveal it
+    else:
+        start["LOGS"]["sequence"] = 30
+
+    with pytest.raises(LostSequences, match=r"LOGS was created again .* set failOnDataLoss to"):
+        Query(logs_url).latest(start)
+
+    query = Query(logs_url, failOnDataLoss="false")
+    moved = query.latest(start)
+    if not is_recreated:
+        fill(logs_url, 2)
+    end = query.latest(moved)
+    assert query.batch(start, moved) == []
+    assert query.batch(moved, end) == (list(range(1, 9)) if is_recreated else [6, 7])
+
+
+class LosesAnswer(Connection):
+    """Loses the first answer about the stream's state, and counts batches."""
+
+    batches = 0
+    has_lost = False
+
+    async def publish(self, subject: str, *args: Any, **options: Any) -> None:
+        self.batches += "DIRECT.GET" in subject
+        await super().publish(subject, *args, **options)
+
+    async def api(self, name: str, *args: Any, **options: Any) -> dict[str, Any]:
+        answer = await super().api(name, *args, **options)
+        if name.startswith("STREAM.INFO") and not self.has_lost:
+            self.has_lost = True
+            raise ConnectionLost("no answer")
+        return answer
+
+
+def test_a_lost_answer_about_the_stream_costs_no_second_batch(logs_url: str) -> None:
+    publish(logs_url, ("logs.p0.web", b"x\n", None))
+    connection = LosesAnswer([logs_url], "tests")
+    item = SequenceRange("logs.p0.>", 1, 2, fail_on_data_loss=True)
+
+    runs = list(read_range(connection, item))
+
+    assert [message.sequence for run in runs for message in run] == [1]
+    assert (connection.has_lost, connection.batches) == (True, 1)
     background.wait(connection.close(), 5)
 
 
@@ -138,9 +256,7 @@ def guarded(processes: Processes, tmp_path: Path) -> dict[str, str]:
     return {"servers": f"nats://{where}", "user": "analyst", "password": _SECRET}
 
 
-def test_the_documented_rights_suffice_and_no_error_shows_the_password(
-    guarded: dict[str, str],
-) -> None:
+def test_documented_rights_suffice_and_no_error_shows_a_password(guarded: dict[str, str]) -> None:
     page = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")
 
     assert all(right in page for right in RIGHTS)

@@ -90,23 +90,18 @@ def read_lines(
     assert done.stdout.split() == ["one", "web01"], done.stderr
 
 
-def test_the_data_source_works_with_foreign_packages_of_our_names(
-    logs_url: str, tmp_path: Path
+@pytest.mark.parametrize("where", ["local", pytest.param("cluster", marks=pytest.mark.long)])
+def test_the_source_works_with_foreign_packages_of_our_names(
+    logs_url: str, tmp_path: Path, processes: Processes, where: str
 ) -> None:
-    read_lines([sys.executable, "-c", WITH_OUR_JVM], logs_url, tmp_path, "local[1]")
+    local = where == "local"
+    master = "local[1]" if local else Cluster(processes, tmp_path, "127.0.0.1", (), {}).url
 
-
-@pytest.mark.long
-def test_it_works_with_foreign_packages_on_a_cluster(
-    logs_url: str, tmp_path: Path, processes: Processes
-) -> None:
-    cluster = Cluster(processes, tmp_path, "127.0.0.1", (), {})
-
-    read_lines([sys.executable, "-c", WITH_OUR_JVM], logs_url, tmp_path, cluster.url)
+    read_lines([sys.executable, "-c", WITH_OUR_JVM], logs_url, tmp_path, master)
 
 
 @pytest.mark.long  # downloads PySpark
-def test_the_wheel_with_its_extra_spark_works_in_an_empty_environment(
+def test_the_wheel_with_extra_spark_works_in_an_empty_environment(
     logs_url: str, tmp_path: Path
 ) -> None:
     pip = ("-m", "pip", "-q", "--disable-pip-version-check")
@@ -118,9 +113,7 @@ def test_the_wheel_with_its_extra_spark_works_in_an_empty_environment(
     programs = tmp_path / "venv/bin"
     subprocess.run([str(programs / "python"), *pip, "install", f"{wheel}[spark]"], check=True)
     (tmp_path / "query.py").write_text(SPARKS_LAUNCHER + QUERIES)
-    environment = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "JAVA_HOME": str(java_home(find_java(os.environ).executable, tmp_path)),
-    }
+    java = str(java_home(find_java(os.environ).executable, tmp_path))
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "JAVA_HOME": java}
 
     read_lines([str(programs / "python"), "query.py"], logs_url, tmp_path, "local[1]", environment)

@@ -1,14 +1,17 @@
-"""The rows of stored messages. No fixtures."""
+"""The options of the data source, and the rows of stored messages. No fixtures."""
 
 import itertools
 import random
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pytest
 import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from nats_logship.client.find import StreamMessage
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.find import EARLIEST, LATEST, StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
@@ -42,16 +45,9 @@ def test_a_message_of_one_file_is_a_row_with_its_path() -> None:
     (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\n"))
 
     assert row == {
-        "partition": 3,
-        "sequence": 8,
-        "time": TIME,
-        "subject": "logs.p3.web1.example",
-        "host": "web1.example",
-        "file": "/var/log/ü.log",
-        "section": 0,
-        "span": {"file": "f1", "start": 10, "end": 15},
-        "lines": 2,
-        "payload": b"a\nbc\n",
+        **{"partition": 3, "sequence": 8, "time": TIME, "subject": "logs.p3.web1.example"},
+        **{"host": "web1.example", "file": "/var/log/ü.log", "section": 0},
+        **{"span": {"file": "f1", "start": 10, "end": 15}, "lines": 2, "payload": b"a\nbc\n"},
     }
 
 
@@ -86,9 +82,7 @@ def test_a_damaged_message_is_one_row_without_a_line() -> None:
 
 def test_lines_equal_those_of_a_plain_split() -> None:
     chance = random.Random(4)
-    payloads = [
-        bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)
-    ]
+    payloads = [bytes(chance.choices(b"ab\n\r", k=chance.randrange(30))) for _ in range(200)]
     blocks = [
         StreamMessage("logs.p0.web", n, AS_STORED, {}, payload)
         for n, payload in enumerate(payloads)
@@ -100,3 +94,64 @@ def test_lines_equal_those_of_a_plain_split() -> None:
         if payload
         for pos, line in enumerate(payload.removesuffix(b"\n").split(b"\n"))
     ]
+
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "meaning"),
+    [
+        ({"startingOffsets": "Earliest"}, {"starting": EARLIEST}),
+        ({"startingOffsets": "latest"}, {"starting": LATEST}),
+        ({"startingOffsets": "123"}, {"starting": 123}),
+        ({"startingTimestamp": "1795176000000"}, {"starting": NOON}),
+        ({"startingTimestamp": "2026-11-20T13:00:00+01:00"}, {"starting": NOON}),
+        ({"startingTimestamp": "2026-11-20T12:00:00"}, {"starting": NOON}),
+        ({"startingTimestamp": str(NOON), "startingOffsets": "latest"}, {"starting": NOON}),
+        ({"partitions": "all"}, {"subjects": None}),
+        ({"partitions": "3, 0,3"}, {"subjects": ("logs.p0.>", "logs.p3.>")}),
+        ({"hosts": "a, db.example,a"}, {"subjects": ("logs.*.a", "logs.*.db.example")}),
+        ({}, {"headers": True, "starting": None, "subjects": None}),
+        ({"explode": "true"}, {"headers": False}),
+        ({"explode": "true", "includeHeaders": "true"}, {"headers": True}),
+    ],
+)
+def test_options_mean_the_same_as_for_kafka(
+    given: dict[str, str], meaning: dict[str, object]
+) -> None:
+    options = SourceOptions.parse(given)
+
+    assert {name: getattr(options, name) for name in meaning} == meaning
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"server": "x"}, "no option 'server'; it has servers, stream, partitions"),
+        ({"stream": "a.b"}, "stream 'a.b' is not the name"),
+        ({"partitions": "1,x"}, "partitions '1,x' is not"),
+        ({"startingOffsets": "first"}, "startingOffsets 'first' is not"),
+        ({"startingOffsets": "0"}, "startingOffsets '0' is not"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp 'yesterday' is not"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger '0' is not a positive"),
+        ({"maxOffsetsPerTrigger": "9" * 5000}, "is not a positive"),
+        ({"hosts": "a", "partitions": "1"}, "partitions and hosts both choose"),
+        ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
+        ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
+        ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
+        ({"explode": "yes"}, "explode 'yes' is not true or false"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        SourceOptions.parse(given)
+
+
+def test_credentials_are_options_and_never_shown() -> None:
+    given = {"user": "central", "password": " s3cret", "tlsCa": "/etc/ca.pem", "tlsFirst": "true"}
+    options = SourceOptions.parse({"servers": "tls://me:s3cret@broker:4222", **given})
+
+    assert (options.access.user, options.access.password) == ("central", " s3cret")
+    assert (options.access.tls_ca, options.access.tls_first) == (Path("/etc/ca.pem"), True)
+    assert "s3cret" not in repr(options)

@@ -10,6 +10,7 @@ import io
 import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -47,37 +48,37 @@ class Trouble(Enum):
 class FaultyDisk:
     """Counts the calls that change files in this process, and makes trouble at the n-th."""
 
-    def __init__(self, trouble: Trouble, at: int) -> None:
+    def __init__(self, trouble: Trouble, at: int = sys.maxsize) -> None:
         self._trouble = trouble
-        self._at = at
+        self.at = at
         self._real = {name: getattr(os, name) for name in _CALLS}
         self._real_open = io.open
         self.calls = 0
         self.lost = 0
         self.synced: dict[int, int] = {}
-        self.unsafe: dict[int, tuple[int, int, str]] = {}
-        self.written: dict[int, str] = {}
+        self.unsafe: dict[int, tuple[int, int, Path]] = {}
+        self.written: dict[int, Path] = {}
         self.whole_syncs = 0
 
     @property
     def has_struck(self) -> bool:
-        return self.calls >= self._at
+        return self.calls >= self.at
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for name in _CALLS:
-                stack.enter_context(patch.object(os, name, self._faulty(name)))
-            stack.enter_context(patch.object(os, "open", self._open(os.open)))
-            stack.enter_context(patch.object(io, "open", self._io_open))
-            stack.enter_context(patch.object(sqlite3, "connect", self._connect(sqlite3.connect)))
+            fakes: list[tuple[Any, str, Any]] = [(os, name, self._faulty(name)) for name in _CALLS]
+            fakes += [(os, "open", self._open(os.open)), (io, "open", self._io_open)]
+            fakes += [(sqlite3, "connect", self._connect(sqlite3.connect))]
             if disk.syncfs:
-                stack.enter_context(patch.object(disk, "syncfs", self._sync_whole(disk.syncfs)))
+                fakes += [(disk, "syncfs", self._sync_whole(disk.syncfs))]
+            for fake in fakes:
+                stack.enter_context(patch.object(*fake))
             yield
 
     def _faulty(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            if self._strikes(name):
+            if self.strikes(name):
                 self._note_lost(name, arguments)
                 if name in _WRITES and self._trouble is Trouble.FULL:
                     return self._half(arguments[0], arguments[1])
@@ -100,13 +101,14 @@ class FaultyDisk:
             return os.stat(arguments[freed[name]], dir_fd=folder, follow_symlinks=False).st_ino
         return 0
 
-    def _strikes(self, name: str) -> bool:
+    def strikes(self, name: str) -> bool:
+        """Count a call, and return whether it fails."""
         self.calls += 1
-        if self.calls < self._at:
+        if self.calls < self.at:
             return False
         match self._trouble:
             case Trouble.ONCE:
-                return self.calls == self._at
+                return self.calls == self.at
             case Trouble.FULL:
                 return name not in (*_FREEING, "committed")
             case Trouble.READ_ONLY:
@@ -126,17 +128,14 @@ class FaultyDisk:
     def _sync_whole(self, real: Callable[[int], int]) -> Callable[[int], int]:
         def call(descriptor: int) -> int:
             self.whole_syncs += 1
-            struck = self._strikes("syncfs")
-            for inode, written in self.written.items():
-                path = Path(written)
+            struck = self.strikes("syncfs")
+            for inode, path in self.written.items():
                 if not path.is_file() or path.stat().st_ino != inode:
                     continue
-                begin, end = self.synced.get(inode, 0), path.stat().st_size
-                if not struck:
-                    self.synced[inode] = end
-                elif begin < end:
-                    self.unsafe[inode] = (begin, end, written)
-                    self.lost += 1
+                if struck:
+                    self._lose(inode, path.stat().st_size, path)
+                else:
+                    self.synced[inode] = path.stat().st_size
             if struck:
                 ctypes.set_errno(self._error().errno or 0)
                 return -1
@@ -144,31 +143,35 @@ class FaultyDisk:
 
         return call
 
-    def _note_lost(self, name: str, arguments: tuple[Any, ...]) -> None:
-        if name in _SYNCS and (found := os.fstat(arguments[0])).st_size:
-            begin = self.synced.get(found.st_ino, 0)
-            path = Path(f"/proc/self/fd/{arguments[0]}").readlink()
-            if path.is_file() and begin < found.st_size:
-                self.unsafe[found.st_ino] = (begin, found.st_size, str(path))
-                self.lost += 1
+    def _lose(self, inode: int, end: int, path: Path) -> None:
+        begin = self.synced.get(inode, 0)
+        if path.is_file() and begin < end:
+            self.unsafe[inode] = (begin, end, path)
+            self.lost += 1
 
-    def _note_done(self, name: str, arguments: tuple[Any, ...]) -> None:
-        if name in _WRITES:
-            path = Path(f"/proc/self/fd/{arguments[0]}").readlink()
-            self.written[os.fstat(arguments[0]).st_ino] = str(path)
+    def _note_lost(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name in _SYNCS:
             found = os.fstat(arguments[0])
-            self.synced[found.st_ino] = found.st_size
-        elif name == "ftruncate":
-            inode = os.fstat(arguments[0]).st_ino
-            begin, end, path = self.unsafe.pop(inode, (0, 0, ""))
+            self._lose(found.st_ino, found.st_size, _path_of(arguments[0]))
+
+    def _note_done(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if name not in (*_WRITES, *_SYNCS, "ftruncate"):
+            return
+        found = os.fstat(arguments[0])
+        inode = found.st_ino
+        if name in _WRITES:
+            self.written[inode] = _path_of(arguments[0])
+        elif name in _SYNCS:
+            self.synced[inode] = found.st_size
+        else:
+            begin, end, path = self.unsafe.pop(inode, (0, 0, Path()))
             if begin < min(end, arguments[1]):
                 self.unsafe[inode] = (begin, min(end, arguments[1]), path)
             self.synced[inode] = min(self.synced.get(inode, 0), arguments[1])
 
     def _open(self, opened: Callable[..., int]) -> Callable[..., int]:
         def call(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
-            if flags & os.O_CREAT and self._strikes("open"):
+            if flags & os.O_CREAT and self.strikes("open"):
                 raise self._error()
             return opened(path, flags, *arguments, **named)
 
@@ -182,16 +185,16 @@ class FaultyDisk:
             def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
                 if sql != "COMMIT":
                     return super().execute(sql, *arguments)
-                if disk._strikes("commit"):
-                    raise disk._sql_error()
+                if disk.strikes("commit"):
+                    raise disk.sql_error()
                 done = super().execute(sql, *arguments)
-                if disk._strikes("committed"):
-                    raise disk._sql_error()
+                if disk.strikes("committed"):
+                    raise disk.sql_error()
                 return done
 
         return lambda *arguments, **named: connect(*arguments, factory=Faulty, **named)
 
-    def _sql_error(self) -> sqlite3.OperationalError:
+    def sql_error(self) -> sqlite3.OperationalError:
         error = sqlite3.OperationalError(f"for a test: {self._trouble.name}")
         error.sqlite_errorcode = self._trouble.value[1]  # type: ignore[misc] # as the library sets it
         return error
@@ -200,6 +203,10 @@ class FaultyDisk:
         if mode != "wb":
             return self._real_open(file, mode, *arguments, **named)
         return io.BufferedWriter(_Raw(file, mode))
+
+
+def _path_of(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
 class _Raw(io.FileIO):
@@ -215,12 +222,8 @@ def mounted(folder: Path, *options: str, kind: str = "tmpfs") -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["mount", "-t", kind, "-o", ",".join(options) or "defaults", kind, str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["mount", "-t", kind, "-o", ",".join(options) or "defaults", kind, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"cannot mount here: {done.stderr.strip()}")
     try:

@@ -127,13 +127,9 @@ class Partition:
 
     def make_stream_anew(self) -> None:
         """Have another stream of that name, which is empty."""
-
-        async def make_anew(connection: Connection) -> None:
-            config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
-            await connection.api(f"STREAM.DELETE.{STREAM}")
-            await connection.api(f"STREAM.CREATE.{STREAM}", config)
-
-        self.ask(make_anew)
+        config = api(self.url, f"STREAM.INFO.{STREAM}")["config"]
+        api(self.url, f"STREAM.DELETE.{STREAM}")
+        api(self.url, f"STREAM.CREATE.{STREAM}", config)
 
     def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
         """Write the offset, whatever it was; its commit is one that the store knows."""
@@ -143,18 +139,13 @@ class Partition:
 
         async def store(connection: Connection) -> None:
             created = (await connection.api(f"STREAM.INFO.{self.stream}"))["created"]
-            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
+            at = connection, OFFSETS_BUCKET, offset_key(self.number)
+            entry = await bucket.read(*at)
             before = Offset.decode(entry.value).commit if entry else ""
             commit = before if before in known else known[0]
             offset = Offset(first, epoch, created, owner, last_time=last_time, commit=commit)
-            offset = replace(offset, stream=self.stream)
-            await bucket.write(
-                connection,
-                OFFSETS_BUCKET,
-                offset_key(self.number),
-                offset.encode(),
-                entry.revision if entry else 0,
-            )
+            value = replace(offset, stream=self.stream).encode()
+            await bucket.write(*at, value, entry.revision if entry else 0)
 
         self.ask(store)
 
@@ -227,12 +218,7 @@ class Partition:
         self.receive(reached, epoch=2)
 
     def run_apart(
-        self,
-        first: int = 1,
-        epoch: int = 1,
-        fault: str | None = None,
-        passes: int = 0,
-        **changes: object,
+        self, first: int = 1, epoch: int = 1, fault: str = "", passes: int = 0, **changes: object
     ) -> int:
         """Run a batch in another process, which dies at a fault point; `changes` its assignment."""
         assignment = replace(self.assignment(first, epoch), **changes)  # type: ignore[arg-type]
@@ -259,8 +245,8 @@ class Partition:
     def _report(self) -> Path:
         return self.folder / "report"
 
-    def _environment(self, fault: str | None, passes: int) -> dict[str, str]:
-        if fault is None:
+    def _environment(self, fault: str, passes: int) -> dict[str, str]:
+        if not fault:
             return dict(os.environ)
         faults = self.folder / "faults"
         faults.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ IN_BATCH = (
     "reported",
 )
 """Those of a batch in which files are rotated, and of the end of its session, in order."""
-IN_UNDO = ("fenced", "undoing", "undone", "settled")
+IN_UNDO = ("fenced", "undoing", "undone", "recovered")
 IN_ROTATION = ("files_closed",)
 IN_DRIVER = ("claimed", "report_received", "compressed", "packed", "pruned")
 

@@ -4,9 +4,10 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nats_logship.wire.subjects import partition_of
-from tests.receiver.partition import Partition, ours, publish
+from tests.receiver.partition import Partition, api, ours, publish
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.received import read_received
 
@@ -20,6 +21,9 @@ class Scene:
     folder: Path
     sent: dict[str, list[bytes]] = field(default_factory=dict)
     last: int = 0
+
+    def api(self, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return api(self.url, name, body)
 
     @property
     def output(self) -> Path:
@@ -59,6 +63,10 @@ class Scene:
         with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
             return {host: read_received(self.output, host) for host in self.sent}
         return {}
+
+    def wait_for_log(self, process: Process, text: str, count: int = 1) -> None:
+        has_come = lambda: process.read_log().count(text) >= count  # noqa: E731
+        wait_until(f"{text!r} is logged", has_come, 150, [process])
 
     def wait_for_all(self, *watched: Process, seconds: float = 150) -> None:
         def is_committed() -> bool:

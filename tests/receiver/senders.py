@@ -121,8 +121,7 @@ class Senders:
             if self.chance.random() < 0.25:
                 self._plain(source)
             else:
-                sources = [source, *self._others_of(source)]
-                self._store(*(self._next(one, self._some_lines(one)) for one in sources))
+                self._store(self._next(source), *self._beside(source))
 
     def publish_bad(self, amount: int) -> None:
         """Send an invalid zstd frame, an unknown encoding, or sections of another size."""
@@ -130,14 +129,13 @@ class Senders:
         headers = {"Content-Encoding": ("zstd", "br")[amount % 2]}
         if amount == 2:
             headers = _message(_Run(source, 10**6, b"12345678"))[2]
-        sequence = self._send(f"logs.p{source.partition}.{source.host}", b"no zstd", headers)
+        sequence = self._send(source, b"no zstd", headers)
         self.model.sent[sequence] = (Sent(sequence, *source[:2], b"", is_bad=True),)
 
     def leave_a_gap(self, amount: int) -> None:
         source = self._any()
         self.positions[source] = self.positions.get(source, 0) + 10 + amount
-        sources = [*self._others_of(source), source]
-        self._store(*(self._next(one, self._some_lines(one)) for one in sources))
+        self._store(*self._beside(source), self._next(source))
 
     def repeat(self, amount: int) -> None:
         """Send lines again, perhaps with new lines behind them, of this or another file."""
@@ -148,53 +146,45 @@ class Senders:
         start, payload = shipped[-1 - amount % len(shipped)]
         if start + len(payload) == self.positions[source] and self.chance.random() < 0.5:
             payload += self._some_lines(source)
-        beside = [self._next(one, self._some_lines(one)) for one in self._others_of(source)]
-        self._store(_Run(source, start, payload), *beside)
+        self._store(_Run(source, start, payload), *self._beside(source))
 
     def tear(self, amount: int) -> None:
         """Send a piece of a line; its rest comes with the next lines of the file, or never."""
         source = self._any()
         payload = self._some_lines(source)
-        torn = self._next(source, payload[: -2 - amount])
-        self._store(
-            torn, *(self._next(one, self._some_lines(one)) for one in self._others_of(source))
-        )
+        self._store(self._next(source, payload[: -2 - amount]), *self._beside(source))
         if amount:
             self.rests[source] = payload[-2 - amount :]
 
-    def _next(self, source: Source, payload: bytes) -> "_Run":
-        rest = self.rests.pop(source, b"")
-        return _Run(source, self.positions.get(source, 0), rest + payload)
+    def _next(self, source: Source, payload: bytes = b"") -> _Run:
+        lines = self.rests.pop(source, b"") + (payload or self._some_lines(source))
+        return _Run(source, self.positions.get(source, 0), lines)
 
-    def _others_of(self, source: Source) -> list[Source]:
-        """Return other files of a host that are shipped in the same message: none, as a rule."""
+    def _beside(self, source: Source) -> list[_Run]:
+        """Return lines of the host's other files for the same message: none, as a rule."""
         others = [source._replace(file=file) for file in FILES if file != source.file]
-        return others if self.chance.random() < 0.3 else []
+        return [self._next(one) for one in others] if self.chance.random() < 0.3 else []
 
-    def _store(self, *runs: "_Run") -> None:
+    def _store(self, *runs: _Run) -> None:
         """Send one message of runs of lines, all of one host."""
         for source, start, payload in runs:
             self.shipped.setdefault(source, []).append((start, payload))
             self.positions[source] = max(start + len(payload), self.positions.get(source, 0))
-        is_packed = self.chance.random() < 0.3
-        partition, host, _ = runs[0].source
-        _, data, headers = _message(*runs, compressed=is_packed)
-        sequence = self._send(f"logs.p{partition}.{host}", data, headers)
+        _, data, headers = _message(*runs, compressed=self.chance.random() < 0.3)
+        sequence = self._send(runs[0].source, data, headers)
         self.model.sent[sequence] = tuple(
             Sent(sequence, *source[:2], payload, source.file, start, start + len(payload))
             for source, start, payload in runs
         )
 
     def _plain(self, source: Source) -> None:
-        partition, host, _ = source
         payload = self._some_lines(source)
         is_finished = self.chance.random() < 0.5
-        sequence = self._send(
-            f"logs.p{partition}.{host}", payload if is_finished else payload[:-1], None
-        )
-        self.model.sent[sequence] = (Sent(sequence, partition, host, payload),)
+        sequence = self._send(source, payload if is_finished else payload[:-1], None)
+        self.model.sent[sequence] = (Sent(sequence, *source[:2], payload),)
 
-    def _send(self, subject: str, data: bytes, headers: dict[str, str] | None) -> int:
+    def _send(self, source: Source, data: bytes, headers: dict[str, str] | None) -> int:
+        subject = f"logs.p{source.partition}.{source.host}"
         answer = self.broker.ask(lambda connection: connection.ask(subject, data, headers))
         return int(answer["seq"])
 

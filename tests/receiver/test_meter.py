@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.pages import samples
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
+FULL = Blocked(Cause.DISK, "p: No space left on device")
 GAP = Anomaly(AnomalyKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
 
 
@@ -39,7 +41,12 @@ def meter(clock: Clock) -> Meter:
 
 
 def exposed(meter: Meter) -> dict[str, float]:
-    return samples(make_page(meter)().body.decode())
+    found = samples(make_page(meter)().body.decode())
+    return {name.removeprefix("logreceiver_"): value for name, value in found.items()}
+
+
+def reported(meter: Meter, partition: int = 0) -> dict[str, Any]:
+    return dict(json.loads(meter.report())[str(partition)])
 
 
 def problem(meter: Meter) -> str:
@@ -58,44 +65,35 @@ def test_committed_lines_are_counted_for_each_partition(meter: Meter) -> None:
     meter.partitions[0].count(a_session(0, batches=3))
     meter.partitions[0].count(a_session(0, batches=2, pending=5))
 
-    told, wanted = (
-        exposed(meter),
-        {
-            **{"lines_total": 8000, "bytes_total": 1_600_000, "messages_total": 80},
-            **{"batches_total": 5, "quarantined_total": 4, "offset": 50, "epoch": 7},
-            **{"lag_messages": 5, "lag_seconds": 90, "last_commit_timestamp_seconds": NOW / SECOND},
-            **{"anomalies_total|gap": 2, "anomaly_bytes_total|gap": 500},
-        },
-    )
-    assert {name: told[f"logreceiver_{name}|0"] for name in wanted} == wanted
-    assert told["logreceiver_lines_total|3"] == told["logreceiver_lag_seconds|3"] == 0
+    wanted = {
+        **{"lines_total": 8000, "bytes_total": 1_600_000, "messages_total": 80},
+        **{"batches_total": 5, "quarantined_total": 4, "offset": 50, "epoch": 7},
+        **{"lag_messages": 5, "lag_seconds": 90, "last_commit_timestamp_seconds": NOW / SECOND},
+        **{"anomalies_total|gap": 2, "anomaly_bytes_total|gap": 500},
+    }
+    shown = exposed(meter)
+    assert {name: shown[f"{name}|0"] for name in wanted} == wanted
+    assert shown["lines_total|3"] == shown["lag_seconds|3"] == 0
 
 
-def test_a_blocked_partition_is_shown_with_its_cause_until_it_resumes(
-    meter: Meter, clock: Clock
-) -> None:
+def test_a_blocked_partition_is_shown_with_its_cause(meter: Meter, clock: Clock) -> None:
     for partition in (0, 3):
         meter.partitions[partition].note_claim(Offset(1, 1, "", ""))
-    meter.partitions[3].note_blocked(Blocked(Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].note_blocked(FULL)
     clock.now += 100 * SECOND
-    meter.partitions[3].note_blocked(Blocked(Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].note_blocked(FULL)
 
-    told, ailing, status = exposed(meter), problem(meter), meter.status()
-    report = json.loads(meter.report())
+    shown = exposed(meter)
+    assert [shown[f"blocked|{one}"] for one in ("disk|3", "disk|0", "broker|3")] == [1, 0, 0]
+    assert problem(meter) == f"partition 3 is blocked for 100 s: disk: {FULL.detail}"
+    assert meter.status().endswith("; blocked: 3")
+    assert reported(meter)["blocked"] is None
+    since = "2026-11-21T00:00:00Z"
+    assert reported(meter, 3)["blocked"] == {"cause": "disk", "detail": FULL.detail, "since": since}
+
     meter.partitions[3].count(a_session(3, batches=1))
 
-    assert told["logreceiver_blocked|disk|3"] == 1
-    assert told["logreceiver_blocked|disk|0"] == 0
-    assert told["logreceiver_blocked|broker|3"] == 0
-    assert ailing == "partition 3 is blocked for 100 s: disk: p: No space left on device"
-    assert status.endswith("; blocked: 3")
-    assert report["0"]["blocked"] is None
-    assert report["3"]["blocked"] == {
-        **{"cause": "disk", "detail": "p: No space left on device"},
-        "since": "2026-11-21T00:00:00Z",
-    }
-    assert exposed(meter)["logreceiver_blocked|disk|3"] == 0
-    assert problem(meter) == ""
+    assert (exposed(meter)["blocked|disk|3"], problem(meter)) == (0, "")
 
 
 def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
@@ -107,7 +105,7 @@ def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
     for _ in range(3):  # as in a restart, three times
         for one in (*refused, *refused):
             third.note_blocked(one)
-        assert json.loads(meter.report())["3"]["blocked"]["detail"] == refused[1].detail
+        assert reported(meter, 3)["blocked"]["detail"] == refused[1].detail
         third.count(a_session(3, batches=0))
     quiet = list(caplog.messages)
     for _ in range(30):
@@ -116,7 +114,7 @@ def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
     assert not [message for message in quiet if "blocked" in message or "resumed" in message]
     assert caplog.text.count("partition 3 is blocked, its lines wait in the stream: broker: ") == 1
 
-    third.note_blocked(Blocked(Cause.DISK, "No space left on device"))
+    third.note_blocked(FULL)
     third.count(a_session(3, batches=1))
     assert "blocked, its lines wait in the stream: disk: " in caplog.text
     assert caplog.messages.count("partition 3: resumed") == 1
@@ -125,8 +123,7 @@ def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
 def test_a_receiver_is_not_healthy_while_it_starts_or_the_broker_is_away(meter: Meter) -> None:
     connection = Connection([], "")
     meter = Meter(meter.clock, connection)
-    assert meter.health().status == 503
-    assert problem(meter) == "starting"
+    assert (meter.health().status, problem(meter)) == (503, "starting")
 
     connection.away = "refused"
 
@@ -135,26 +132,16 @@ def test_a_receiver_is_not_healthy_while_it_starts_or_the_broker_is_away(meter: 
 
 
 def test_gaps_and_quarantined_messages_are_reported_for_a_day(meter: Meter, clock: Clock) -> None:
-    def reported() -> tuple[int, int]:
-        report = json.loads(meter.report())["0"]
-        assert sum(report["gaps_of"].values()) == report["gaps"]
-        return report["gaps"], report["quarantined"]
-
-    assert reported() == (0, 0)
-    meter.partitions[0].count(a_session(0, batches=1))
-    clock.now += 20 * 3600 * SECOND
-    meter.partitions[0].count(a_session(0, batches=1))
-    assert reported() == (2, 4)
-    clock.now += 5 * 3600 * SECOND
-    assert reported() == (1, 2)
+    for hours, count in ((0, 0), (20, 1), (0, 2), (5, 1)):
+        clock.now += hours * 3600 * SECOND
+        report = reported(meter)
+        assert (report["gaps"], report["quarantined"]) == (count, 2 * count)
+        assert sum(report["gaps_of"].values()) == count
+        if count < 2:
+            meter.partitions[0].count(a_session(0, batches=1))
 
 
-def test_the_standbys_that_asked_last_are_named_for_some_seconds(
-    meter: Meter, clock: Clock
-) -> None:
-    def named() -> list[str]:
-        return list(json.loads(meter.report())["0"]["standby"])
-
+def test_the_last_standbys_are_named_for_some_seconds(meter: Meter, clock: Clock) -> None:
     for number in range(20):
         clock.now += 1
         meter.report(b'{"partition": 0, "standby": "central%d"}' % number)
@@ -162,9 +149,9 @@ def test_the_standbys_that_asked_last_are_named_for_some_seconds(
         meter.report(junk)
     meter.report(b'{"partition": 9, "standby": "of another"}')
 
-    assert named() == sorted(f"central{number}" for number in range(12, 20))
+    assert reported(meter)["standby"] == sorted(f"central{number}" for number in range(12, 20))
     clock.now += 6 * SECOND
-    assert named() == []
+    assert reported(meter)["standby"] == []
 
 
 def test_the_status_line_has_lag_rate_and_owners(meter: Meter, clock: Clock) -> None:

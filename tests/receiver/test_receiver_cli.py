@@ -14,27 +14,23 @@ from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
 from tests.support import forks
 
+ZONES = "../../etc/passwd Europe Nowhere/Town /etc/localtime right/UTC posixrules"
+
 
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("option", "value", "parts"),
     [
-        pytest.param(["--partition", "-1"], ["--partition"], id="negative"),
-        pytest.param(["--partition", "0", "--max-batch", "1KB"], ["1048576"], id="too small"),
-        pytest.param(["--path-template", "{file}"], ["{host} must occur once"], id="template"),
-        pytest.param(["--file-mode", "0444"], ["--file-mode", "0600"], id="mode without writing"),
-        pytest.param(["--folder-mode", "0777"], ["--folder-mode", "0700"], id="mode for all"),
-        pytest.param(["--owner", "nobody-of-that-name"], ["is not known here"], id="user"),
-        pytest.param(
-            ["--time-zone", "../../etc/passwd"], ["not known; give UTC, local"], id="zone"
-        ),
-        *(
-            pytest.param(["--time-zone", zone], ["not known; give UTC, local"], id=f"zone {zone}")
-            for zone in ("Europe", "Nowhere/Town", "/etc/localtime", "right/UTC", "posixrules")
-        ),
+        ("--partition", "-1", ["--partition"]),
+        ("--max-batch", "1KB", ["1048576"]),
+        ("--path-template", "{file}", ["{host} must occur once"]),
+        ("--file-mode", "0444", ["--file-mode", "0600"]),
+        ("--folder-mode", "0777", ["--folder-mode", "0700"]),
+        ("--owner", "nobody-of-that-name", ["is not known here"]),
+        *(("--time-zone", zone, ["not known; give UTC, local"]) for zone in ZONES.split()),
     ],
 )
-def test_a_bad_option_is_a_usage_error(arguments: list[str], parts: list[str]) -> None:
-    ended = CliRunner().invoke(command, arguments)
+def test_a_bad_option_is_a_usage_error(option: str, value: str, parts: list[str]) -> None:
+    ended = CliRunner().invoke(command, [option, value])
 
     assert ended.exit_code == Exit.USAGE
     assert all(part in ended.output for part in parts), ended.output
@@ -44,26 +40,22 @@ def test_a_bad_option_is_a_usage_error(arguments: list[str], parts: list[str]) -
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        pytest.param([], Exit.USAGE, "--partition is required", id="no partition"),
-        pytest.param(
-            ["--partition=0", "--server=nats://127.0.0.1:1"],
-            *(Exit.FAILED, "no broker at .*--server"),
-            id="no broker",
-        ),
-        pytest.param(
-            ["--partition=0,7", "--server={url}"],
-            *(Exit.CONFIGURATION, "partition 7 does not exist.*2, 0 to 1"),
-            id="no such partition",
+        ("", Exit.USAGE, "--partition is required"),
+        ("--partition=0 --server=nats://127.0.0.1:1", Exit.FAILED, "no broker at .*--server"),
+        (
+            "--partition=0,7 --server={url}",
+            Exit.CONFIGURATION,
+            "partition 7 does not exist.*2, 0 to 1",
         ),
     ],
+    ids=["no partition", "no broker", "no such partition"],
 )
 def test_the_reason_of_the_end_is_one_line(
-    tmp_path: Path, logs_url: str, arguments: list[str], code: int, reason: str
+    tmp_path: Path, logs_url: str, arguments: str, code: int, reason: str
 ) -> None:
-    options = ["--output", str(tmp_path / "out"), "--once", "--patience", "0"]
-    given = (word.format(url=logs_url) for word in arguments)
+    words = f"{arguments.format(url=logs_url)} --once --patience=0 --output={tmp_path}/out"
 
-    ended = forks.run("logreceiver", *given, *options, seconds=180)
+    ended = forks.run("logreceiver", *words.split(), seconds=180)
 
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
     assert re.fullmatch(f"logreceiver: .*{reason}.*\n", ended.stderr), ended.stderr

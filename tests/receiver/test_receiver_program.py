@@ -1,24 +1,25 @@
-"""logreceiver as a program with a real Spark: killed, disconnected, taken over, stopped."""
+"""logreceiver with a real Spark: killed, taken over, reloaded, stopped."""
 
+import gzip
 import json
 import os
 import re
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from nats_logship.app.exits import Exit
 from nats_logship.app.faults import VARIABLE
 from nats_logship.wire.subjects import partition_of
-from receiver.cli import logreceiver
 from tests.manager import Manager
 from tests.pages import page
 from tests.partitions import change_partitions
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
+from tests.support.commands import run_command
 from tests.support.processes import Process, proc, wait_until
 from tests.support.received import read_received
 
@@ -29,9 +30,7 @@ _NOISE = ("Traceback", "never retrieved", "was destroyed", "Exception in", "ERRO
 
 def is_calm(receiver: Process) -> None:
     words = receiver.log.read_text()
-    assert not [line for line in words.splitlines() if any(noise in line for noise in _NOISE)], (
-        words
-    )
+    assert not [noise for noise in _NOISE if noise in words], words
 
 
 def has_asked(scene: Scene) -> bool:
@@ -46,7 +45,7 @@ def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None
     taken = scene.shipped(9, b"taken away\n")
     scene.shipped(20, b"after that\n")
     scene.publish(300)
-    ask(scene.url, lambda broker: broker.api("STREAM.MSG.DELETE.LOGS", {"seq": taken}))
+    scene.api("STREAM.MSG.DELETE.LOGS", {"seq": taken})
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
     assert receiver.wait(180) == 0, receiver.last_output()
@@ -55,9 +54,9 @@ def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None
     assert scene.committed() == scene.last + 1
     is_calm(receiver)
     assert read_received(scene.output, "web01") == b"received\nafter that\n"
-    [gap] = map(json.loads, (scene.output / ".gaps.p0.jsonl").read_text("ascii").splitlines())
-    assert (gap["host"], gap["file"]) == ("web01", "/var/log/a")
-    assert (gap["start"], gap["end"]) == (9, 20)
+    [gap] = scene.partition(0).read_gaps()
+    found = (gap["host"], gap["file"], gap["start"], gap["end"])
+    assert found == ("web01", "/var/log/a", 9, 20)
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
@@ -67,25 +66,21 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     scene.wait_for_all(first)
     second = scene.partition(1, "second")
     offset = second.take_over()
-    is_logged = lambda: "this one goes on with its others" in first.read_log()  # noqa: E731
-    wait_until("it has lost a partition", is_logged, 90, [first])
+    scene.wait_for_log(first, "this one goes on with its others")
     lost = files_of(scene.output, 1)
 
     scene.publish(50)
     second.receive(offset.next, offset.epoch)
 
     def has_come() -> bool:
-        there = {
-            **scene.received(),
-            **{host: lost[f"{host}.log"] for host in ("host0", "host2", "host4")},
-        }
+        there = scene.received()
         for path in second.output.glob("host?.log"):
-            there[path.stem] += path.read_bytes()
+            there[path.stem] = lost[path.name] + path.read_bytes()
         return there == scene.expected()
 
     wait_until("all lines have come", has_come, 90, [first])
     assert files_of(scene.output, 1) == lost
-    names = ask(scene.url, lambda broker: broker.api("CONSUMER.NAMES.LOGS"))["consumers"]
+    names = scene.api("CONSUMER.NAMES.LOGS")["consumers"]
     assert not [name for name in names if name.endswith("p1-1")], "its wake-up consumer"
     (code, health), (_, metrics) = page(first, "/healthz"), page(first, "/metrics")
     assert (code, "partition 1 was taken over by" in health) == (200, True)
@@ -106,9 +101,8 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
 
 def files_of(output: Path, partition: int) -> dict[str, bytes]:
     """Return what there is of a partition: the files of its hosts, and its state."""
-    hosts = [
-        path for path in output.glob("host?.log*") if partition_of(path.name[:5], 2) == partition
-    ]
+    files = output.glob("host?.log*")
+    hosts = [path for path in files if partition_of(path.name[:5], 2) == partition]
     state = (output / ".logreceiver").glob(f"p{partition}.*")
     return {path.name: path.read_bytes() for path in (*hosts, *state)}
 
@@ -124,7 +118,7 @@ def test_a_standby_takes_over_only_once_the_owner_is_killed(scene: Scene, manage
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
     told = lambda: manager.has_received(f"STATUS={behind}0; {behind}1")  # noqa: E731
     wait_until("it says behind whom", told, 150, [owner, standby])
-    shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.url]).output
+    shown = run_command("logreceiver", "status", "--server", scene.url)
     assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
@@ -137,12 +131,10 @@ def test_a_standby_takes_over_only_once_the_owner_is_killed(scene: Scene, manage
 
     # by the owner's last task, if it lived long enough, or by the standby
     scene.wait_for_all(standby)
-    wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
+    scene.wait_for_log(standby, "epoch 2")
     for number in (0, 1):
         scene.partition(number, "newest").take_over()
-    wait_until(
-        "it is a standby again", lambda: "by again" in standby.log.read_text(), 90, [standby]
-    )
+    scene.wait_for_log(standby, "by again")
     assert standby.stop() == 0
     is_calm(standby)
 
@@ -156,39 +148,34 @@ def test_a_receiver_of_all_receives_new_and_left_partitions(scene: Scene, is_sta
     scene.publish(20)
     scene.wait_for_all(receiver)
 
+    def wait_for(line: bytes) -> None:
+        files = lambda: scene.output.glob("web*.log")  # noqa: E731
+        has_come = lambda: any(line in path.read_bytes() for path in files())  # noqa: E731
+        wait_until(f"{line!r} is received", has_come, 150, [receiver])
+
     ask(scene.url, lambda broker: change_partitions(broker, 4))
     scene.partition(3).lines("web3", b"in the new one\n")
-
-    has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
-    wait_until("the new partition is received", has_come, 90, [receiver])
+    wait_for(b"in the new one\n")
     assert "receiving partitions 0, 1, 2, 3 into" in receiver.read_log()
     assert not scene.partition(3).offset().released
 
     ask(scene.url, lambda broker: change_partitions(broker, 2))
     scene.partition(3).lines("web3", b"late\n")
-
-    wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
+    wait_for(b"late\n")
     scene.publish(2000, 2000)
     assert receiver.stop(10) == 0, receiver.last_output()
     scene.partition(2).lines("web2", b"while it was down\n")
     receiver.start()
-    has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
-    wait_until("what hosts have left is received", has_come, 150, [receiver])
+    wait_for(b"while it was down\n")
     scene.wait_for_all(receiver)
     assert receiver.stop(12) == 0
     is_calm(receiver)
 
 
-def written(scene: Scene) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(scene.output.glob("web*.log")))
-
-
 def last_line(receiver: Process) -> str:
     """Return the one line that says why it ended."""
-    text = receiver.log.read_text()
-    lines = [line for line in text.splitlines() if line.startswith("logreceiver:")]
-    assert lines, text
-    return lines[-1]
+    lines = receiver.log.read_text().splitlines()
+    return next(line for line in reversed(lines) if line.startswith("logreceiver:"))
 
 
 def java_of(receiver: Process) -> int:
@@ -245,12 +232,9 @@ def test_a_receiver_whose_jvm_does_not_answer_ends_in_time(scene: Scene, tmp_pat
 
 
 @pytest.mark.long
-def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_a_receiver_ends_in_time_though_a_worker_or_jvm_hangs(scene: Scene, tmp_path: Path) -> None:
     trigger = tmp_path / "appended.stop"
-    hangs = {VARIABLE: str(tmp_path)}
-    receiver = scene.receiver("receiver", environment=hangs)
+    receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     scene.publish(20)
     scene.wait_for_all(receiver)
     trigger.touch()
@@ -262,8 +246,7 @@ def test_a_receiver_ends_in_time_though_a_worker_or_a_jvm_hangs(
     is_calm(receiver)
 
     receiver.start()
-    claimed = lambda: receiver.log.read_text().count("epoch 2") == 2  # noqa: E731
-    wait_until("Spark has started again", claimed, 90, [receiver])
+    scene.wait_for_log(receiver, "epoch 2", 2)
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
     assert receiver.stop(12) == 0, receiver.last_output()
@@ -276,8 +259,7 @@ def test_damaged_partitions_or_a_killed_jvm_end_it_with_one_line(scene: Scene) -
     scene.wait_for_all(receiver)
     assert receiver.stop() == 0
 
-    purged = {"filter": "$KV.LOGS_OFFSETS.p0"}
-    ask(scene.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS", purged))
+    scene.api("STREAM.PURGE.KV_LOGS_OFFSETS", {"filter": "$KV.LOGS_OFFSETS.p0"})
     (scene.output / ".logreceiver" / "p1.db").unlink()
     adopt_as_advised(scene, receiver, "key p0 of", "p1.db is gone")
     scene.publish(20)
@@ -304,6 +286,57 @@ def adopt_as_advised(scene: Scene, receiver: Process, *reasons: str) -> None:
     [command] = re.findall("`logreceiver ([^`]*)`", words)
     folders = f"--output {scene.output} --state-dir {scene.output}/.logreceiver"
     assert command == f"offsets adopt --partition 0,1 {folders}"
-    more = ["--yes", "--server", scene.url]
-    result = CliRunner().invoke(logreceiver, [*command.split(), *more])
-    assert result.exit_code == 0, result.output
+    run_command("logreceiver", *command.split(), "--yes", "--server", scene.url)
+
+
+def status(scene: Scene) -> dict[str, Any]:
+    words = ["status", "--json", "--server", scene.url, "--output", scene.output]
+    return dict(json.loads(run_command("logreceiver", *words))["partitions"][0])
+
+
+def test_a_receiver_reports_to_its_manager(scene: Scene, manager: Manager, tmp_path: Path) -> None:
+    config = tmp_path / "receiver.toml"
+    config.write_text('keep = 3\nlog_level = "info"\n')
+    partition = scene.partition(0)
+    partition.lines("web01", b"one\n", b"two\n")
+    receiver = scene.receiver(
+        *("receiver", "--config", str(config), "--listen", "127.0.0.1:0", "--compress", "gzip"),
+        environment={"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
+    )
+
+    def wait_for_notice(text: str) -> None:
+        wait_until(text, lambda: manager.has_received(text), 150, [receiver])
+
+    wait_for_notice("READY=1")
+    counted = lambda: 'lines_total{partition="0"} 2.0' in page(receiver, "/metrics")[1]  # noqa: E731
+    wait_until("has counted", counted, 90)
+    partition.lines("web01", b"three\n")
+    wait_for_notice("STATUS=2 partitions, ")
+    caught_up = lambda: partition.read("web01").count(b"\n") == 3  # noqa: E731
+    wait_until("has received all", caught_up, 150, [receiver])
+    shown = status(scene)
+    config.write_text('keep = 4\nrotate_every = "1h"\n')
+    os.kill(receiver.pid, signal.SIGHUP)
+    wait_for_notice("RELOADING=1")
+    scene.wait_for_log(receiver, "settings reloaded")
+    config.write_text("keep = -1\n")
+    os.kill(receiver.pid, signal.SIGHUP)
+    scene.wait_for_log(receiver, "keeping current settings")
+    for pid in receiver.tree():  # as `killall` does: none of them ends by it
+        os.kill(pid, signal.SIGUSR1)
+    closed = scene.output / "web01.log.000001.gz"
+    wait_until("closes and compresses its files", closed.exists, 60, [receiver])
+
+    assert page(receiver, "/healthz") == (200, "ok\n")
+    assert gzip.decompress(closed.read_bytes()) == b"one\ntwo\nthree\n"
+    assert (shown["running"], shown["blocked"], shown["lines_per_second"] >= 0) == (
+        True,
+        None,
+        True,
+    )
+    assert "changed: keep; needs a restart: rotate_every" in receiver.read_log().replace("-", "_")
+    assert manager.has_received("WATCHDOG=1")
+    assert receiver.stop(12) == 0
+    assert status(scene)["running"] is False
+    assert manager.has_received("STOPPING=1")
+    is_calm(receiver)

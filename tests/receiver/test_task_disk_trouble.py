@@ -63,12 +63,12 @@ def finish(partition: Partition, begin: int) -> None:
     pytest.fail(f"it never comes to its end: {report.outcome}")
 
 
-def unsafe(disk: FaultyDisk) -> list[str]:
+def unsafe(disk: FaultyDisk) -> list[Path]:
     """Return the files with committed bytes that a power cut would lose."""
     return [
         path
         for inode, (_, _, path) in disk.unsafe.items()
-        if Path(path).exists() and Path(path).stat().st_ino == inode
+        if path.exists() and path.stat().st_ino == inode
     ]
 
 
@@ -113,7 +113,7 @@ def test_whichever_call_fails_every_line_is_in_the_files_once_in_the_end(
         struck += 1
         if isinstance(outcome, Blocked):
             blocked(outcome, Cause.DISK)
-        with FaultyDisk(trouble, 10**9).plugged_in():
+        with FaultyDisk(trouble).plugged_in():
             finish(own, own.offset().next)
 
         assert everything(own) == expected, f"call {struck}"
@@ -155,7 +155,7 @@ def test_nothing_is_committed_whose_bytes_and_names_were_not_synced(partition: P
     begin = 1
     for messages in (_FIRST, _SECOND):
         partition.publish(*messages)
-        disk = FaultyDisk(Trouble.ONCE, sys.maxsize)
+        disk = FaultyDisk(Trouble.ONCE)
         with disk.plugged_in():
             begin = partition.receive(begin).until
 

@@ -74,7 +74,7 @@ def append(path: Path) -> None:
 
 @pytest.mark.parametrize("rotate_size", [0, 8], ids=["live", "before it is closed"])
 @pytest.mark.parametrize("when", ["at a start", "in a session"])
-def test_foreign_bytes_are_cut_off_with_a_warning(
+def test_foreign_bytes_are_cut_with_a_warning(
     partition: Partition, rotate_size: int, when: str
 ) -> None:
     partition = replace(partition, rotate_size=rotate_size)
@@ -187,7 +187,7 @@ def test_a_segments_number_is_not_used_again_if_segments_are_gone(partition: Par
     assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
 
-def test_a_closed_file_that_the_store_does_not_know_stays(partition: Partition) -> None:
+def test_a_closed_file_that_the_store_does_not_know_is_kept(partition: Partition) -> None:
     (partition.output / "web01.log.000001.zst").write_bytes(b"of others")
 
     partition.run(2, rotation=ForcedRotation.ALL)

@@ -107,9 +107,7 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
 
 
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_ROTATION])
-def test_a_task_killed_while_it_closes_silent_files_is_completed(
-    partition: Partition, point: str
-) -> None:
+def test_a_task_killed_while_it_closes_files_is_completed(partition: Partition, point: str) -> None:
     hosts = {f"{host}.log.000001": b"one\n" for host in _HOSTS}
     for host in _HOSTS:
         partition.lines(host, b"one")
@@ -146,7 +144,7 @@ def test_a_stopped_task_is_superseded_on_its_own_machine(partition: Partition, p
 
 
 @pytest.mark.parametrize("point", STOPS)
-def test_a_stopped_task_is_superseded_from_another_machine(
+def test_a_stopped_task_is_superseded_elsewhere(
     partition: Partition, tmp_path: Path, point: str
 ) -> None:
     there = partition.with_folder(tmp_path / "there")

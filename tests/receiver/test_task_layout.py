@@ -44,7 +44,7 @@ def test_a_path_may_be_first_a_file_and_then_a_folder_and_vice_versa(partition: 
 
 @pytest.mark.parametrize("names", [("a", "a/x"), ("a/x", "a")], ids=["file", "folder"])
 @pytest.mark.parametrize("is_at_once", [False, True], ids=["one by one", "at once"])
-def test_a_host_cannot_block_a_partition_by_its_path_in_another_one(
+def test_a_host_blocks_nobody_by_its_path_in_another_partition(
     partition: Partition, names: tuple[str, str], is_at_once: bool
 ) -> None:
     for number, name in enumerate(names):
@@ -72,9 +72,7 @@ def test_a_host_cannot_block_a_partition_by_its_path_in_another_one(
 
 
 @pytest.mark.parametrize("depth", ["web01", "web01/var/log"])
-def test_a_folder_that_became_a_symbolic_link_is_never_followed(
-    partition: Partition, depth: str
-) -> None:
+def test_a_folder_that_became_a_link_is_not_followed(partition: Partition, depth: str) -> None:
     partition.publish(ours("web01", "a", 0, b"1\n"))
     done = partition.receive()
     folder, elsewhere = partition.output / depth, partition.folder / "elsewhere"
@@ -179,9 +177,7 @@ def test_past_days_are_closed_segments_and_forgotten_when_removed(daily: Partiti
 
 
 @pytest.mark.parametrize("other", ["{host}.log", "{host}/x/{file}", "{date}/{host}/{file}"])
-def test_another_path_template_is_refused_by_tasks_and_programs(
-    partition: Partition, other: str
-) -> None:
+def test_another_path_template_is_refused_everywhere(partition: Partition, other: str) -> None:
     partition.publish(ours("web01", "a", 0, b"1\n"))
     done = partition.receive()
     before = partition.files()

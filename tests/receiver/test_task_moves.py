@@ -108,9 +108,7 @@ def test_a_host_that_comes_back_loses_nothing_to_a_kill(moved: Moved, third: Par
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_a_host_moves_is_completed_by_the_next(
-    moved: Moved, point: str
-) -> None:
+def test_a_task_killed_while_a_host_moves_is_completed(moved: Moved, point: str) -> None:
     for partition in moved:
         killed = partition.run_apart(fault=point, session=SessionLimits(60.0))
         assert killed == -9
@@ -120,9 +118,7 @@ def test_a_task_killed_while_a_host_moves_is_completed_by_the_next(
 
 
 @pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])
-def test_another_clients_lines_in_the_wrong_partition_go_to_a_marked_file(
-    moved: Moved, pull: int
-) -> None:
+def test_others_lines_in_the_wrong_partition_go_to_a_marked_file(moved: Moved, pull: int) -> None:
     old, new = moved
     old.lines(HOST, b"from somebody\n")
     replace(old, pull=pull).receive()
@@ -135,7 +131,7 @@ def test_another_clients_lines_in_the_wrong_partition_go_to_a_marked_file(
 @pytest.mark.parametrize(
     "end", [Followed(1, 10**9), Followed(7, 1), Followed(1, 2), Followed(0, 2)]
 )
-def test_a_claim_of_an_impossible_end_does_not_block(
+def test_a_claim_of_no_possible_end_blocks_nobody(
     old: Partition, new: Partition, end: Followed
 ) -> None:
     old.move(2)
@@ -160,7 +156,7 @@ def test_a_claim_does_not_wait_for_purged_messages(moved: Moved) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_claim_at_which_the_receiver_fails_is_quarantined_alone(
+def test_a_claim_that_makes_a_receiver_fail_is_set_aside(
     old: Partition, new: Partition, count: int
 ) -> None:
     for partition in (old, new):

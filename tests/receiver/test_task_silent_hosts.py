@@ -49,9 +49,7 @@ def test_without_a_period_nothing_is_closed(hourly: Partition) -> None:
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_it_closes_a_silent_file_is_completed(
-    hourly: Partition, point: str
-) -> None:
+def test_a_task_killed_closing_a_silent_file_is_completed(hourly: Partition, point: str) -> None:
     assert hourly.run_apart(3, fault=point) == -9
     hourly.take_over_and_receive()
     hourly.lines("web01", b"later\n")

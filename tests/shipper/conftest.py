@@ -18,6 +18,8 @@ from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.message import Origin, decode_origin, decode_payload, split_sections
 from receiver.consume.judging import judge
 from shipper.sources.block import Block
+from shipper.status import live
+from shipper.status.report import HostReport
 from tests.shipper.logs import ROOT, Ship
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
@@ -133,12 +135,12 @@ def received(url: str) -> bytes:
     for message in ask(url, read_stream):
         for one in message.blocks:
             span = one.section.span
-            before = ends.get(span.file)
+            before = ends.get(span.file_id)
             assert before is not None or span.start == 0, f"{span} does not begin at 0"
             judged = judge(before, one.section, "web01", message.sequence)
             assert before is None or span.start <= before, judged.anomaly
             found += one.lines[judged.skip :]
-            ends[span.file] = max(span.end, before or 0)
+            ends[span.file_id] = max(span.end, before or 0)
     return found
 
 
@@ -149,6 +151,19 @@ def wait_for_lines(
     wait_until("all lines are there", lambda: len(read(url)) >= len(expected), 40, watched)
     found = read(url)
     assert found == expected, str(judge_lines([expected], found))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return as soon as `holds()` is true; what makes it true sets no event."""
+    async with asyncio.timeout(40):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def live_report(process: Process) -> HostReport:
+    """Return the status of a running agent."""
+    (report,) = [one for one in asyncio.run(live.ask())[0] if one.pid == process.pid]
+    return report
 
 
 @dataclass

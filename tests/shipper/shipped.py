@@ -29,7 +29,7 @@ def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for block in blocks:
         span = block.section.span
-        known = len(found.setdefault(span.file, b""))
+        known = len(found.setdefault(span.file_id, b""))
         if span.start < known:
             faults.append(f"{span} came again: {known} bytes had come")
             continue
@@ -37,7 +37,7 @@ def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
             faults.append(f"a hole before {span}: {known} bytes had come")
         is_hole = block.section.filtered and not block.lines
         lines = bytes(span.end - span.start) if is_hole else block.lines
-        found[span.file] += lines
+        found[span.file_id] += lines
         if len(lines) != span.end - span.start:
             faults.append(f"{span} carries other bytes: {shown(block.lines)}")
     return found

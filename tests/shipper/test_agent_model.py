@@ -25,7 +25,7 @@ from nats_logship.client.bucket import Conflict
 from nats_logship.client.connection import Connection
 from nats_logship.wire.subjects import Subject
 from shipper.agent import Agent
-from shipper.intervals import Intervals
+from shipper.loop import Intervals
 from shipper.settings import ShipperSettings
 from shipper.sources.block import Block
 from tests.conftest import Server, apply_topology, start_server

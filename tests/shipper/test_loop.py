@@ -16,8 +16,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Identity, decode_payload
 from nats_logship.wire.positions import Cursor, Positions
-from shipper.intervals import Intervals
-from shipper.loop import ShippingLoop
+from shipper.loop import Intervals, ShippingLoop
 from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings
@@ -27,6 +26,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.notices import Notice
 from shipper.status.report import AgentMeter
+from tests.shipper.conftest import until
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -160,19 +160,14 @@ async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
     shipping = loop_of(backlog, broker, once=once)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
-        async with asyncio.timeout(20):
-            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread changes it
-                await asyncio.sleep(0.01)
-            enough = backlog.scans + 3
-            while backlog.scans < enough:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
-            held = backlog.gathered
-            (tmp_path / "b.log").touch()
-            while len(backlog.files()) < 2:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
-            broker.answers.set()
-            while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
+        await until(lambda: backlog.gathered == 3)
+        enough = backlog.scans + 3
+        await until(lambda: backlog.scans >= enough)
+        held = backlog.gathered
+        (tmp_path / "b.log").touch()
+        await until(lambda: len(backlog.files()) == 2)
+        broker.answers.set()
+        await until(lambda: len(broker.lines) >= 8_000_000)
         shipping.stop()
 
     assert held == 3

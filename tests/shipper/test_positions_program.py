@@ -29,15 +29,13 @@ ONCE = ("claimed", "rebuilt", "snapshot_sending", "snapshot_written")
 @pytest.fixture
 def faults(tmp_path: Path) -> Path:
     """Return a folder in which a file kills the agent at the point of the file's name."""
-    folder = tmp_path / "faults"
-    folder.mkdir()
+    (folder := tmp_path / "faults").mkdir()
     return folder
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    folder = tmp_path / "log"
-    folder.mkdir()
+    (folder := tmp_path / "log").mkdir()
     return folder / "app.log"
 
 
@@ -166,8 +164,7 @@ def test_one_of_two_racing_agents_ends_with_78_and_no_line_is_lost(
 @pytest.fixture
 def no_disk(tmp_path: Path) -> Iterator[Path]:
     """Return an empty file system that cannot be written."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    (disk := tmp_path / "disk").mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=False).returncode:
         pytest.skip("only the superuser may mount")
     yield disk
@@ -193,7 +190,7 @@ def test_an_agent_runs_on_a_read_only_disk_and_writes_nothing(
     assert list(no_disk.iterdir()) == []
 
 
-def test_status_without_an_agent_shows_the_positions_in_the_broker(
+def test_status_without_an_agent_shows_the_brokers_positions_or_one_line_of_error(
     logs_url: str, ship: Ship, log: Path, own_host: str
 ) -> None:
     append(log, lines(0, 100))
@@ -205,8 +202,10 @@ def test_status_without_an_agent_shows_the_positions_in_the_broker(
     (snapshot,) = ask(logs_url, partial(saved_positions, host=own_host)).files.values()
     append(log, b"more\n")
 
-    asking = ("status", "--server", logs_url, "--host", own_host)
-    shown, document = run(*asking), run(*asking, "--json")
+    asking = ("status", "--host", own_host, "--server")
+    shown, document = run(*asking, logs_url), run(*asking, logs_url, "--json")
+    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
+    no_bucket, no_broker = (run(*asking, url) for url in (logs_url, "nats://127.0.0.1:1"))
 
     assert snapshot.offset == 0  # the headers behind it have the rest
     assert f"host {own_host}: not running, saved " in shown.stdout
@@ -214,20 +213,7 @@ def test_status_without_an_agent_shows_the_positions_in_the_broker(
     (file,) = host["files"]
     assert (file["position_bytes"], file["behind_bytes"]) == (len(lines(0, 200)), 5)
     assert (host["running"], file["path"]) == (False, str(log))
-
-
-def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
-    logs_url: str, own_host: str
-) -> None:
-    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
-
-    urls = (logs_url, "nats://127.0.0.1:1")
-    no_bucket, no_broker = (run("status", "--server", url, "--host", own_host) for url in urls)
-
-    for done, text in (
-        (no_bucket, f"logshipper: no agent of {own_host} runs here, and the stream or its buckets"),
-        (no_broker, f"logshipper: no agent of {own_host} runs here, and no broker at nats://127"),
-    ):
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(text)
-        assert done.stderr.count("\n") == 1, done.stderr
+    lacks = (no_bucket, "the stream or its buckets"), (no_broker, "no broker at nats://127")
+    for done, text in lacks:
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith(f"logshipper: no agent of {own_host} runs here, and {text}")

@@ -1,6 +1,5 @@
 """The program under a service manager, which is a socket of the test, and its signals."""
 
-import asyncio
 import ctypes
 import os
 import resource
@@ -13,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shipper.status import live
-from shipper.status.report import HostReport
 from tests.conftest import Server, apply_topology
 from tests.descriptors import held_by
 from tests.manager import Manager
-from tests.shipper.conftest import read_lines, read_stream, wait_for_lines
+from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.ports import free_port
 from tests.support.processes import Process, wait_until
@@ -113,27 +110,22 @@ def ends_in_time(process: Process) -> None:
 
 @pytest.mark.parametrize("phase", ["starts", "scans", "ships"])
 def test_sigterm_ends_the_program_in_time_while_a_broker_hangs(
-    own_broker: Server, ship: Ship, log: Path, own_host: str, phase: str
+    own_broker: Server, ship: Ship, log: Path, phase: str
 ) -> None:
-    process = ship(own_broker.url, "--file", log, host=own_host)
+    process = ship(own_broker.url, "--file", log)
     # it connects, claims and reads back in some milliseconds from here
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process], every=0.001)
-    if phase != "starts":
-        text = "ships on" if phase == "scans" else "is followed"
-        wait_until(text, lambda: text in process.read_log(), 40, [process], every=0.001)
+    if phase == "scans":
+        wait_until("claims", lambda: "ships on" in process.read_log(), 40, [process], every=0.001)
+    elif phase == "ships":
+        wait_for_lines(own_broker.url, b"one\n", process)
     own_broker.process.send(signal.SIGSTOP)  # its connections stay open and silent
     append(log, b"a line\n")
     if phase == "ships":
-        is_in_flight = lambda: live_report(own_host).waiting_seconds is not None  # noqa: E731
+        is_in_flight = lambda: live_report(process).waiting_seconds is not None  # noqa: E731
         wait_until("a round is in flight", is_in_flight, 40, [process])
 
     ends_in_time(process)
-
-
-def live_report(host: str) -> HostReport:
-    """Return the report of the only agent of a host."""
-    (report,), _ = asyncio.run(live.ask(host))
-    return report
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import apply_topology
 from tests.pages import page
-from tests.shipper.conftest import read_lines, wait_for_lines
+from tests.shipper.conftest import live_report, read_lines, wait_for_lines
 from tests.shipper.logs import ROOT, Ship, lines, run, wait_for_log
 from tests.support.processes import Process, Processes, wait_until
 
@@ -58,7 +58,9 @@ def test_the_writer_waits_while_256_mib_are_not_acknowledged(
         writing = threading.Thread(target=_write_all, args=(writer, 300 << 20))
         writing.start()
         wait_until("it is spooled", lambda: spooled(tmp_path) >= 256 << 20, 90, [process])
-        time.sleep(1)
+        begin = live_report(process).waiting_seconds or 0.0
+        has_waited = lambda: (live_report(process).waiting_seconds or 0.0) > begin + 1  # noqa: E731
+        wait_until("it has waited for another second", has_waited, 40, [process])
 
         assert writing.is_alive()
         assert spooled(tmp_path) < 257 << 20

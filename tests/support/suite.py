@@ -1,11 +1,14 @@
 """The three programs of the suite, run for real in one folder; and a plain nats-server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from click.testing import CliRunner
+
+from broker.cli import group as logbroker
 from nats_logship.client.access import Access
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.bucket import read
@@ -16,6 +19,7 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.support.commands import run_command
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, installed, wait_until
+from tests.support.received import received_bytes
 
 Answer = TypeVar("Answer")
 
@@ -75,6 +79,21 @@ class Suite:
 
     def administer(self, command: str, *arguments: str) -> str:
         return run_command("logbroker", command, *arguments, "--server", self.url, seconds=180)
+
+    def credential(self, kind: str, name: str) -> Path:
+        """Add a credential to the store, whether the broker runs or not; return its file."""
+        store, path = self.folder / "store", self.folder / f"{kind}-{name}.toml"
+        store.mkdir(parents=True, exist_ok=True)
+        arguments = ["credentials", "add", kind, name, "--store-dir", str(store)]
+        arguments += ["--output", str(path), "--server", self.url]
+        done = CliRunner().invoke(logbroker, arguments)  # ten times as fast as a program
+        assert done.exit_code == 0, (done.output, done.exception)
+        return path
+
+    def wait_for_lines(self, hosts: Iterable[str], watched: Sequence[Process]) -> None:
+        """Wait until lines of each host are received."""
+        flow = lambda: all(received_bytes(self.output, host) for host in hosts)  # noqa: E731
+        wait_until("lines flow", flow, 150, watched)
 
     def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
         """Wait until the receiver owns its partitions, which nobody has claimed before."""

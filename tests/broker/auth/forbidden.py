@@ -1,4 +1,4 @@
-"""What each identity has no right to: subjects to publish to, and subjects to subscribe to."""
+"""Subjects that each client may not publish or subscribe to, beside those in `rights`."""
 
 import hashlib
 
@@ -22,30 +22,18 @@ IDENTITIES = (
 )
 
 OTHER_HOSTS = (
-    "logs.p0.web02",
-    "logs.p1.web02",
-    "logs.p0.WEB01",
-    "logs.p0.web",
-    "logs.p0.web01.example.net",
-    "logs.web01",
-    "logs.p0.*",
-    "logs.p0.>",
-    "logs.>",
+    *(f"logs.p0.{host}" for host in ("WEB01", "web", "web01.example.net", "*", ">")),
+    *("logs.p1.web02", "logs.web01", "logs.>"),
     f"{API}.DIRECT.GET.LOGS.logs.>",
-    f"{API}.DIRECT.GET.LOGS",
-    *(f"$KV.LOGS_POSITIONS.{key}" for key in ("web02", "WEB01", "web01.x", "web01x", "*", ">")),
+    *(f"$KV.LOGS_POSITIONS.{key}" for key in ("WEB01", "web01.x", "web01x", "*", ">")),
     f"$KV.LOGS_POSITIONS.{positions_key('web01.example.net')}",
-    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
     f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.*",
     f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.>",
-    f"{API}.STREAM.MSG.GET.KV_LOGS_POSITIONS",
     f"{API}.CONSUMER.CREATE.KV_LOGS_POSITIONS.shipper-web01.$KV.LOGS_POSITIONS.web01",
-    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.p0.web02",
-    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.>",
-    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01",
     f"{API}.CONSUMER.CREATE.LOGS",
-    f"{API}.CONSUMER.CREATE.LOGS.shipper-web02.logs.*.web01",
-    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.*.web01",
+    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01",
+    *(f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.{one}" for one in ("logs.p0.web02", "logs.>")),
+    *(f"{API}.CONSUMER.CREATE.LOGS.{one}.logs.*.web01" for one in ("shipper-web02", "receiver-p0")),
     f"{API}.CONSUMER.DURABLE.CREATE.LOGS.shipper-web01",
     "_INBOX_web02.x",
     "_INBOX.x",
@@ -75,15 +63,14 @@ OF_NO_RECEIVER = ("logship.leave.r0.x", "logship.receiver.r0.x")
 OTHER_PARTITIONS = (
     "$KV.LOGS_OFFSETS.>",
     f"{API}.DIRECT.GET.KV_LOGS_OFFSETS",
-    f"{API}.DIRECT.GET.LOGS",
     f"{API}.CONSUMER.CREATE.LOGS",
     f"{API}.CONSUMER.CREATE.LOGS.receiver-p0",
-    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.p1.>",
     f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.>",
-    f"{API}.CONSUMER.CREATE.LOGS.receiver-p1.logs.p0.>",
-    f"{API}.CONSUMER.CREATE.LOGS.wake-p0-0.logs.p1.>",
-    f"{API}.CONSUMER.CREATE.LOGS.wake-p1-0.logs.p0.>",
-    f"{API}.CONSUMER.CREATE.LOGS.mine.logs.p0.>",
+    *(f"{API}.CONSUMER.CREATE.LOGS.{one}.logs.p1.>" for one in ("receiver-p0", "wake-p0-0")),
+    *(
+        f"{API}.CONSUMER.CREATE.LOGS.{one}.logs.p0.>"
+        for one in ("receiver-p1", "wake-p1-0", "mine")
+    ),
     "$JS.ACK.LOGS.>",
     "logship.leave.r1.x",
     "_INBOX_r1.x",

@@ -30,6 +30,7 @@ STREAMS = (
             "purge": "ops",
             "delete a message": "ops",
             "read its consumers": "watch ops",
+            "name its consumers": "all watch ops",
             "step down": "-",  # there is no cluster
         },
     ),
@@ -105,4 +106,7 @@ CONSUMERS = (
     _consumer("mine", "-"),
 )
 
-ACCOUNT = Row("account", {"info": "watch ops", "list streams": "watch ops"})
+ACCOUNT = Row(
+    "account",
+    dict.fromkeys(("info", "name streams", "list streams", "ask the server"), "watch ops"),
+)

@@ -1,19 +1,12 @@
 """A client without a right gets an error, the log names the client, and nothing changes."""
 
-import os
-import signal
-from pathlib import Path
-
 import pytest
 
-from broker.auth.permissions import API
-from nats_logship.wire.pause import PAUSE_SUBJECT
-from tests import secured
-from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
-from tests.broker.auth.oracle import answers, everything, wait_until_logged
+from tests.broker.auth.forbidden import PUBLISHED, SUBSCRIBED
+from tests.broker.auth.oracle import everything, wait_until_logged
 from tests.raw import Raw
-from tests.secured import OWN, Secured
-from tests.support.processes import Processes, wait_until
+from tests.secured import Secured
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -95,29 +88,3 @@ def test_an_admin_asks_the_server_and_cannot_change_it(server: Secured) -> None:
 
     assert answer["data"]["jetstream"]["config"]["store_dir"]
     assert "Reloaded" not in server.read_log()
-
-
-def test_a_host_receives_the_pauses_of_an_admin(server: Secured) -> None:
-    with Raw(server.port, "web01") as host, Raw(server.port, "ops") as admin:
-        host.subscribe(PAUSE_SUBJECT)
-        stored = admin.ask(PAUSE_SUBJECT, "[]")
-        heard = answers(host)
-
-    assert stored["stream"] == "KV_LOGS_CONFIG"
-    assert [subject for subject, _ in heard] == [PAUSE_SUBJECT]
-
-
-def test_only_a_revoked_client_is_disconnected(processes: Processes, tmp_path: Path) -> None:
-    server = secured.start_secured(processes, tmp_path, *IDENTITIES)
-    with Raw(server.port, "web01") as revoked, Raw(server.port, "web02") as other:
-        secured.write_conf(server.conf, server.port, *IDENTITIES[1:], leaf_port=server.leaf_port)
-        os.kill(server.process.pid, signal.SIGHUP)
-
-        wait_until("it is disconnected", lambda: revoked.send(b"").is_over, 30, [server.process])
-        assert not other.publish("logs.p0.web02", b"a line").is_over
-    for subject in ("logs.p0.web01", f"{API}.DIRECT.GET.LOGS.logs.p0.web01", "$SYS.REQ.USER.INFO"):
-        with Raw(server.port, "web01") as again:
-            assert again.greeting.errors == ("Authorization Violation",)
-            assert again.publish(subject, b"", "_INBOX_web01.x").is_over
-    with Raw(server.port, OWN) as own:
-        assert own.ask("$JS.API.STREAM.INFO.LOGS")["state"]["last_seq"] == 1

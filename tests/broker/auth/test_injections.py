@@ -98,8 +98,6 @@ BODIES = {
     "more filters": {"filter_subjects": ["logs.*.web01", "logs.p0.web02"]},
     "another name": {"name": "receiver-p0"},
     "another durable name": {"name": "shipper-web01", "durable_name": "receiver-p0"},
-    "deliveries to another host": {"deliver_subject": "logs.p0.web02"},
-    "deliveries to a bucket": {"deliver_subject": "$KV.LOGS_OFFSETS.p1"},
     "deliveries to the API": {"deliver_subject": "$JS.API.STREAM.PURGE.KV_LOGS_OFFSETS"},
 }
 
@@ -119,6 +117,27 @@ def test_the_body_of_a_request_reaches_no_further_than_its_subject(
 
     assert "error" in answer or answer["name"] == "shipper-web01"
     assert everything(own) == before
+
+
+READS = (
+    '{"seq": 2}',
+    '{"seq": 1, "batch": 10}',
+    '{"last_by_subj": "$KV.LOGS_POSITIONS.web02"}',
+    '{"next_by_subj": "$KV.LOGS_POSITIONS.>", "seq": 1, "batch": 10}',
+    '{"multi_last": ["$KV.LOGS_POSITIONS.>"]}',
+)
+
+
+@pytest.mark.parametrize("body", READS)
+def test_the_body_of_a_read_reaches_no_further_than_its_subject(server: Secured, body: str) -> None:
+    subject = f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web01"
+
+    with Raw(server.port, "web01") as client:
+        client.subscribe("_INBOX_web01.>")
+        heard = answers(client, client.publish(subject, body.encode(), "_INBOX_web01.x"))
+
+    read = b"".join(payload for _, payload in heard)
+    assert b"positions of" not in read.replace(b'positions of web01"', b"")
 
 
 PUSHING = (

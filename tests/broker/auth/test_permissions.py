@@ -1,28 +1,16 @@
-"""The rights of a host have its name, work in any stream, and reach no other host."""
+"""Rights as values: the examples of `permissions` are true, and a host's rights have its name."""
 
-import asyncio
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from broker.auth import permissions
 from broker.auth.credentials import Credential
 from broker.auth.permissions import API, grant_rights
-from nats_logship.client.answer import Denied
-from nats_logship.client.bucket import read, write
-from nats_logship.client.config import require_layout
-from nats_logship.client.connection import Connection
 from nats_logship.wire.pause import PAUSE_SUBJECT
-from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
-from receiver.consume.wake import Wake
-from shipper.publish.messages import HostMessages
 from tests import secured
-from tests.shipper.publish.agents import PublishingAgent
-from tests.support.processes import Processes
 
-STREAMS = 2
 CONFIG = ("partitions", "streams", "pause")
 
 
@@ -115,50 +103,3 @@ def test_no_right_but_an_admins_reaches_the_api_of_the_streams_itself(
 
     every = (*rights.publish, *rights.subscribe)
     assert not [one for one in every if one.startswith(("$JS.API", "$JS.>", "$JS.*", ">", "*"))]
-
-
-@pytest.mark.nats
-async def test_a_host_moves_to_another_stream_and_a_receiver_reads_its_own(
-    processes: Processes, tmp_path: Path
-) -> None:
-    server = await asyncio.to_thread(
-        secured.start_secured,
-        processes,
-        tmp_path,
-        *(secured.host("web02"), secured.host("web01"), secured.receiver("r1", 1)),
-        streams=STREAMS,
-    )
-    own, host, other, receiver = (
-        Connection([server.address], "tests", server.access(name))
-        for name in (secured.OWN, "web02", "web01", "r1")
-    )
-    try:
-        layout = await require_layout(host)
-        assert layout == StreamLayout(2, STREAMS) == await require_layout(receiver)
-        agent = await PublishingAgent(host, host="web02").open()
-        entry = await read(own, CONFIG_BUCKET, PARTITIONS_KEY)
-        assert entry is not None
-        assert agent.config.subject.partition == 1
-
-        await write(own, CONFIG_BUCKET, PARTITIONS_KEY, b"1", entry.revision)
-        await agent.open()
-
-        assert agent.config.subject.partition == 0
-        heads = {
-            head.stream: head for head in await HostMessages(host, "web02", STREAMS).read_last()
-        }
-        assert heads["LOGS_1"].origin is not None
-        assert heads["LOGS_1"].origin.moved == 0
-        assert set(heads) == {"LOGS_0", "LOGS_1"}
-        for stream in ("LOGS_0", "LOGS_1"):
-            with pytest.raises(Denied):
-                await other.request(f"$JS.API.DIRECT.GET.{stream}.logs.p1.web02")
-        wake = Wake(receiver, 1, "LOGS_1", 1)
-        assert await wake.count(1) == 2
-        with pytest.raises(Denied):
-            await Wake(receiver, 0, "LOGS_0", 1).count(1)
-        with pytest.raises(Denied):
-            await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
-    finally:
-        for connection in (own, host, other, receiver):
-            await connection.close()

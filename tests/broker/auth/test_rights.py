@@ -67,6 +67,7 @@ def on_stream(stream: str, config: Mapping[str, Any], action: str) -> Try:
         "purge": ("STREAM.PURGE.{}", None),
         "delete a message": ("STREAM.MSG.DELETE.{}", {"seq": 1}),
         "read its consumers": ("CONSUMER.LIST.{}", None),
+        "name its consumers": ("CONSUMER.NAMES.{}", None),
         "step down": ("STREAM.LEADER.STEPDOWN.{}", None),
     }
     call, body = calls[action]
@@ -96,7 +97,12 @@ def on_consumer(name: str, action: str) -> Try:
     return Try(f"CONSUMER.{call}", body)
 
 
-ON_ACCOUNT = {"info": Try("INFO"), "list streams": Try("STREAM.NAMES")}
+ON_ACCOUNT = {
+    "info": Try("INFO"),
+    "name streams": Try("STREAM.NAMES"),
+    "list streams": Try("STREAM.LIST"),
+    "ask the server": Try("$SYS.REQ.SERVER.PING.VARZ", is_call=False),
+}
 
 
 def lines_of(consumer: str) -> str:

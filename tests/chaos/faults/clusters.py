@@ -74,12 +74,9 @@ def _cut(world: World, chance: Chance, lines: Places) -> Iterator[None]:
     return at(world, chance, swallow, lines)
 
 
-for _name, _lines in {
-    "cut-off-leader": lambda world, _: [
-        _leader(world).machine.routes
-    ],  # clients still get in there
+for _name, _lines in {  # clients still get in, but where the leader is isolated
+    "cut-off-leader": lambda world, _: [_leader(world).machine.routes],
     "isolate-leader": lambda world, _: lines_of(_leader(world)),
-    # clients get in everywhere, and nobody leads
     "cut-all-routes": lambda world, _: [broker.machine.routes for broker in world.brokers],
 }.items():
     add(_name, partial(_cut, lines=_lines), (1.0, 30.0), "cluster", "shaping")

@@ -30,11 +30,8 @@ def _run(program: str, *arguments: str | Path) -> None:
     except TimeoutExpired:
         raise CannotStrike(f"{program} {arguments[0]} took too long") from None
     except CommandFailed as failed:
-        if (
-            failed.code != _OUT_OF_REACH
-            or "Traceback" in str(failed)
-            or '"well": false' in str(failed)
-        ):
+        is_defect = any(one in str(failed) for one in ("Traceback", '"well": false'))
+        if is_defect or failed.code != _OUT_OF_REACH:
             raise
         raise CannotStrike(str(failed).strip()[-200:]) from None
 

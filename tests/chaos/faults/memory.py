@@ -118,9 +118,8 @@ class _Partition:
 
     def mend(self, bring_back: Callable[[], object]) -> None:
         """Restore the entry once a receiver has reported it, and start the receivers again."""
-        self.wait_for(
-            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number
-        )
+        report = b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)"
+        self.wait_for(report % self.number)
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
             if _position(now) != _position(self.entry):
@@ -309,10 +308,9 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         yield
         _apply(world)
         if received:
+            advice = rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b"
             for number in received:
-                wait_for(
-                    rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b" % int(number)
-                )
+                wait_for(advice % int(number))
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
                 command = ("offsets", "adopt", "--partition", ",".join(sorted(received)))

@@ -26,7 +26,7 @@ from nats_logship.wire.message import (
     decode_origin,
     decode_payload,
     encode_origin,
-    encoded_size,
+    estimate_size,
     split_sections,
 )
 from nats_logship.wire.streams import MAX_PARTITIONS
@@ -81,7 +81,7 @@ def test_an_origin_survives_encoding_and_no_path_breaks_its_header(origin: Origi
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert all(value == value.strip() for value in headers.values())
     taken = len(headers.get("Log-Spans", "["))
-    assert taken <= 1 + sum(map(encoded_size, origin.sections))
+    assert taken <= 1 + sum(map(estimate_size, origin.sections))
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"Nats-Msg-Id": "1"}, {"Log-Read-At": "1"}, ZSTD])

@@ -9,8 +9,7 @@ from nats_logship.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
-    is_shared_name,
-    registry_consumer,
+    shipper_consumer,
     validate_host,
 )
 
@@ -56,7 +55,7 @@ def test_a_subject_that_no_shipper_uses_is_refused(subject: str) -> None:
 def test_hosts_that_no_consumer_can_be_named_after_have_different_hashes() -> None:
     hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
 
-    names = {registry_consumer(host) for host in hosts}
+    names = {shipper_consumer(host) for host in hosts}
 
     assert len(names) == len(hosts)
     assert all(re.fullmatch("shipper-=[0-9a-f]{32}", name) for name in names)
@@ -83,18 +82,3 @@ def test_a_reply_subject_of_either_form_has_the_numbers_of_a_delivery(
 @given(st.text(max_size=60))
 def test_any_subject_is_a_delivery_or_not(text: str) -> None:
     assert isinstance(parse_reply(f"$JS.ACK.{text}"), Delivery | None)
-
-
-@pytest.mark.parametrize(
-    ("host", "is_shared"),
-    [
-        *(
-            (name, True)
-            for name in ("localhost", "localhost.localdomain", "LOCALHOST", "127.0.0.1")
-        ),
-        *((name, True) for name in ("localhost6.localdomain6", "ip6-localhost", "127.0.1.1")),
-        *((name, False) for name in ("web01", "localhost.example.net", "mylocalhost", "10.0.0.1")),
-    ],
-)
-def test_a_name_that_every_machine_has_for_itself_is_recognised(host: str, is_shared: bool) -> None:
-    assert is_shared_name(host) is is_shared

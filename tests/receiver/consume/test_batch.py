@@ -142,9 +142,7 @@ def test_an_unfinished_line_is_continued_only_by_its_own_rest(
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
-def test_every_byte_is_written_once_in_order_and_gaps_are_named(
-    sections: list[tuple[int, int]],
-) -> None:
+def test_each_byte_is_written_once_and_gaps_are_named(sections: list[tuple[int, int]]) -> None:
     content, reached = bytes(range(256)), None
     written: list[int] = []
     missing: set[int] = set()
@@ -166,7 +164,7 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
     [(40, 0, AnomalyKind.GAP), (55, 0, AnomalyKind.DOUBT), (90, 7, AnomalyKind.REPEAT)],
     ids=["gap", "unknown which lines were received", "all received"],
 )
-def test_a_filtered_section_is_written_whole_or_not_at_all(
+def test_a_filtered_section_is_written_whole_or_not(
     reached: int, skip: int, kind: AnomalyKind
 ) -> None:
     section = Section("/var/log/a", Span("id", 50, 90), 7, 0, filtered=True)

@@ -61,9 +61,7 @@ async def delete_entry(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_a_deleted_entry_is_made_again_in_a_new_epoch(
-    connection: Lagging, by_hand: bool
-) -> None:
+async def test_a_deleted_entry_begins_a_new_epoch(connection: Lagging, by_hand: bool) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
     await owner.claim(NOW)
     task = OffsetEntry(connection, 0, lambda: NOW)
@@ -176,7 +174,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
         pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
     ],
 )
-def test_an_offset_of_the_backed_up_stream_is_adapted_to_the_restored_one(
+def test_an_offset_is_adapted_to_the_restored_stream(
     found: Offset, next_: int, by_hand: bool
 ) -> None:
     carried = adapt_to_restored(found, RESTORED, "now")

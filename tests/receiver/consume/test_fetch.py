@@ -25,9 +25,7 @@ def configure(partition: Partition, **change: object) -> None:
 
 
 @pytest.mark.parametrize("taken", [4, 12])
-def test_another_client_that_pulls_from_the_consumer_costs_no_line(
-    partition: Partition, taken: int
-) -> None:
+def test_another_client_of_the_consumer_costs_no_line(partition: Partition, taken: int) -> None:
     partition.lines("web01", *(b"%d" % n for n in range(8)))
     assert len(sequences(partition)) == 8
     partition.lines("web01", *(b"%d" % n for n in range(20)))

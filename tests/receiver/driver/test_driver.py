@@ -60,9 +60,7 @@ def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> N
     ("ends", "named"),
     [([0], "Java process has died"), (subprocess.TimeoutExpired("java", 1.0), "sockfile")],
 )
-def test_an_error_of_pyspark_is_the_jvms_death_only_if_that_has_died(
-    ends: object, named: str
-) -> None:
+def test_an_error_of_pyspark_is_the_jvms_death_if_that_has_died(ends: object, named: str) -> None:
     spark = MagicMock(**{"parallelize.side_effect": UnboundLocalError("sockfile")})
     spark._gateway.proc.wait.side_effect = ends
 
@@ -109,7 +107,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_closed_files_are_compressed_in_low_priority_unless_stopped(
+async def test_closed_files_are_compressed_in_low_priority(
     tmp_path: Path, *, is_stopped: bool
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]

@@ -27,7 +27,7 @@ def has_both(receiver: Receiver, lines: bytes) -> bool:
     return receiver.has(0, lines)() and receiver.has(1, lines)()
 
 
-async def test_once_names_a_running_receiver_and_takes_nothing_from_it(
+async def test_once_takes_nothing_from_a_running_receiver(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     once = Receiver(logs_url, tmp_path / "once", once=True)
@@ -43,7 +43,7 @@ async def test_once_names_a_running_receiver_and_takes_nothing_from_it(
     await owner.until(lambda: has_both(owner, b"1\n2\n"))
 
 
-async def test_once_takes_over_if_asked_and_the_other_receiver_ends(
+async def test_once_takes_over_if_asked_and_ends_the_other(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     once = Receiver(logs_url, tmp_path, once=True, take_over=True, name="once:8")
@@ -57,7 +57,7 @@ async def test_once_takes_over_if_asked_and_the_other_receiver_ends(
     assert has_both(owner, b"1\n2\n")
 
 
-async def test_once_receives_partitions_of_a_killed_receiver(
+async def test_once_receives_what_a_killed_one_left(
     owner: Receiver, logs_url: str, tmp_path: Path
 ) -> None:
     owner.running.cancel()  # it releases nothing

@@ -37,7 +37,7 @@ async def owner(connection: Connection) -> tuple[ReceiverPresence, Claim]:
     return present, claim
 
 
-async def test_an_owner_that_commits_or_has_no_address_is_not_gone(
+async def test_a_committing_or_mute_owner_is_not_gone(
     connection: Connection, logs_url: str
 ) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
@@ -68,9 +68,7 @@ async def test_an_owner_that_commits_or_has_no_address_is_not_gone(
     await asking.close()
 
 
-async def test_an_owner_answers_through_a_new_connection(
-    connection: Connection, logs_url: str
-) -> None:
+async def test_an_owner_answers_on_a_new_connection(connection: Connection, logs_url: str) -> None:
     theirs = Connection([logs_url], "owner")
     present, _ = await owner(theirs)
     lasting = asyncio.ensure_future(present.keep_answering())
@@ -85,9 +83,7 @@ async def test_an_owner_answers_through_a_new_connection(
     await theirs.close()
 
 
-async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
-    connection: Connection,
-) -> None:
+async def test_a_released_partition_is_free_and_its_tasks_fenced(connection: Connection) -> None:
     _, claim = await owner(connection)
     late = OffsetEntry(connection, 0, lambda: NOW)
     await late.read()
@@ -105,9 +101,7 @@ async def test_a_released_partition_is_free_at_once_and_its_tasks_are_fenced(
     assert await OffsetEntry(connection, 0, lambda: NOW).read() == heir
 
 
-async def test_a_standby_accepts_its_own_claim_whose_answer_was_lost(
-    connection: Connection,
-) -> None:
+async def test_a_standby_accepts_its_claim_whose_answer_was_lost(connection: Connection) -> None:
     _, lost = await owner(connection)
     again = Claim(connection, 0, "owner:1", "LOGS", presence=lost.presence)
 

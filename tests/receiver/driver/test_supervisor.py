@@ -33,9 +33,7 @@ async def lines(partition: Partition, *payloads: bytes) -> int:
     return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
 
 
-async def test_lines_are_committed_as_they_come_and_silent_files_closed(
-    partition: Partition,
-) -> None:
+async def test_lines_are_committed_at_once_and_silent_files_closed(partition: Partition) -> None:
     async with Supervised(partition) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
@@ -136,7 +134,7 @@ async def test_a_task_that_commits_is_not_logged_as_hanging(
 
 
 @pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
-async def test_a_receiver_whose_tasks_never_run_ends_after_a_takeover(
+async def test_a_receiver_without_tasks_ends_after_a_takeover(
     partition: Partition, *, is_held: bool
 ) -> None:
     soon = SessionLimits(60.0, 0.3, 0.01, lock=0.1)
@@ -179,9 +177,7 @@ async def test_a_deleted_bucket_blocks_the_partition_once_it_is_made_again(
         assert partition.read("web01") in {b"1\n", b"1\n2\n"}
 
 
-async def test_a_stop_while_the_broker_is_away_ends_soon(
-    own_broker: Server, tmp_path: Path
-) -> None:
+async def test_a_stop_without_the_broker_ends_soon(own_broker: Server, tmp_path: Path) -> None:
     async with Supervised(partition := Partition(own_broker.url, tmp_path), often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")

@@ -17,7 +17,7 @@ from receiver.replay.replay import ReplaySummary, pace, replay
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.storage.folders import walk_files
 from receiver.storage.layout import DEFAULT
-from tests.receiver.partition import Partition, api, lines_of, message, ours
+from tests.receiver.partition import Message, Partition, api, lines_of, message, ours
 from tests.support import forks
 from tests.support.processes import installed
 
@@ -65,8 +65,8 @@ def publish_odd_messages(partition: Partition) -> int:
 @pytest.mark.parametrize(
     ("speed", "template"),
     [
-        *(("instant", DEFAULT), ("original", DEFAULT)),
-        *(("instant", "{host}/{date}/{file}"), ("instant", "{host}/{file}")),
+        *(("instant", path) for path in (DEFAULT, "{host}/{date}/{file}", "{host}/{file}")),
+        ("original", DEFAULT),
     ],
 )
 def test_a_replay_writes_what_the_receiver_wrote_byte_for_byte(
@@ -98,18 +98,15 @@ def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     assert of_range == {"web02.log": b"other\n", "web01.log": b"one\ntwo\n"}
 
 
-def test_highly_compressed_lines_are_read_a_part_at_a_time(
-    partition: Partition,
-) -> None:
+def test_highly_compressed_lines_are_read_a_part_at_a_time(partition: Partition) -> None:
     zstd = {"Content-Encoding": "zstd"}
     # with a window so small that the ratio is one that receivers take
     small = zstandard.ZstdCompressionParameters(window_log=10, write_content_size=True)
     packer = zstandard.ZstdCompressor(compression_params=small)
     long = packer.compress(b"x" * (MAX_LINES_BYTES - 1) + b"\n")
     too_much = zstandard.compress(bytes(60 * 1024 * 1024))
-    until = 1 + partition.publish(
-        *[("logs.p0.web01", long, zstd)] * 5, ("logs.p0.web01", too_much, zstd)
-    )
+    sent: list[Message] = [("logs.p0.web01", payload, zstd) for payload in (*[long] * 5, too_much)]
+    until = 1 + partition.publish(*sent)
 
     passed: list[int] = []
     settings = StreamSettings(server=(partition.url,))
@@ -163,8 +160,8 @@ def test_an_hour_is_replayed_into_new_files(filled: Partition) -> None:
 
 def test_a_reader_that_closes_the_pipe_ends_a_replay_without_an_error(filled: Partition) -> None:
     words = ["replay", "--server", filled.url, "--since", "seq:3", "--output", "-"]
-    reading, writing = os.pipe()
     command = [installed("logreceiver"), *words]
+    reading, writing = os.pipe()
     with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE) as program:
         os.close(writing)
         with os.fdopen(reading, "rb", buffering=0) as lines:

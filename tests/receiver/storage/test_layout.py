@@ -11,20 +11,11 @@ from receiver.storage import rotation
 from receiver.storage.layout import Layout, make_safe_path
 
 LAYOUTS = [
-    "{host}.log",
-    "{host}/{file}",
-    "{date}/{host}.log",
-    "{host}/{date}.log",
-    "a/{host}/{file}",
-    "{date}/{host}/{file}",
+    *("{host}.log", "{host}/{file}", "{date}/{host}.log", "{host}/{date}.log"),
+    *("a/{host}/{file}", "{date}/{host}/{file}"),
 ]
-PIECES = [
-    "\n",
-    "\udcff",
-    "é",
-    "x" * 300,
-    *["/", "//", ".", "..", "%", "%2E", "-", "a", ".log", ".000001", ".gz", ".zst"],
-]
+PIECES = ["\n", "\udcff", "é", "x" * 300, "/", "//", ".", "..", "%", "%2E", "-", "a"]
+PIECES += [".log", ".000001", ".gz", ".zst"]
 
 hosts = st.text(
     st.characters(codec="utf-8", categories=["L", "N", "P", "S"], include_characters=".%-"),
@@ -60,11 +51,8 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
     if not layout.has_file:
         sources = list({host: (host, file) for host, file in sources}.values())
 
-    paths = [
-        layout.path(host, file, "2026-11-21", mark)
-        for host, file in sources
-        for mark in ("", "..p99999")
-    ]
+    marked = [(host, file, mark) for host, file in sources for mark in ("", "..p99999")]
+    paths = [layout.path(host, file, "2026-11-21", mark) for host, file, mark in marked]
 
     assert len(set(paths)) == len(paths)
     for path in paths:
@@ -82,16 +70,14 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
 @pytest.mark.parametrize(
     ("file", "path"),
     [
-        pytest.param("/var/log/nginx/access.log", "var/log/nginx/access.log", id="usual"),
-        pytest.param("/var/log/app.log.1", "var/log/app.log.1", id="numbered by logrotate"),
-        pytest.param("/var/log/app.20260101", "var/log/app%2E20260101", id="like a closed one"),
-        pytest.param("/home/x/.history", "home/x/%2Ehistory", id="hidden"),
-        pytest.param("/a/../b", "a/%2E./b", id="upwards"),
-        pytest.param("a.log", "%relative/a.log", id="relative"),
-        pytest.param("C:\\logs\\a.log", "%relative/C:\\logs\\a.log", id="of another system"),
-        pytest.param("-", "%stdin", id="standard input"),
-        pytest.param(None, "%unnamed", id="not known"),
-        pytest.param("/50%\n\udcff", "50%25%0A%FF", id="escapes, newlines, no UTF-8"),
+        ("/var/log/nginx/access.log", "var/log/nginx/access.log"),
+        ("/var/log/app.log.1", "var/log/app.log.1"),
+        ("/var/log/app.20260101", "var/log/app%2E20260101"),  # like a closed one
+        ("/home/x/.history", "home/x/%2Ehistory"),
+        ("/a/../b", "a/%2E./b"),
+        ("a.log", "%relative/a.log"),
+        ("C:\\logs\\a.log", "%relative/C:\\logs\\a.log"),
+        *(("-", "%stdin"), (None, "%unnamed"), ("/50%\n\udcff", "50%25%0A%FF")),
     ],
 )
 def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> None:

@@ -25,10 +25,8 @@ def at(text: str) -> int:
 
 def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
     found = Calendar(every, zone).period(at(moment))
-    begin, end = (
-        datetime.fromtimestamp(edge / 1e9, zone).isoformat(timespec="minutes")
-        for edge in (found.begin, found.end)
-    )
+    edges = (datetime.fromtimestamp(edge / 1e9, zone) for edge in (found.begin, found.end))
+    begin, end = (edge.isoformat(timespec="minutes") for edge in edges)
     return begin, end
 
 
@@ -69,17 +67,13 @@ def test_every_moment_is_in_exactly_one_period(zone: str, every: timedelta, mome
 @pytest.mark.parametrize(
     ("pieces", "files"),
     [
-        pytest.param(
+        (
             [(5, 0, b"a\n"), (6, -1, b"b\n"), (6, 0, b"c\n"), (9, 0, b"d\n")],
             {"web01.log.000001": b"a\nb\n", "web01.log.000002": b"c\n", "web01.log": b"d\n"},
-            id="another hour",
         ),
-        pytest.param(
-            [(6, 0, b"a\n"), (5, 0, b"b\n"), (6, 1, b"c\n")],
-            {"web01.log": b"a\nb\nc\n"},
-            id="a clock that goes back",
-        ),
+        ([(6, 0, b"a\n"), (5, 0, b"b\n"), (6, 1, b"c\n")], {"web01.log": b"a\nb\nc\n"}),
     ],
+    ids=["another hour", "a clock that goes back"],
 )
 def test_lines_of_a_later_hour_begin_another_file(
     tmp_path: Path, pieces: list[tuple[int, int, bytes]], files: dict[str, bytes]

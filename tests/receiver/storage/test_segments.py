@@ -34,8 +34,8 @@ def policy(tmp_path: Path) -> SegmentPolicy:
     return SegmentPolicy(tmp_path / "out", tmp_path / "state", "zstd")
 
 
-def clean(policy: SegmentPolicy, **changes: Any) -> None:
-    SegmentCleaner(replace(policy, **changes), lambda: NOW).clean(never)
+def clean(policy: SegmentPolicy, now: int = NOW, **changes: Any) -> None:
+    SegmentCleaner(replace(policy, **changes), lambda: now).clean(never)
 
 
 def make(policy: SegmentPolicy, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
@@ -87,23 +87,19 @@ def test_after_a_kill_at_any_point_the_next_call_finishes(
     assert names_in(policy) == ["web01.log", second + suffix]
     assert read_segment(policy.output / (second + suffix)) == second.encode() * 1000
     with begun(policy.state, policy.output) as store:
-        assert [(row.path, row.compressed) for row in store.list_segments_of("web01.log")] == [
-            (second, suffix)
-        ]
+        (row,) = store.list_segments_of("web01.log")
+        assert (row.path, row.compressed) == (second, suffix)
 
 
-def test_a_clock_that_is_ahead_of_every_line_removes_nothing_more(
-    policy: SegmentPolicy,
-) -> None:
+def test_a_clock_that_is_ahead_of_every_line_removes_nothing_more(policy: SegmentPolicy) -> None:
     names = make(policy, *range(1, 8))
     for number, name in enumerate(names):
         age(policy.state, policy.output, name, NOW - (7 - number) * DAY)
     age(policy.state, policy.output, "web01.log", NOW - DAY // 2)
-    policy = replace(policy, compress="none", limits=Limits(age=3 * DAY))
 
-    for ahead in (0, 400 * DAY):
-        SegmentCleaner(policy, lambda ahead=ahead: NOW + ahead).clean(never)
-        assert names_in(policy) == ["web01.log", *names[4:]], ahead
+    for now in (NOW, NOW + 400 * DAY):
+        clean(policy, now, compress="none", limits=Limits(age=3 * DAY))
+        assert names_in(policy) == ["web01.log", *names[4:]], now
 
 
 @pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
@@ -157,22 +153,21 @@ def test_a_link_with_the_name_of_the_compressed_form_costs_no_line(
     policy: SegmentPolicy, tmp_path: Path, name: str, left: list[str]
 ) -> None:
     (closed,) = make(policy, 1)
-    lines = (policy.output / closed).read_bytes()
-    victim = tmp_path / "victim"
-    victim.write_bytes(zstandard.compress(b"precious"))
+    lines, victim = (policy.output / closed).read_bytes(), tmp_path / "victim"
+    victim.write_bytes(precious := zstandard.compress(b"precious"))
     (policy.output / name).symlink_to(victim)
 
     clean(policy)
 
-    assert victim.read_bytes() == zstandard.compress(b"precious")
+    assert victim.read_bytes() == precious
     assert names_in(policy) == ["web01.log", *left]
     assert read_segment(policy.output / left[0]) == lines
 
 
 def test_only_empty_folders_are_removed(policy: SegmentPolicy) -> None:
     for folder in ("gone/a", "kept", "strange"):
-        of_a_day(policy, f"{folder}/2026-11-01.log", "2026-11-01", NOW - 20 * DAY)
-    of_a_day(policy, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
+        make_day(policy, folder, "2026-11-01", NOW - 20 * DAY)
+    make_day(policy, "kept", "2026-11-21", NOW - DAY)
     (policy.output / "strange/notes.txt").write_bytes(b"mine\n")
 
     clean(policy, compress="none", limits=Limits(age=10 * DAY))
@@ -182,8 +177,9 @@ def test_only_empty_folders_are_removed(policy: SegmentPolicy) -> None:
     assert sorted(map(str, found)) == left
 
 
-def of_a_day(policy: SegmentPolicy, path: str, day: str, moment: int) -> None:
+def make_day(policy: SegmentPolicy, folder: str, day: str, moment: int) -> None:
     """Make a file of a past day: it is a closed segment under its own name."""
+    path = f"{folder}/{day}.log"
     (policy.output / path).parent.mkdir(parents=True, exist_ok=True)
     (policy.output / path).write_bytes(b"a line\n")
     with begun(policy.state, policy.output) as store, store.transaction():
@@ -241,26 +237,23 @@ segments = st.lists(
 limits_of_all = st.builds(Limits, st.integers(0, 5), st.integers(0, 60), st.integers(0, 150))
 
 
-def before(one: SegmentRow, found: list[SegmentRow]) -> list[SegmentRow]:
-    """Return the segments of its live file before one, and itself."""
-    place = (one.day, one.number)
-    return [s for s in found if s.live == one.live and (s.day, s.number) <= place]
+def place(one: SegmentRow) -> tuple[str, int]:
+    """Return what segments of one file are sorted by."""
+    return one.day, one.number
 
 
 def age_of(one: SegmentRow, found: list[SegmentRow]) -> tuple[int, str, str, int]:
     """Return what segments are sorted by: none is older than one before it of its file."""
-    moment = max(s.last_line for s in before(one, found))
-    return moment, one.live, one.day, one.number
+    before = [s for s in found if s.live == one.live and place(s) <= place(one)]
+    return max(s.last_line for s in before), one.live, *place(one)
 
 
 def naively_left(found: list[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return what stays: by number, then by age, then by size, one segment after the other."""
-    of_file = {live: sum(one.live == live for one in found) for live in "abc"}
-    left = [
-        one
-        for one in found
-        if not limits.number or of_file[one.live] - len(before(one, found)) < limits.number
-    ]
+    left = found
+    if limits.number:
+        files = [sorted((s for s in found if s.live == live), key=place) for live in "abc"]
+        left = [one for file in files for one in file[-limits.number :]]
     left = [one for one in left if not limits.age or age_of(one, left)[0] >= now - limits.age]
     left = sorted(left, key=lambda one: age_of(one, left))
     while limits.size and sum(one.size for one in left) > limits.size:
@@ -282,7 +275,7 @@ def test_exactly_what_exceeds_the_limits_is_removed(
     left = naively_left(found, limits, 100)
     assert sorted(gone) == sorted(one for one in found if one not in left)
     for live in "abc":
-        removed = [(one.day, one.number) for one in gone if one.live == live]
-        kept = [(one.day, one.number) for one in left if one.live == live]
+        removed = [place(one) for one in gone if one.live == live]
+        kept = [place(one) for one in left if one.live == live]
         assert removed == sorted(removed)
         assert not removed or not kept or removed[-1] < min(kept), "none out of the middle"

@@ -46,10 +46,8 @@ def test_any_name_is_found_again_and_is_not_confused_with_another(names: list[st
             put_gaps(store, [gap(name, number) for number, name in enumerate(names)], 1)
 
         for number, name in enumerate(names):
-            rows = store.list_files_of_source(name, name, "")
-            assert [(row.path, row.host, row.source) for row in rows] == [
-                (f"{number}.log", name, name)
-            ]
+            (row,) = store.list_files_of_source(name, name, "")
+            assert (row.path, row.host, row.source) == (f"{number}.log", name, name)
             assert StoredSpanEnds(store)[name, name] == (number, 1)
         assert [row[0] for row in store.rows("SELECT file FROM gaps ORDER BY id")] == names
         assert {row.path for row in store.list_files()} == {f"{n}.log" for n in range(len(names))}
@@ -87,15 +85,15 @@ def gap(file: str, start: int) -> Anomaly:
     return Anomaly(AnomalyKind.GAP, "web01", file, "id", start, start + 1, 1, 0)
 
 
+def find_sql(path: Path) -> list[int]:
+    """Return the lines of a module on which a text with SQL begins."""
+    nodes = [one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Constant)]
+    return [one.lineno for one in nodes if isinstance(one.value, str) and SQL.search(one.value)]
+
+
 def test_only_the_modules_of_the_store_have_sql() -> None:
     found = {
-        path.resolve(): [
-            one.lineno
-            for one in ast.walk(ast.parse(path.read_text()))
-            if isinstance(one, ast.Constant)
-            and isinstance(one.value, str)
-            and SQL.search(one.value)
-        ]
+        path.resolve(): find_sql(path)
         for program in PROGRAMS
         for path in (ROOT / program).rglob("*.py")
     }

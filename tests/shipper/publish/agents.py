@@ -58,7 +58,7 @@ class PublishingAgent:
     def has(self, round_: Round) -> bool:
         """Whether a round is stored, by the positions."""
         span = round_.origin.sections[-1].span
-        known = self.positions.files.get(span.file)
+        known = self.positions.files.get(span.file_id)
         return known is not None and known.offset >= span.end
 
 

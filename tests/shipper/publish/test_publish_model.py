@@ -17,7 +17,7 @@ from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
 from nats_logship.wire.streams import StreamLayout
-from nats_logship.wire.subjects import Subject, registry_consumer
+from nats_logship.wire.subjects import Subject, shipper_consumer
 from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
 from tests.lagging import Lagging
@@ -92,8 +92,8 @@ class Program:
         await self.lose_snapshot(0)
         await self.start_another(2)
         await self._judge_moves()
-        left = await self.own.list_all("CONSUMER.NAMES.LOGS", "consumers")
-        assert registry_consumer(self.host) not in left
+        left = (await self.own.api("CONSUMER.NAMES.LOGS")).get("consumers")
+        assert shipper_consumer(self.host) not in (left or ())
         await self.far.close()
 
     async def publish(self, amount: int) -> None:

@@ -25,7 +25,7 @@ from nats_logship.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
-from tests.shipper.conftest import read_stream, wait_for_lines
+from tests.shipper.conftest import read_stream, until, wait_for_lines
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.shipper.publish.agents import PublishingAgent, config_of, round_of, start
 from tests.shipper.saved import put
@@ -249,12 +249,9 @@ async def test_rounds_follow_in_order_once_a_full_or_missing_stream_is_back(
 
     caplog.set_level("INFO")
     publishing = asyncio.create_task(publish_all())
-    async with asyncio.timeout(20):
-        while text not in caplog.text:  # noqa: ASYNC110 - the log sets no event
-            await asyncio.sleep(0.01)
-        again = agent.retries.total() + 2
-        while agent.retries.total() < again:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
+    await until(lambda: text in caplog.text)
+    again = agent.retries.total() + 2
+    await until(lambda: agent.retries.total() >= again)
     assert not publishing.done()
     await connection.api(f"STREAM.{mend}.LOGS", config)
     await publishing

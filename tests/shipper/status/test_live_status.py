@@ -19,19 +19,16 @@ from tests.support.processes import Process, Processes, wait_until
 STRANGER = 65533  # a user
 
 
+def file_behind(size: int) -> FileStatus:
+    path, end = f"/log/{size}\x1b.log", 4096 + size
+    return FileStatus(path=path, state="following", size_bytes=end, position_bytes=4096)
+
+
 def report(host: str = "web01", files: int = 1) -> HostReport:
     return HostReport(
         host=host,
         running=True,
-        files=tuple(
-            FileStatus(
-                path=f"/log/{n}\x1b.log",
-                state="following",
-                size_bytes=4096 + n,
-                position_bytes=4096,
-            )
-            for n in range(files)
-        ),
+        files=tuple(map(file_behind, range(files))),
         pid=os.getpid(),
         troubles=("/log/x\udcff: may not be read",),
     )
@@ -39,10 +36,13 @@ def report(host: str = "web01", files: int = 1) -> HostReport:
 
 def name_of(host: str) -> str:
     """Return the name of the socket on which the agent of a host listens."""
-    prefix = f"@logship/agent/{own_token(host)[:64]}/"
-    lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()
-    (name,) = {line.split()[-1] for line in lines if prefix in line}
-    return name[1:]
+    names = Path("/proc/net/unix").read_text("utf-8", "replace").split()
+    (name,) = {name for name in names if name.startswith(f"@{prefix_of(host)}")}
+    return f"\0{name[1:]}"
+
+
+def prefix_of(host: str) -> str:
+    return f"logship/agent/{own_token(host)[:64]}/"
 
 
 async def test_a_report_arrives_unchanged(own_host: str) -> None:
@@ -64,13 +64,28 @@ async def test_clients_that_never_read_do_not_block_others(own_host: str) -> Non
     large = report(own_host, files=4_000)  # more than a socket buffers
 
     async with status_socket(own_host, lambda: large):
-        name = f"\0{name_of(own_host)}"
+        name = name_of(own_host)
         idle = [await asyncio.open_unix_connection(name, limit=1) for _ in range(4)]
         answers = await ask(own_host)
         for _, writer in idle:
             writer.close()
 
     assert answers == ([large], [])
+
+
+def test_an_agent_that_ends_while_it_answers_logs_no_error(
+    own_host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def end() -> None:
+        async with status_socket(own_host, lambda: report(own_host, files=4_000)):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(name_of(own_host))
+                await asyncio.to_thread(client.recv, 1)
+                await ask(own_host)  # by then the first answer waits for its client
+
+    asyncio.run(end())
+
+    assert caplog.text == ""
 
 
 async def test_agents_without_a_valid_answer_are_named_and_the_others_shown(
@@ -89,18 +104,18 @@ async def test_agents_without_a_valid_answer_are_named_and_the_others_shown(
 
 def listening(processes: Processes, name: str, host: str, does: str) -> Process:
     """Start a process that listens as an agent, and runs code on its client `c`."""
-    prefix = f"\0logship/agent/{own_token(host)[:64]}/"
-    lines = (
-        "import os, socket, time",
-        "s = socket.socket(socket.AF_UNIX)",
-        f"s.bind({prefix!r} + str(os.getpid()))",
-        "s.listen(8)",
-        "print('listens', flush=True)",
-        "c, _ = s.accept()",
-        does,
-        "time.sleep(60)",
-    )
-    process = processes.start(name, [sys.executable, "-c", "\n".join(lines)])
+    address = f"\0{prefix_of(host)}"
+    code = f"""
+import os, socket, time
+s = socket.socket(socket.AF_UNIX)
+s.bind({address!r} + str(os.getpid()))
+s.listen(8)
+print('listens', flush=True)
+c, _ = s.accept()
+{does}
+time.sleep(60)
+"""
+    process = processes.start(name, [sys.executable, "-c", code])
     wait_until("it listens", lambda: "listens" in process.read_log(), 20, [process])
     return process
 
@@ -113,7 +128,7 @@ async def test_another_user_receives_no_report(own_host: str) -> None:
     async with status_socket(own_host, lambda: report(own_host)):
         client = socket.socket(socket.AF_UNIX)
         with as_user(STRANGER):
-            client.connect(f"\0{name_of(own_host)}")
+            client.connect(name_of(own_host))
         reader, writer = await asyncio.open_unix_connection(sock=client)
         assert await reader.read() == b""
         writer.close()
@@ -123,7 +138,7 @@ async def test_another_user_receives_no_report(own_host: str) -> None:
 async def test_a_socket_of_another_user_stops_no_agent(own_host: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         with as_user(STRANGER):
-            listener.bind(f"\0logship/agent/{own_token(own_host)[:64]}/stranger")
+            listener.bind(f"\0{prefix_of(own_host)}stranger")
             listener.listen(2)
         for user in (0, NOBODY):
             with as_user(user):

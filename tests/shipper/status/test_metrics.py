@@ -1,6 +1,5 @@
 """Metrics, health and status of the real program, and when it is unhealthy."""
 
-import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import Any
 import pytest
 
 from shipper.sources.notices import Notice, NoticeKind
-from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, make_pages
 from shipper.status.report import AgentMeter, FileStatus, HostReport
 from tests.pages import page, samples
+from tests.shipper.conftest import live_report
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until
 
@@ -37,7 +36,7 @@ def test_metrics_health_and_status_show_work_and_waiting(
     wait_until("is not well", lambda: page(process, "/healthz")[0] == 503, 40, [process])
     wait_until("shows bytes behind", has("behind_bytes", 9), 30, [process])
     wait_until("by file as well", has(f"file_behind_bytes|{log}", 9), 30, [process])
-    (status,) = [one for one in asyncio.run(ask("web01"))[0] if one.pid == process.pid]
+    status = live_report(process)
 
     assert metrics["logshipper_bytes_total"] == 7000
     assert 0 < metrics["logshipper_sent_bytes_total"] < 7000

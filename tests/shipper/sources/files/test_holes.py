@@ -16,7 +16,7 @@ MIB = 1024 * 1024
 
 def covered(host: Host) -> list[tuple[int, int]]:
     """Return the spans that were shipped, of one file."""
-    assert len({block.section.span.file for block in host.blocks}) == 1
+    assert len({block.section.span.file_id for block in host.blocks}) == 1
     return [(block.section.span.start, block.section.span.end) for block in host.blocks]
 
 

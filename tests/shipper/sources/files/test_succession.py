@@ -62,7 +62,7 @@ async def test_the_rest_of_a_rotated_file_comes_before_its_successor_whatever_it
     await host.ship()
 
     assert host.shipped == lines("a") + lines("b") + lines("c") + lines("late")
-    assert len({block.section.span.file for block in host.blocks}) == 2
+    assert len({block.section.span.file_id for block in host.blocks}) == 2
     assert unread(host) == []
 
 
