@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from nats_logship.wire.delivery import StreamMessage
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
     Section,

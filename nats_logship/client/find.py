@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,41 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState
-from nats_logship.wire.delivery import RawMessage, StreamMessage
+from nats_logship.wire.delivery import RawMessage
 
 EARLIEST, LATEST = 0, 2**63 - 1
 """Sequences that mean the beginning and the end of a stream."""
 
 _NO_MESSAGE = "404"
+_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
+_OF_THE_SERVER = {
+    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
+    *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    headers: dict[str, str]
+    payload: bytes
+
+    @classmethod
+    def from_direct_get(cls, headers: Mapping[str, str], payload: bytes) -> "StreamMessage | None":
+        """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
+        if _SEQUENCE not in headers:
+            return None
+        return cls(
+            subject=headers[_SUBJECT],
+            sequence=int(headers[_SEQUENCE]),
+            stored_at=parse_time(headers[_TIME]),
+            headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
+            payload=payload,
+        )
 
 
 async def find_last(connection: Connection, stream: str, subject: str) -> StreamMessage | None:

@@ -1,24 +1,14 @@
 """A message as nats-server delivers it: headers, payload, and the reply subject with its sequence.
 
-A `RawMessage` comes from a consumer, a `StreamMessage` from a stream itself. What a client wrote
-into a message raises no error here.
+Reads anything that a client can write, and never raises.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from nats_logship.app.timestamps import parse_time
-
 _END = b"\r\n"
 _SIZE = re.compile(rb"Nats-Msg-Size: ([0-9]{1,10})\r\n\r\n\Z")
-_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
-_OF_THE_SERVER = {
-    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
-    *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
-}
 
 
 class Delivery(NamedTuple):
@@ -81,30 +71,6 @@ class RawMessage(NamedTuple):
         """
         found = _SIZE.search(self.head)
         return int(found[1]) if found else 0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamMessage:
-    """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
-
-    subject: str
-    sequence: int
-    stored_at: int
-    headers: dict[str, str]
-    payload: bytes
-
-    @classmethod
-    def from_direct_get(cls, headers: Mapping[str, str], payload: bytes) -> "StreamMessage | None":
-        """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
-        if _SEQUENCE not in headers:
-            return None
-        return cls(
-            subject=headers[_SUBJECT],
-            sequence=int(headers[_SEQUENCE]),
-            stored_at=parse_time(headers[_TIME]),
-            headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
-            payload=payload,
-        )
 
 
 @lru_cache(1000)

@@ -11,8 +11,7 @@ import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.client.find import EARLIEST, LATEST
-from nats_logship.wire.delivery import StreamMessage
+from nats_logship.client.find import EARLIEST, LATEST, StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.rows import columns, record_batches
