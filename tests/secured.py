@@ -18,7 +18,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.client.nkey import new_seed, user_key
 from nats_logship.wire.streams import stream_names
-from nats_logship.wire.subjects import inbox_of
+from nats_logship.wire.subjects import make_inbox
 from tests.conftest import apply_topology
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
@@ -51,11 +51,11 @@ class Secured(NamedTuple):
     def access(self, name: str) -> Access:
         if name not in self.limited:
             return Access(user=name, password=name)
-        return Access(user=name, password=name, inbox_prefix=inbox_of(name), api_prefix=API)
+        return Access(user=name, password=name, inbox_prefix=make_inbox(name), api_prefix=API)
 
     def options(self, name: str) -> list[str]:
         """Return the options by which a program comes as one whose rights are limited."""
-        arguments = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
+        arguments = [*("--server", self.url(name)), *("--inbox-prefix", make_inbox(name))]
         return [*arguments, *("--api-prefix", API)]
 
     def read_log(self) -> str:

@@ -32,7 +32,7 @@ from broker.auth.permissions import (
 )
 from broker.report import REPORT_SUBJECT
 from nats_logship.wire.streams import stream_names
-from nats_logship.wire.subjects import own_token
+from nats_logship.wire.subjects import make_token
 
 Section = Mapping[str, Any]
 """Settings of nats-server by name; those that are None are left out."""
@@ -90,12 +90,12 @@ def build_accounts(
     builtin = [{"nkey": key} for key in keys if key]
     members = {SYS: [], LOGS: [*builtin, *users[CredentialKind.ADMIN]]}
     members |= {name: users[kind] for name, kind in _KINDS.items()}
-    sites = [own_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
+    sites = [make_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
     crossings = [*_list_crossings(streams)]
     if sites:
         members[SITES] = users[CredentialKind.SITE]
         if site:
-            crossings += _cross_sites(sites, own_token(site), stream_names(streams))
+            crossings += _cross_sites(sites, make_token(site), stream_names(streams))
     return {
         "system_account": SYS,
         "no_auth_user": keys.anonymous or None,

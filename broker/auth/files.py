@@ -16,7 +16,7 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.files import make_folder, open_folder, report_errors, write_for_owner
 from nats_logship.app.locks import lock
 from nats_logship.app.secret_files import head_of
-from nats_logship.wire.subjects import inbox_of
+from nats_logship.wire.subjects import make_inbox
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""
@@ -102,7 +102,7 @@ class CredentialFile:
 
 
 def _build_settings(credential: Credential) -> dict[str, Any]:
-    inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
+    inbox = {"inbox_prefix": make_inbox(credential.name), "api_prefix": API}
     match credential.kind:
         case CredentialKind.HOST:
             return {"host": credential.name, **inbox}

@@ -112,8 +112,8 @@ from nats_logship.wire.subjects import (
     consumer_name,
     count_name,
     host_filter,
-    inbox_of,
-    own_token,
+    make_inbox,
+    make_token,
     partition_filter,
     reader_names,
     shipper_consumer,
@@ -185,15 +185,15 @@ def grant_rights(credential: Credential, streams: int, site: str = "") -> Subjec
         case CredentialKind.ADMIN:
             return None
         case CredentialKind.SITE:
-            return _grant_site(own_token(name), own_token(site), stream_names(streams))
+            return _grant_site(make_token(name), make_token(site), stream_names(streams))
         case CredentialKind.HOST:
             rights = _grant_host(host_filter(name), shipper_consumer(name), positions_key(name))
         case CredentialKind.RECEIVER:
             layout = StreamLayout(0, streams)
-            rights = _grant_receiver(own_token(name), credential.partitions, layout)
+            rights = _grant_receiver(make_token(name), credential.partitions, layout)
         case CredentialKind.MONITOR:
-            rights = _grant_monitor(reader_names(own_token(name)))
-    return replace(rights, subscribe=(f"{inbox_of(name)}.>", *rights.subscribe))
+            rights = _grant_monitor(reader_names(make_token(name)))
+    return replace(rights, subscribe=(f"{make_inbox(name)}.>", *rights.subscribe))
 
 
 def grant_any_name(kind: CredentialKind, streams: int) -> SubjectRights:

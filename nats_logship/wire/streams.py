@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nats_logship.wire.subjects import own_token
+from nats_logship.wire.subjects import make_token
 
 STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
@@ -72,7 +72,7 @@ def offset_key(partition: int) -> str:
 
 def positions_key(host: str) -> str:
     """Return the key of a host's positions."""
-    return own_token(host)
+    return make_token(host)
 
 
 def parse_number(value: str | bytes | None, most: int) -> int | None:

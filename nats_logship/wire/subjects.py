@@ -117,7 +117,7 @@ def count_name(partition: int) -> str:
 
 def shipper_consumer(host: str) -> str:
     """Return the name of the ephemeral consumer by which a shipper reads its host's headers."""
-    return f"shipper-{own_token(host)}"
+    return f"shipper-{make_token(host)}"
 
 
 def reader_names(own: str) -> tuple[str, ...]:
@@ -125,12 +125,12 @@ def reader_names(own: str) -> tuple[str, ...]:
     return tuple(f"reader-{own}-{number}" for number in range(_READERS))
 
 
-def inbox_of(name: str) -> str:
+def make_inbox(name: str) -> str:
     """Return the inbox prefix of a client; rights to it cover no other client."""
-    return f"_INBOX_{own_token(name)}"
+    return f"_INBOX_{make_token(name)}"
 
 
-def own_token(name: str) -> str:
+def make_token(name: str) -> str:
     """Return a name as one token of a subject or of a consumer's name.
 
     A name with characters other than letters, digits, `_` and `-`, or with more than 200, becomes

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.wire.subjects import own_token
+from nats_logship.wire.subjects import make_token
 from shipper.status.report import HostReport
 
 _PREFIX = "logship/agent/"
@@ -94,7 +94,7 @@ async def require_alone(host: str, broker: str) -> None:
 
 
 def _prefix(host: str) -> str:
-    return f"{_PREFIX}{own_token(host)[:64]}/"
+    return f"{_PREFIX}{make_token(host)[:64]}/"
 
 
 def _names(prefix: str) -> set[str]:

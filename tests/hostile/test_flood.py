@@ -11,7 +11,7 @@ import pytest
 from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.client.nkey import seed_of
-from nats_logship.wire.subjects import Subject, inbox_of
+from nats_logship.wire.subjects import Subject, make_inbox
 from tests.raw import Raw
 from tests.shipper.publish.agents import PublishingAgent, round_of
 from tests.support.processes import Process, Processes, wait_until
@@ -71,7 +71,7 @@ def flooding(broker: Broker, arguments: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "reply", ["", f" {inbox_of(BAD)}.x"], ids=["unacknowledged", "acknowledged"]
+    "reply", ["", f" {make_inbox(BAD)}.x"], ids=["unacknowledged", "acknowledged"]
 )
 async def test_fifty_thousand_messages_hold_up_no_other_host(
     broker: Broker, agent: PublishingAgent, reply: str

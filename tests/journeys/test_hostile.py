@@ -13,7 +13,7 @@ from broker.auth.permissions import API
 from nats_logship.client.access import Access
 from nats_logship.client.nkey import seed_of
 from nats_logship.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET
-from nats_logship.wire.subjects import Subject, inbox_of
+from nats_logship.wire.subjects import Subject, make_inbox
 from tests.raw import Answers, Raw
 from tests.support.commands import run_command
 from tests.support.hostile import acts_on_a_terminal
@@ -127,7 +127,7 @@ def too_large(connect: Connect) -> list[Answers]:
 
 def subscriptions(connect: Connect) -> list[Answers]:
     """Subscribe 20,000 times."""
-    inbox = inbox_of(BAD).encode()
+    inbox = make_inbox(BAD).encode()
     return [connect().send(b"".join(b"SUB %s.a%d %d\r\n" % (inbox, n, n) for n in range(20_000)))]
 
 
@@ -135,7 +135,7 @@ def slow_reader(connect: Connect) -> list[Answers]:
     """Ask 2,000 times for its own last line of 64 KiB, and read no answer."""
     client = connect()
     client.publish(OWN, b"x" * 65_535 + b"\n")
-    inbox = f"{inbox_of(BAD)}.slow"
+    inbox = f"{make_inbox(BAD)}.slow"
     client.subscribe(inbox)
     client.send_only(f"PUB {API}.DIRECT.GET.LOGS.{OWN} {inbox} 0\r\n\r\n".encode() * 2_000)
     return []

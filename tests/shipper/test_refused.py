@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.wire.subjects import inbox_of
+from nats_logship.wire.subjects import make_inbox
 from tests.secured import Secured, host, start_secured, write_conf
 from tests.shipper.conftest import wait_for_lines
 from tests.shipper.logs import Ship, append, run, wait_for_log
@@ -34,7 +34,7 @@ def reload(server: Secured, right: str = "", other: str = "") -> None:
 def test_a_revoked_right_is_named_and_waited_for_and_loses_no_line(
     server: Secured, ship: Ship, log: Path
 ) -> None:
-    inbox, (_, _, *prefixes) = inbox_of("web01"), server.options("web01")
+    inbox, (_, _, *prefixes) = make_inbox("web01"), server.options("web01")
     access = ("--user", "web01", "--password", SECRET, *prefixes)
     reload(server)
     process = ship(server.address, "--file", log, *access)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.auth.permissions import API
-from nats_logship.wire.subjects import inbox_of
+from nats_logship.wire.subjects import make_inbox
 from tests.broker.auth.forbidden import LIKE_A_HASH
 from tests.broker.auth.oracle import OWN_LINE, answers, everything, of_others, wait_until_logged
 from tests.raw import Raw
@@ -211,10 +211,10 @@ def test_nobody_replaces_stored_messages_by_a_header(
 
 def test_a_host_named_like_the_hash_of_another_gets_no_answer_of_it(server: Secured) -> None:
     victim = "web01.example.net"
-    inbox = inbox_of(victim)
+    inbox = make_inbox(victim)
 
     with Raw(server.port, LIKE_A_HASH) as attacker, Raw(server.port, victim) as client:
-        heard = [attacker.subscribe(f"{one}.>") for one in (inbox, inbox_of(LIKE_A_HASH))]
+        heard = [attacker.subscribe(f"{one}.>") for one in (inbox, make_inbox(LIKE_A_HASH))]
         client.subscribe(f"{inbox}.>")
         answers(
             client, client.publish(f"{API}.DIRECT.GET.LOGS.logs.p1.{victim}", b"", f"{inbox}.x")

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from broker.auth.files import load_credentials
-from nats_logship.wire.subjects import inbox_of
+from nats_logship.wire.subjects import make_inbox
 from tests.broker.conftest import Call, logbroker
 
 HOST = 'wéb"01\\example'
@@ -46,7 +46,7 @@ def test_the_first_credential_is_a_file_that_only_its_owner_can_read(call: Call)
     assert {**settings, "nkey_seed": settings["nkey_seed"][:2]} == {
         "server": ["nats://b1:4222", "nats://b2:4222"],
         "host": HOST,
-        "inbox_prefix": inbox_of(HOST),
+        "inbox_prefix": make_inbox(HOST),
         "api_prefix": "JS.LOGS.API",
         "nkey_seed": "SU",
     }

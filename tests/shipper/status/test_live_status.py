@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nats_logship.app.table import show
-from nats_logship.wire.subjects import own_token
+from nats_logship.wire.subjects import make_token
 from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import FileStatus, HostReport
 from shipper.status.show import render
@@ -42,7 +42,7 @@ def name_of(host: str) -> str:
 
 
 def prefix_of(host: str) -> str:
-    return f"logship/agent/{own_token(host)[:64]}/"
+    return f"logship/agent/{make_token(host)[:64]}/"
 
 
 async def test_a_report_arrives_unchanged(own_host: str) -> None:
