@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a host publishes lines of its own name only",
         "broker/auth/permissions.py",
-        "publish=(lines, positions,",
+        "publish=(subject, positions,",
         'publish=("logs.>", positions,',
         "tests/broker/auth",
     ),

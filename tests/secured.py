@@ -110,7 +110,9 @@ def write_conf(
     path: Path, port: int, *credentials: Credential, streams: int = 1, leaf_port: int = 0
 ) -> None:
     """Write the configuration of a server that admits these and itself; SIGHUP reads it again."""
-    accounts = build_accounts(credentials, BuiltinKeys(key_of(OWN)), streams=streams, site=SITE)
+    accounts = build_accounts(
+        credentials, BuiltinKeys(key_of(OWN)), stream_count=streams, site=SITE
+    )
     rendered = render(accounts)[1:-1]
     leaves = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}' if leaf_port else ""
     for name in (OWN, *(one.name for one in credentials)):

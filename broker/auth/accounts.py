@@ -13,6 +13,7 @@ The imports follow from `permissions.py`: an account imports every subject to wh
 its kind can have a right.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,10 +26,10 @@ from broker.auth.permissions import (
     RECEIVERS,
     SERVER_EVENTS,
     SERVER_QUESTIONS,
-    grant_any_name,
     grant_rights,
     list_copy_requests,
     list_deliveries,
+    list_rights_of_kind,
 )
 from broker.report import REPORT_SUBJECT
 from nats_logship.wire.streams import stream_names
@@ -44,6 +45,7 @@ _KINDS = {
     RECEIVE: CredentialKind.RECEIVER,
     MONITOR: CredentialKind.MONITOR,
 }
+_BATCH_GET = re.compile(r"DIRECT\.GET\.[^.]*")  # without a subject: it may ask for many messages
 
 
 class BuiltinKeys(NamedTuple):
@@ -57,7 +59,7 @@ class BuiltinKeys(NamedTuple):
     anonymous: str = ""
 
 
-class _Crossing(NamedTuple):
+class _Import(NamedTuple):
     """A subject that the account `into` imports from the account `of`, as `alias` if given.
 
     `kind` is nats-server's: a `service` answers requests, a `stream` delivers messages.
@@ -76,45 +78,47 @@ def build_accounts(
     keys: BuiltinKeys,
     limits: Mapping[str, Section] = MappingProxyType({}),
     *,
-    streams: int,
+    stream_count: int,
     site: str = "",
 ) -> Section:
     """Return the accounts of a broker.
 
-    `limits` are by the name of the account; those of LOGS are JetStream's. `streams` and `site`
-    are as in `grant_rights`.
+    `limits` are by the name of the account; those of LOGS are JetStream's. `stream_count`
+    and `site` are as in `grant_rights`.
     """
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
-        users[one.kind].append(_build_user(one, streams, site))
+        users[one.kind].append(_build_user(one, stream_count, site))
     builtin = [{"nkey": key} for key in keys if key]
     members = {SYS: [], LOGS: [*builtin, *users[CredentialKind.ADMIN]]}
     members |= {name: users[kind] for name, kind in _KINDS.items()}
     sites = [make_token(one.name) for one in credentials if one.kind is CredentialKind.SITE]
-    crossings = [*_list_crossings(streams)]
+    imports = [*_list_imports(stream_count)]
     if sites:
         members[SITES] = users[CredentialKind.SITE]
         if site:
-            crossings += _cross_sites(sites, make_token(site), stream_names(streams))
+            imports += _list_site_imports(sites, make_token(site), stream_names(stream_count))
     return {
         "system_account": SYS,
         "no_auth_user": keys.anonymous or None,
         "accounts": {
-            name: _build_account(name, found, limits.get(name), crossings)
+            name: _build_account(name, found, limits.get(name), imports)
             for name, found in members.items()
         },
     }
 
 
-def _build_user(credential: Credential, streams: int, site: str) -> Section:
-    """Return the user of a credential; only a site may connect as a leaf node."""
-    rights = grant_rights(credential, streams, site)
+def _build_user(credential: Credential, stream_count: int, site: str) -> Section:
+    """Return the user of a credential; a site connects as a leaf node, an admin in any way."""
+    rights = grant_rights(credential, stream_count, site)
+    user: Section = {"nkey": credential.nkey}
+    if rights is None:
+        return user
     is_site = credential.kind is CredentialKind.SITE
     return {
-        "nkey": credential.nkey,
-        "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None,
-        "permissions": rights
-        and {
+        **user,
+        "allowed_connection_types": ["LEAFNODE"] if is_site else ["STANDARD"],
+        "permissions": {
             "publish": {"allow": rights.publish},
             "subscribe": {"allow": rights.subscribe},
             "allow_responses": rights.responds or None,
@@ -123,11 +127,11 @@ def _build_user(credential: Credential, streams: int, site: str) -> Section:
 
 
 def _build_account(
-    name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
+    name: str, users: Sequence[Section], limits: Section | None, imports: Sequence[_Import]
 ) -> Section:
-    imports = [
+    own_imports = [
         {one.kind: {"account": one.of, "subject": one.subject}, "to": one.alias or None}
-        for one in crossings
+        for one in imports
         if one.into == name
     ]
     has_streams = name == LOGS
@@ -136,15 +140,15 @@ def _build_account(
         # a program with a credential uses this prefix also at a broker that has no credentials yet
         "mappings": {f"{API}.>": "$JS.API.>"} if has_streams else None,
         "limits": None if has_streams else limits,
-        "exports": _build_exports([one for one in crossings if one.of == name]) or None,
-        "imports": imports or None,
+        "exports": _build_exports([one for one in imports if one.of == name]) or None,
+        "imports": own_imports or None,
         "users": users or None,
     }
 
 
-def _build_exports(crossings: Sequence[_Crossing]) -> list[Section]:
+def _build_exports(imports: Sequence[_Import]) -> list[Section]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in crossings:
+    for one in imports:
         # the threshold limits how long several answers may take; no pull waits for so long
         several = {"response_type": "stream", "threshold": "60s"} if one.has_several_answers else {}
         new = {one.kind: one.subject, **several, "accounts": []}
@@ -153,58 +157,57 @@ def _build_exports(crossings: Sequence[_Crossing]) -> list[Section]:
     return list(found.values())
 
 
-def _list_crossings(streams: int) -> Iterator[_Crossing]:
-    """Yield the crossings for hosts, receivers, monitors, and for an admin's questions."""
+def _list_imports(stream_count: int) -> Iterator[_Import]:
+    """Yield the imports for hosts, receivers, monitors, and for an admin's questions."""
     for account, kind in _KINDS.items():
-        rights = grant_any_name(kind, streams)
+        rights = list_rights_of_kind(kind, stream_count)
         yield from filter(None, (_route_published(account, one) for one in rights.publish))
         yield from filter(None, (_route_subscribed(account, one) for one in rights.subscribe))
     yield from filter(None, (_route_published(LOGS, one) for one in (RECEIVERS, *SERVER_QUESTIONS)))
     yield from filter(None, (_route_subscribed(LOGS, one) for one in SERVER_EVENTS))
 
 
-def _cross_sites(others: Sequence[str], site: str, lines: Sequence[str]) -> Iterator[_Crossing]:
-    """Yield the crossings between the streams of our site `site` and other sites.
+def _list_site_imports(others: Sequence[str], site: str, names: Sequence[str]) -> Iterator[_Import]:
+    """Yield the imports between the streams of our site `site` and other sites.
 
-    Flow control crosses into LOGS as a stream and out of LOGS as a service, since nats-server
+    Flow control goes into LOGS as a stream and out of LOGS as a service, since nats-server
     refuses the same kind in both directions as a cycle.
     """
     for kind in ("service", "stream"):
-        yield _Crossing(SITES, LOGS, FLOW_CONTROL, kind=kind)
+        yield _Import(SITES, LOGS, FLOW_CONTROL, kind=kind)
     # a credential with our own name is for no other site
     for name in (site, *(other for other in others if other != site)):
         of, into = (LOGS, SITES) if name == site else (SITES, LOGS)
-        for subject in list_copy_requests(name, lines):
-            yield _Crossing(of, into, subject)
+        for subject in list_copy_requests(name, names):
+            yield _Import(of, into, subject)
         for subject in list_deliveries(name):
-            yield _Crossing(of, into, subject, kind="stream")
+            yield _Import(of, into, subject, kind="stream")
 
 
-def _route_published(into: str, subject: str) -> _Crossing | None:
+def _route_published(into: str, subject: str) -> _Import | None:
     """Return how a published subject leaves the account `into`; None if it stays inside."""
     if subject.startswith(f"{API}."):
         return _route_call(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
-        return _Crossing(SYS, into, subject, has_several_answers=True)
+        return _Import(SYS, into, subject, has_several_answers=True)
     if subject == REPORT_SUBJECT:
-        return _Crossing(LOGS, into, subject, has_several_answers=True)
+        return _Import(LOGS, into, subject, has_several_answers=True)
     if subject == RECEIVERS and into != RECEIVE:
-        return _Crossing(RECEIVE, into, subject)
+        return _Import(RECEIVE, into, subject)
     stays = subject.startswith(("logship.", "$SYS."))
-    return None if stays else _Crossing(LOGS, into, subject)
+    return None if stays else _Import(LOGS, into, subject)
 
 
-def _route_call(into: str, call: str) -> _Crossing:
+def _route_call(into: str, call: str) -> _Import:
     if (made := call.removeprefix("CONSUMER.CREATE.")) != call:
-        return _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
-    is_batch = call.startswith("DIRECT.GET.") and call.count(".") == 2
-    has_several = is_batch or call.startswith("CONSUMER.MSG.NEXT.")
-    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", has_several)
+        return _Import(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
+    has_several = bool(_BATCH_GET.fullmatch(call)) or call.startswith("CONSUMER.MSG.NEXT.")
+    return _Import(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", has_several)
 
 
-def _route_subscribed(into: str, subject: str) -> _Crossing | None:
+def _route_subscribed(into: str, subject: str) -> _Import | None:
     """Return how a subscribed subject enters the account `into`; None if it stays inside."""
     if subject.startswith("logship."):
         return None
     of = SYS if subject in SERVER_EVENTS else LOGS
-    return _Crossing(of, into, subject, kind="stream")
+    return _Import(of, into, subject, kind="stream")

@@ -1,8 +1,8 @@
-"""The credential store as a value: the holders of credentials, and their public keys.
+"""The credential store: the holders of credentials, and their public keys. No I/O.
 
 It holds no secret: an nkey here is the public half. Once the store has had a credential, clients
-need one. When the last credential is revoked, nobody can connect until an operator removes the
-file.
+need one. When the last credential is revoked, nobody can connect until an operator adds one, or
+stops the broker and removes the credential store; then anyone may connect.
 """
 
 import re

@@ -26,9 +26,9 @@ Receiver `r2` of partition 2 publishes (and it may answer each message that it r
     $JS.ACK.LOGS.receiver-p2.>              acknowledges lines
     API.CONSUMER.CREATE.LOGS.wake-p2-{0..7}.logs.p2.>    learns of new messages
     API.CONSUMER.{MSG.NEXT,DELETE}.LOGS.wake-p2-{0..7}   the same
-    API.CONSUMER.CREATE.LOGS.count-p2.logs.>   counts a host's messages in other partitions,
-    API.CONSUMER.DELETE.LOGS.count-p2       in every stream; it has no right to read them
-    API.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.*    a host may have moved from any partition
+    API.CONSUMER.CREATE.LOGS.count-p2.logs.>   counts a host's messages in other partitions
+    API.CONSUMER.DELETE.LOGS.count-p2       the same
+    API.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.*    reads all offsets
     API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{partitions,streams}     finds its stream
     API.STREAM.INFO.LOGS                    asks whether a stream was created again
     logship.receiver.>                      asks whether another owner of a partition is alive
@@ -39,21 +39,26 @@ Receiver `r2` of partition 2 subscribes to:
     logship.leave.r2.*                      its own request to stop
     logship.receiver.r2.*                   questions of others about its partitions
 
+It reads all offsets, since a host may have moved from any partition. It may create the consumers
+`count-p2` in every stream, but not read from them.
+
 Receiver `all` of all partitions publishes, in place of the subjects with `p2`:
     $KV.LOGS_OFFSETS.*                      commits every offset, also of later partitions
     $JS.ACK.LOGS.>                          acknowledges lines
-    API.CONSUMER.{CREATE.LOGS,CREATE.LOGS.>,NAMES.LOGS}  reads through any consumer, since NATS has
-    API.CONSUMER.{INFO,RESET,MSG.NEXT,DELETE}.LOGS.*     no right to names with a common beginning
+    API.CONSUMER.{CREATE.LOGS,CREATE.LOGS.>,NAMES.LOGS}  reads through any consumer
+    API.CONSUMER.{INFO,RESET,MSG.NEXT,DELETE}.LOGS.*     the same
     API.{STREAM.MSG.GET,DIRECT.GET}.LOGS    `replay`, `verify` and SQL read the stream directly
     API.STREAM.MSG.GET.KV_LOGS_OFFSETS      reads offsets
+
+It has a right to every consumer, since NATS has no right to names with a common beginning.
 
 Monitor `m1` publishes:
     API.{INFO,STREAM.NAMES,STREAM.LIST}     calls that change nothing
     API.{STREAM.INFO,STREAM.MSG.GET,DIRECT.GET,CONSUMER.NAMES,CONSUMER.LIST}.*     the same
     API.{DIRECT.GET.*.>,CONSUMER.INFO.*.*}  the same
-    API.CONSUMER.CREATE.*.reader-m1-{0..23}    reads lines, through consumers of these names only;
-    API.CONSUMER.CREATE.*.reader-m1-{0..23}.>  with a right to all names it could delete those of
-    API.CONSUMER.{MSG.NEXT,DELETE}.*.reader-m1-{0..23}   receivers
+    API.CONSUMER.CREATE.*.reader-m1-{0..23}    reads lines
+    API.CONSUMER.CREATE.*.reader-m1-{0..23}.>  the same
+    API.CONSUMER.{MSG.NEXT,DELETE}.*.reader-m1-{0..23}   the same
     logship.broker                          asks brokers for their report
     logship.receiver.>                      asks receivers for theirs
     $SYS.REQ.SERVER.PING.{VARZ,CONNZ,JSZ,HEALTHZ,ACCOUNTZ}  asks nats-server for its state
@@ -63,6 +68,9 @@ Monitor `m1` subscribes to:
     _INBOX_m1.>                             answers to its requests
     $JS.EVENT.{ADVISORY,METRIC}.>           events, for `logbroker events`
     $SYS.{ACCOUNT,SERVER}.>                 the same
+
+It reads through consumers of these names only: with a right to all names, it could delete the
+consumers of receivers.
 
 Site `away` publishes, at the broker of the site `here`:
     SITE.here.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  asks for copies of ours
@@ -81,8 +89,8 @@ A name with other characters than letters, digits, `_` and `-` is replaced by a 
 Each kind but admin has one NATS account, outside of the account LOGS of the streams
 (`broker/auth/accounts.py` derives the accounts from these rights). The reason: NATS does not check
 reply subjects. In LOGS a host could name another host's subject, or a key of a bucket, as the reply
-subject of a request, and the answer would be stored there. The answer to a request that crosses
-accounts reaches only the account that asked.
+subject of a request, and the answer would be stored there. The answer to a request to an imported
+subject reaches only the account that asked.
 
 `API` is the prefix under which these accounts import the JetStream API of LOGS. Under `$JS.API`
 each account would reach its own JetStream, and it has none. logbroker itself answers
@@ -145,7 +153,7 @@ FLOW_CONTROL = "$JS.FC.>"
 """The subjects at which copies are acknowledged."""
 
 _COPY_ANSWERS = "$JSC.R.*"  # nats-server waits here for the answer to its request for a copy
-_CROSSED_ANSWERS = "_R_.>"  # and here if the request has crossed accounts
+_IMPORT_ANSWERS = "_R_.>"  # and here if it sent the request to an imported subject
 _ASK_RIGHTS = "$SYS.REQ.USER.INFO"
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
@@ -175,51 +183,51 @@ class SubjectRights:
     responds: bool = False
 
 
-def grant_rights(credential: Credential, streams: int, site: str = "") -> SubjectRights | None:
+def grant_rights(credential: Credential, stream_count: int, site: str = "") -> SubjectRights | None:
     """Return the rights of a credential; None for an admin, who has all rights.
 
-    `streams` is the number of streams of lines, `site` the broker's own site (empty for none).
+    `stream_count` is the number of streams of lines, `site` the broker's own site (empty for none).
     """
     name = credential.name
     match credential.kind:
         case CredentialKind.ADMIN:
             return None
         case CredentialKind.SITE:
-            return _grant_site(make_token(name), make_token(site), stream_names(streams))
+            return _grant_site(make_token(name), make_token(site), stream_names(stream_count))
         case CredentialKind.HOST:
             rights = _grant_host(host_filter(name), shipper_consumer(name), positions_key(name))
         case CredentialKind.RECEIVER:
-            layout = StreamLayout(0, streams)
+            layout = StreamLayout(0, stream_count)
             rights = _grant_receiver(make_token(name), credential.partitions, layout)
         case CredentialKind.MONITOR:
             rights = _grant_monitor(reader_names(make_token(name)))
     return replace(rights, subscribe=(f"{make_inbox(name)}.>", *rights.subscribe))
 
 
-def grant_any_name(kind: CredentialKind, streams: int) -> SubjectRights:
+def list_rights_of_kind(kind: CredentialKind, stream_count: int) -> SubjectRights:
     """Return all rights that hosts, receivers or monitors of any name have, except to inboxes."""
     match kind:
         case CredentialKind.HOST:
             return _grant_host("logs.>", _ANY, _ANY)
         case CredentialKind.RECEIVER:
-            return _grant_receiver(_ANY, (), StreamLayout(0, streams))
+            return _grant_receiver(_ANY, (), StreamLayout(0, stream_count))
         case _:
             return _grant_monitor((_ANY,))
 
 
-def _grant_host(lines: str, consumer: str, key: str) -> SubjectRights:
+def _grant_host(subject: str, consumer: str, key: str) -> SubjectRights:
     positions = f"$KV.{POSITIONS_BUCKET}.{key}"
     calls = (
         *_READ_LAYOUT,
         f"{_CONFIG}.{PAUSE_KEY}",
-        f"DIRECT.GET.*.{lines}",
+        f"DIRECT.GET.*.{subject}",
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
-        f"CONSUMER.CREATE.*.{consumer}.{lines}",
+        f"CONSUMER.CREATE.*.{consumer}.{subject}",
         f"CONSUMER.DELETE.*.{consumer}",
         f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
     return SubjectRights(
-        publish=(lines, positions, *_prefix_api(*calls), _ASK_RIGHTS), subscribe=(PAUSE_SUBJECT,)
+        publish=(subject, positions, *_prefix_api(*calls), _ASK_RIGHTS), subscribe=(PAUSE_SUBJECT,)
     )
 
 
@@ -245,11 +253,11 @@ def _grant_receiver(token: str, partitions: Sequence[int], layout: StreamLayout)
 
 def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
     stream, durable = layout.stream_of(partition), consumer_name(partition)
-    lines, count = partition_filter(partition), count_name(partition)
-    calls = [f"CONSUMER.CREATE.{stream}.{durable}.{lines}"]
+    lines_filter, count = partition_filter(partition), count_name(partition)
+    calls = [f"CONSUMER.CREATE.{stream}.{durable}.{lines_filter}"]
     calls += [f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")]
     for wake in wake_names(partition):
-        calls.append(f"CONSUMER.CREATE.{stream}.{wake}.{lines}")
+        calls.append(f"CONSUMER.CREATE.{stream}.{wake}.{lines_filter}")
         calls += [f"CONSUMER.{call}.{stream}.{wake}" for call in ("DELETE", "MSG.NEXT")]
     for name in layout.names:
         calls += [f"CONSUMER.CREATE.{name}.{count}.logs.>", f"CONSUMER.DELETE.{name}.{count}"]
@@ -260,11 +268,11 @@ def _grant_partition(partition: int, layout: StreamLayout) -> tuple[str, ...]:
     )
 
 
-def _grant_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
+def _grant_all_partitions(names: Sequence[str]) -> tuple[str, ...]:
     return (
-        *_prefix_api(*(call.format(name) for name in streams for call in _RECEIVER_CALLS)),
+        *_prefix_api(*(call.format(name) for name in names for call in _RECEIVER_CALLS)),
         *_prefix_api(f"STREAM.MSG.GET.{_OFFSETS}"),
-        *(f"$JS.ACK.{name}.>" for name in streams),
+        *(f"$JS.ACK.{name}.>" for name in names),
         f"$KV.{OFFSETS_BUCKET}.*",
     )
 
@@ -282,30 +290,30 @@ def _grant_monitor(readers: Sequence[str]) -> SubjectRights:
     )
 
 
-def _grant_site(other: str, site: str, lines: Sequence[str]) -> SubjectRights:
+def _grant_site(other: str, site: str, names: Sequence[str]) -> SubjectRights:
     """Grant the site `other`, a leaf node of our site `site`, only copies.
 
     A leaf node may acknowledge for any client of its account, and receives all answers there. The
     subjects of a site's copies contain its name, so no site can deliver lines for another.
     """
-    requests = (list_copy_requests(site, lines), list_copy_requests(other, lines))
+    requests = (list_copy_requests(site, names), list_copy_requests(other, names))
     return SubjectRights(
-        publish=(*requests[0], *list_deliveries(other), FLOW_CONTROL, _CROSSED_ANSWERS),
+        publish=(*requests[0], *list_deliveries(other), FLOW_CONTROL, _IMPORT_ANSWERS),
         subscribe=(*requests[1], *list_deliveries(site), FLOW_CONTROL, _COPY_ANSWERS),
     )
 
 
-def list_copied_streams(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the streams that another site may copy: `lines`, and two buckets.
+def list_copied_streams(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the streams that another site may copy: `names`, and two buckets.
 
     Offsets are not copied, since each site has its own receivers.
     """
-    return (*lines, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
+    return (*names, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
 
 
-def list_copy_requests(site: str, lines: Sequence[str]) -> tuple[str, ...]:
+def list_copy_requests(site: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the subjects at which a site is asked for copies of its streams."""
-    return tuple(f"{site_api(site)}.CONSUMER.CREATE.{name}" for name in list_copied_streams(lines))
+    return tuple(f"{site_api(site)}.CONSUMER.CREATE.{name}" for name in list_copied_streams(names))
 
 
 def list_deliveries(site: str) -> tuple[str, ...]:

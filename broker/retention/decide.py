@@ -1,4 +1,4 @@
-"""Decide which messages of a stream to purge. Values only.
+"""Decide which messages of a stream to purge. No I/O.
 
 The oldest messages are purged first. They are selected by sequence: to purge by subject,
 nats-server reads the whole stream. A purge begins when a stream reaches its high-water mark. It
@@ -6,7 +6,7 @@ ends at the low-water mark, or before the first message that a receiver or a dur
 needs. If that is the very first message, nothing can be purged, and the stream's discard policy
 applies: hosts wait (`new`), or nats-server drops the oldest lines (`old`).
 
-`info` is the server's answer to STREAM.INFO. The head of the package lists all limits.
+`info` is the server's answer to STREAM.INFO. The head of the package lists the limits.
 """
 
 import math
@@ -21,9 +21,11 @@ from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
 _HIGH_WATER, _LOW_WATER = 90, 80  # percent of max_bytes
-_ROUND_BYTES = 2 * MAX_PAYLOAD  # what hosts may publish before the next poll
+_BYTES_BETWEEN_POLLS = 2 * MAX_PAYLOAD  # that hosts may publish
+# Offsets say how far receivers are. A host could create a durable `shipper-`, a receiver a durable
+# `wake-`. Our consumers `count-` and `reader-` are never durable.
 _OUR_CONSUMERS = re.compile(r"receiver-p\d+|shipper-.+|wake-p\d+-.+")
-_ROUNDING = timedelta(milliseconds=5)  # offsets hold times in milliseconds
+_TIME_TOLERANCE = timedelta(milliseconds=5)  # offsets hold times in milliseconds
 _FULL = {"new": SpaceState.HOSTS_WAIT, "old": SpaceState.LINES_DROPPED}
 
 
@@ -63,7 +65,8 @@ def decide_purge(info: Mapping[str, Any], share: float, needs: Mapping[str, int]
     if until > first:
         return SpaceDecision(SpaceState.PURGING, until)
     oldest = sorted(name for name, sequence in needs.items() if sequence <= first)
-    return SpaceDecision(_FULL[info["config"].get("discard", "old")], needed_by=tuple(oldest))
+    discard = info["config"].get("discard", "old")  # "old" is nats-server's own default
+    return SpaceDecision(_FULL[discard], needed_by=tuple(oldest))
 
 
 def compute_share(info: Mapping[str, Any], lacking: int = 0) -> float:
@@ -73,13 +76,13 @@ def compute_share(info: Mapping[str, Any], lacking: int = 0) -> float:
     hosts send until the next poll; so it is below 90 % if the limit is small.
     """
     held, limit = int(info["state"]["bytes"]), int(info["config"].get("max_bytes", -1))
-    high = min(limit * _HIGH_WATER // 100, limit - min(_ROUND_BYTES, limit // 2))
+    high = min(limit * _HIGH_WATER // 100, limit - min(_BYTES_BETWEEN_POLLS, limit // 2))
     over = held - high * _LOW_WATER // _HIGH_WATER if limit > 0 and held >= high else 0
     return min(max(lacking, over, 0) / held, 1.0) if held else 0.0
 
 
 def compute_lacking_bytes(free: int, reserve: int) -> int:
-    """Return how many bytes of the reserve are not free; 0 while at least half of it is free."""
+    """Return `reserve - free` if `free` is below half of the reserve, else 0."""
     return reserve - free if free < reserve // 2 else 0
 
 
@@ -100,7 +103,7 @@ def find_consumer_needs(consumers: Iterable[Mapping[str, Any]]) -> dict[str, int
 
 
 def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
-    """Whether a receiver has committed this offset in this stream.
+    """Whether a receiver has committed this offset in this stream: only then may a purge use it.
 
     An offset that a person has moved, and that no receiver has used since, belongs to no stream.
     """
@@ -112,10 +115,11 @@ def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
 def ends_at(offset: Offset, stored_at: int | None) -> bool:
     """Whether the message just below the offset is the one that was committed last.
 
-    A stream that lost its end assigns the same sequences again, to other messages. `stored_at` is
+    If not, the offset does not say which messages are received, and a purge must not use it: a
+    stream that lost its end assigns the same sequences again, to other messages. `stored_at` is
     in nanoseconds since the epoch; None if the message is purged already, as most are.
     """
     if stored_at is None:
         return True
     apart = timedelta(microseconds=(stored_at - offset.stored_at) // 1000)
-    return abs(apart) < _ROUNDING
+    return abs(apart) < _TIME_TOLERANCE

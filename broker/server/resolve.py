@@ -116,7 +116,7 @@ def _build_accounts(
             RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
             MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
         },
-        streams=streams,
+        stream_count=streams,
         site=settings.site,
     )
 

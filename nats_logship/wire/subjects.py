@@ -14,8 +14,8 @@ _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
-_WAKES = 8
-_READERS = 24
+_WAKES = 8  # names for a partition: owners that follow each other closely never share one
+_READERS = 24  # consumers that a monitor can have at a time
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 

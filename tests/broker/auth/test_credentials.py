@@ -47,7 +47,9 @@ EVERY_KIND = EMPTY.add(
 def accepted(store: CredentialStore) -> set[str]:
     """Return the public keys that a server accepts."""
     anybody = "" if store.is_secured else ANYBODY
-    accounts = build_accounts(store.credentials, BuiltinKeys(OWN, anybody), streams=1)["accounts"]
+    accounts = build_accounts(store.credentials, BuiltinKeys(OWN, anybody), stream_count=1)[
+        "accounts"
+    ]
     return {user["nkey"] for one in accounts.values() for user in one["users"] or ()}
 
 

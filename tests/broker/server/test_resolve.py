@@ -107,7 +107,7 @@ def test_a_cluster_has_its_secret_and_sites_deny_all_local_subjects(tmp_path: Pa
 
 
 def test_only_a_site_or_an_admin_may_connect_as_a_leaf_node() -> None:
-    section = build_accounts(EVERY_KIND.credentials, BuiltinKeys(key(99)), streams=1)
+    section = build_accounts(EVERY_KIND.credentials, BuiltinKeys(key(99)), stream_count=1)
     accounts = json.loads(render(section))["accounts"].values()
     kinds = [
         user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])
