@@ -8,14 +8,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-_FNV_OFFSET = 0x811C9DC5
+_FNV_OFFSET = 0x811C9DC5  # the constants of FNV-1a, 32 bits
 _FNV_PRIME = 0x01000193
-_MAX_HOST_BYTES = 253
+_MAX_HOST_BYTES = 253  # as a domain name, RFC 1035
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_HASHED = "="
-_WAKES = 8
-_READERS = 24
+_HASHED = "="  # before a digest: no plain name holds it
+_WAKES = 8  # per partition: as many owners in a row have different consumers
+_READERS = 24  # consumers that a monitor may have at a time
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 
