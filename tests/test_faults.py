@@ -18,9 +18,7 @@ POINTS = {"receiver": receiver_points.POINTS, "shipper": shipper_points.POINTS}
 
 
 @pytest.mark.parametrize("package", POINTS)
-def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code(
-    package: str,
-) -> None:
+def test_the_faults_in_the_code_are_the_named_points(package: str) -> None:
     found = {
         name
         for path in (ROOT / package).rglob("*.py")
@@ -30,7 +28,7 @@ def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code
     assert found == set(POINTS[package])
 
 
-def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
+def test_the_points_of_the_journeys_are_the_named_points() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     journeys = [part.partition("\n#")[0] for part in text.split("### A line's journey")[1:]]
     rows = [line for journey in journeys for line in journey.splitlines() if line[:1] == "|"]

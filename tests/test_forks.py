@@ -23,16 +23,9 @@ sys.exit(7)
 def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path) -> None:
     environment = {**os.environ, "OF_THIS": "start"}
     arguments = (PROGRAM, "a", "b c")
-    started = subprocess.run(
-        [sys.executable, "-c", *arguments],
-        env=environment,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
+    how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    command = [sys.executable, "-c", *arguments]
+    started = subprocess.run(command, env=environment, cwd=tmp_path, start_new_session=True, **how)
 
     with (tmp_path / "out").open("wb") as out, (tmp_path / "error").open("wb") as error:
         fork = Fork("shipper", *arguments, env=environment, cwd=tmp_path, stdout=out, stderr=error)

@@ -16,23 +16,15 @@ from receiver.settings import ReceiverSettings, ReplaySettings, StreamSettings
 from shipper.settings import ShipperSettings
 
 OWN_FORM = {
+    **{"since": "2h", "until": "seq:7", "partition": "0,3", "time_zone": "Europe/Berlin"},
+    **{"file_mode": "0644", "folder_mode": "0755", "owner": "root:root"},
+    **{"round_size": "1MiB", "max_line": "64KiB", "path_template": "{host}/{file}"},
+    **{"include_lines": "error{1,2}|fatal", "exclude_lines": "debug,trace\nhealth"},
     "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
-    "since": "2h",
-    "until": "seq:7",
     "server": "nats://b1:4222,nats://b2:4222",
-    "partition": "0,3",
-    "include_lines": "error{1,2}|fatal",
-    "exclude_lines": "debug,trace\nhealth",
-    "path_template": "{host}/{file}",
-    "file_mode": "0644",
-    "folder_mode": "0755",
-    "owner": "root:root",
     "spark_conf": "spark.cores.max=4\nspark.executor.memory=1g",
-    "time_zone": "Europe/Berlin",
     "site_remote": "nats-leaf://hub:7422",
     "route": "nats-route://b2:6222,b3:6222",
-    "round_size": "1MiB",
-    "max_line": "64KiB",
 }
 OF_KIND = {bool: "true", timedelta: "36h", ByteSize: "50GB", Address: "127.0.0.1:5222", int: "4"}
 

@@ -10,10 +10,8 @@ VOCABULARY = Vocabulary({"text": {"quux": "again"}, "names": {"frob": "reported"
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        ('"""Begins\nquux."""\n', [1]),
-        ("at = 1  # made quux\n", [0]),
-        ('message = f"{at} quux"\n', [0]),
-        ("def is_frob(at):\n    pass\n", [0]),
+        *(('"""Begins\nquux."""\n', [1]), ("at = 1  # made quux\n", [0])),
+        *(('message = f"{at} quux"\n', [0]), ("def is_frob(at):\n    pass\n", [0])),
         ("class Frob:\n    def call(self, frob_at):\n        pass\n", [0, 1]),
         ('"""A renewal, quux-ish, of quuxt."""\n', []),
     ],

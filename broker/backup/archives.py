@@ -24,7 +24,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.provision.apply import find_stream_info
+from broker.provision.apply import find_stream_info, list_all
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.files import (
     Folder,
@@ -94,7 +94,7 @@ class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
 
 async def list_line_streams(connection: Connection) -> tuple[str, ...]:
     """Return the names of a broker's streams of lines; raises `Rejected`, `ConnectionLost`."""
-    names = await connection.list_all("STREAM.NAMES", "streams")
+    names = await list_all(connection, "STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 

@@ -15,7 +15,7 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.commands.shared import JSON, Mode, print_json, run_on_broker, with_mode, with_settings
-from broker.provision.apply import carry_out, read_actual, read_partitions
+from broker.provision.apply import carry_out, list_all, read_actual, read_partitions
 from broker.provision.plan import (
     Step,
     compare,
@@ -136,7 +136,7 @@ async def read_configurations(connection: Connection) -> dict[str, str]:
 
 
 async def _list_streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    infos = await connection.list_all("STREAM.LIST", "streams")
+    infos = await list_all(connection, "STREAM.LIST", "streams")
     return {info["config"]["name"]: info for info in infos}
 
 

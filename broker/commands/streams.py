@@ -8,7 +8,7 @@ import click
 
 from broker.commands import shared
 from broker.inspect.streams import list_streams
-from broker.provision.apply import list_consumers
+from broker.provision.apply import list_all, list_consumers
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import OperatorError
@@ -72,7 +72,7 @@ def _list(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list[I
     async def read(connection: Connection) -> list[Info]:
         infos = [await _ask_info(connection, "stream", name) for name in streams]
         if kind == "stream":
-            return infos or await connection.list_all("STREAM.LIST", "streams")
+            return infos or await list_all(connection, "STREAM.LIST", "streams")
         names = streams or await list_streams(connection)
         return [info for name in names for info in await list_consumers(connection, name)]
 

@@ -60,7 +60,7 @@ async def apply(
 
 async def read_actual(connection: Connection, desired: Topology) -> Actual:
     """Return the streams and entries on the broker, also if their number is not `desired`."""
-    names = frozenset(await connection.list_all("STREAM.NAMES", "streams"))
+    names = frozenset(await list_all(connection, "STREAM.NAMES", "streams"))
     entries: dict[str, tuple[str, int]] = {}
     if f"KV_{CONFIG_BUCKET}" in names:
         for key in (PARTITIONS_KEY, STREAMS_KEY):
@@ -97,9 +97,26 @@ async def read_partitions(connection: Connection) -> Actual:
     return actual
 
 
+async def list_all(connection: Connection, call: str, key: str) -> list[Any]:
+    """Return the entries of all pages, e.g. of `list_all(connection, "STREAM.NAMES", "streams")`.
+
+    Raises `Rejected`, and `ConnectionLost` if some are missing: their server may be down.
+    """
+    found: list[Any] = []
+    while True:
+        page = await connection.api(call, {"offset": len(found)})
+        entries, missing = page.get(key) or [], page.get("missing") or []
+        found.extend(entries)
+        if missing or (not entries and len(found) < page.get("total", 0)):
+            named = ", ".join(sorted(missing)) or "some"
+            raise ConnectionLost(f"{call}: no server answers for {named}")
+        if len(found) >= page.get("total", 0):
+            return found
+
+
 async def list_consumers(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return CONSUMER.INFO of every consumer of a stream; raises as `list_all`."""
-    return await connection.list_all(f"CONSUMER.LIST.{stream}", "consumers")
+    return await list_all(connection, f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def find_stream_info(connection: Connection, name: str) -> Mapping[str, Any] | None:
@@ -150,7 +167,7 @@ async def provision_alone(
     """
 
     async def set_up() -> tuple[Step, ...]:
-        known = await connection.list_all("STREAM.NAMES", "streams")
+        known = await list_all(connection, "STREAM.NAMES", "streams")
         if lost := sorted(stored.difference(known)):
             raise OperatorError(
                 f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was "

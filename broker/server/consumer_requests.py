@@ -154,7 +154,7 @@ class ConsumerRequests:
 
     async def _take_pull_request(self, message: Message) -> None:
         asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
-        # a request that names no consumer, as of `logreceiver offsets`, makes one of its own
+        # a request that names no consumer makes one of its own
         key = asked if "." in asked else message.reply
         await self._answer(key, asked, message, rewrite_pull_request)
 

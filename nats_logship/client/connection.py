@@ -272,22 +272,6 @@ class Connection:
         """Return the subject of a call of the JetStream API, e.g. `STREAM.INFO.LOGS`."""
         return f"{self._api}.{name}"
 
-    async def list_all(self, call: str, key: str, patience: float = _PATIENCE) -> list[Any]:
-        """Return the entries of all pages, e.g. of `list_all("STREAM.NAMES", "streams")`.
-
-        Raises `Rejected`, and `ConnectionLost` if some are missing: their server may be down.
-        """
-        found: list[Any] = []
-        while True:
-            page = await self.api(call, {"offset": len(found)}, patience)
-            entries, missing = page.get(key) or [], page.get("missing") or []
-            found.extend(entries)
-            if missing or (not entries and len(found) < page.get("total", 0)):
-                named = ", ".join(sorted(missing)) or "some"
-                raise ConnectionLost(f"{call}: no server answers for {named}")
-            if len(found) >= page.get("total", 0):
-                return found
-
     @property
     def user_token(self) -> str:
         """Our own token in subjects; empty if our rights are not limited to it."""

@@ -9,11 +9,10 @@ day. The stores list the segments; no folder is searched. Live files are never d
 | 1 GiB, 100,000 files of `.quarantine` | fixed | `quarantine.py`, when it writes a file |
 | reports of gaps (`.gaps.p<N>.jsonl`) | no limit | nobody: they are never deleted |
 
-Of several receivers with one output folder, one at a time does this: it locks `segments.lock`. A
-segment is replaced by its compressed form only once that is on disk: if the process is killed at
-any moment, the next call finishes the work. `broker/retention/__init__.py` lists the limits of the
-broker's streams. All limits of age and space
-are listed in `broker/retention`.
+One receiver of an output folder at a time does this: it locks `segments.lock`. A segment is
+replaced by its compressed form only once that is on disk: if the process is killed at any moment,
+the next call finishes the work. `broker/retention/__init__.py` lists the limits of the broker's
+streams.
 """
 
 import gzip

@@ -21,14 +21,10 @@ INTERPRETER = f"ansible_python_interpreter={sys.executable}"
 
 
 def play(arguments: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # Ansible takes no other encoding
+    command = [PLAYBOOK, *arguments]
     return subprocess.run(
-        [PLAYBOOK, *arguments],
-        cwd=ROLES.parent,
-        # Ansible refuses any other encoding, the one who starts the tests
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=ROLES.parent, env=environment, capture_output=True, text=True
     )
 
 

@@ -45,7 +45,7 @@ def typed(role: str, name: str) -> object:
 
 
 @pytest.mark.parametrize("role", SETTINGS)
-def test_a_spec_has_all_settings_and_a_role_takes_nothing_that_is_not_described(role: str) -> None:
+def test_a_spec_has_all_settings_and_a_role_takes_only_described_ones(role: str) -> None:
     defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text("utf-8"))
 
     assert spec_path(role).read_text("utf-8") == renewed(role), "run make argument-specs"
@@ -97,9 +97,7 @@ def found(role: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-def test_settings_come_out_as_programs_read_them_misspelt_ones_are_refused_and_others_found(
-    tmp_path: Path,
-) -> None:
+def test_settings_reach_programs_unchanged_and_misspelt_ones_are_refused(tmp_path: Path) -> None:
     """All in one run of Ansible, which is slow to start, on the example of a cluster."""
     tasks = [task for role in SETTINGS for task in templated(role)]
     here = {"hosts": "localhost", "connection": "local", "gather_facts": False}

@@ -55,18 +55,12 @@ class Site(Machines):
         return one["partitions"], one["nkey"] == user_key(seed).public
 
     def _on(self, hosts: str, tasks: str, **given: Any) -> dict[str, Any]:
-        given = {
-            "name": "{{ inventory_hostname }}",
-            "store_dir": str(self.place),
-            "output": f"{self.folder}/{{{{ inventory_hostname }}}}.toml",
-            **given,
-        }
+        name = "{{ inventory_hostname }}"
+        usual = {"name": name, "store_dir": str(self.place), "output": f"{self.folder}/{name}.toml"}
         role = {"name": "logship_credential", "tasks_from": tasks}
-        own = {f"logship_credential_{key}": value for key, value in given.items()}
-        handlers = [
-            {"name": f"Restart the {what}", "ansible.builtin.debug": {}}
-            for what in ("broker", "shipper", "receiver")
-        ]
+        own = {f"logship_credential_{key}": value for key, value in (usual | given).items()}
+        names = (f"Restart the {what}" for what in ("broker", "shipper", "receiver"))
+        handlers = [{"name": name, "ansible.builtin.debug": {}} for name in names]
         tasks_of_role = [{"ansible.builtin.include_role": role, "vars": own}]
         return {"hosts": hosts, "handlers": handlers, "tasks": tasks_of_role}
 
@@ -102,7 +96,7 @@ def test_a_lost_book_is_put_back_from_the_newest_there_is(site: Site) -> None:
         assert site.copy.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_any_copy_nobody_with_a_credential_is_left_out_of_a_new_book(site: Site) -> None:
+def test_without_any_copy_no_owner_of_a_credential_is_left_out(site: Site) -> None:
     for path in (*map(site.book, BROKERS), site.copy):
         path.unlink()
 

@@ -9,11 +9,7 @@ from broker.cli import group as logbroker
 from receiver.cli import logreceiver
 from shipper.cli import logshipper
 
-PROGRAMS: dict[str, click.Group] = {
-    "logbroker": logbroker,
-    "logreceiver": logreceiver,
-    "logshipper": logshipper,
-}
+PROGRAMS = {"logbroker": logbroker, "logreceiver": logreceiver, "logshipper": logshipper}
 _COMMAND = re.compile(
     r"(?:`|^(?:[^`\n]*/bin/)?)(log(?:broker|shipper|receiver)) ([^`\n|&#]*)", re.MULTILINE
 )
@@ -35,11 +31,7 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def untrue_commands(text: str) -> list[tuple[str, str]]:
-    return [
-        (program, arguments)
-        for program, arguments in commands(text)
-        if not _takes(program, arguments)
-    ]
+    return [command for command in commands(text) if not _takes(*command)]
 
 
 def _takes(program: str, text: str) -> bool:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import tests.support.ports
 from nats_logship.app.configuration import name_of
 from shipper.settings import ShipperSettings
 from tests.ansible.argument_specs import variables
 from tests.docs.commands import blocks, commands, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
+from tests.support.ports import free_port
 from tests.support.processes import Processes
 
 ROOT = Path(__file__).parents[2]
@@ -88,27 +88,18 @@ def test_whoever_pipes_into_the_shipper_hears_of_a_writer_that_failed() -> None:
 def test_a_page_names_make_targets_and_files_that_exist(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     targets = set(re.findall(r"(?:^|`|&& )make ([a-z-]+)", TEXTS[page], re.MULTILINE))
-    files = re.findall(
-        r"`((?:tests|bench|receiver|shipper|broker|drop-ins)/[\w/.-]+)`", TEXTS[page]
-    )
+    folders = "tests|bench|receiver|shipper|broker|drop-ins"
+    files = re.findall(rf"`((?:{folders})/[\w/.-]+)`", TEXTS[page])
+    paths = {name: (ROOT / name, ROOT / "systemd" / name) for name in files}
 
     assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
-    assert [
-        name for name in files if not ((ROOT / name).exists() or (ROOT / "systemd" / name).exists())
-    ] == []
+    assert [name for name, both in paths.items() if not any(map(Path.exists, both))] == []
 
 
 @ALL
 def test_a_page_names_playbooks_and_variables_that_exist(page: str) -> None:
-    known = variables() | {
-        "logship_revoke",
-        "logship_revoke_kind",
-        "logship_brokers",
-        "logship_receivers",
-        "logship_shippers",
-        "logship_shipper",
-        "logship_remove_data",
-    }
+    others = ["revoke", "revoke_kind", "brokers", "receivers", "shippers", "shipper", "remove_data"]
+    known = variables() | {f"logship_{name}" for name in others}
     playbooks = {path.name for path in (ROOT / "ansible").glob("*.yml")}
 
     assert set(re.findall(r"\b(logship_\w+)", TEXTS[page])) <= known
@@ -157,12 +148,8 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_
         code = session.wait(270)
         output = session.log.read_text("utf-8")
 
-    lines = [
-        line
-        for path in work.glob("received/*.log")
-        for line in path.read_bytes().splitlines(keepends=True)
-    ]
-    assert (code, b"".join(sorted(lines))) == (0, received), output
+    files = b"".join(path.read_bytes() for path in work.glob("received/*.log"))
+    assert (code, b"".join(sorted(files.splitlines(True)))) == (0, received), output
     assert "Traceback" not in output
 
 
@@ -174,13 +161,8 @@ def waiting(block: str) -> str:
 
 def elsewhere() -> dict[str, str]:
     """Return an environment that moves the addresses of a page's commands to free ports."""
-    port = tests.support.ports.free_port()
-    url = f"nats://127.0.0.1:{port}"
-    return {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "LOGBROKER_LISTEN": f"127.0.0.1:{port}",
-        "LOGBROKER_HTTP": f"127.0.0.1:{tests.support.ports.free_port()}",
-        "LOGBROKER_SERVER": url,
-        "LOGSHIPPER_SERVER": url,
-        "LOGRECEIVER_SERVER": url,
-    }
+    listen, http = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    servers = (f"{name}_SERVER" for name in ("LOGBROKER", "LOGSHIPPER", "LOGRECEIVER"))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {"PATH": path, "LOGBROKER_LISTEN": listen, "LOGBROKER_HTTP": http}
+    return own | dict.fromkeys(servers, f"nats://{listen}")

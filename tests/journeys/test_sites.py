@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import group
+from broker.topology import MAX_COPIED_MESSAGE
 from nats_logship.client import bucket
 from nats_logship.client.access import Access
 from nats_logship.client.answer import ConnectionLost, Rejected
@@ -84,8 +85,8 @@ def connects(suite: Suite, gateway: str, *options: str) -> Process:
 
 def fill(suite: Suite, host: str) -> None:
     """Publish more than nats-server sends to another site before it knows how far that one is."""
-    for _ in range(12):
-        suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * 1024**2)
+    for _ in range(12 * 1024**2 // MAX_COPIED_MESSAGE):
+        suite.publish(str(Subject.for_host(host, PARTITIONS)), b"x" * (MAX_COPIED_MESSAGE - 1000))
 
 
 @pytest.mark.long  # where a site is asked before it is connected, it is asked again after 40 s

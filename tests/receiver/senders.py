@@ -121,7 +121,7 @@ class Senders:
             if self.chance.random() < 0.25:
                 self._plain(source)
             else:
-                self._store(self._next(source), *self._beside(source))
+                self._store(self._next(source), *self._with_another(source))
 
     def publish_bad(self, amount: int) -> None:
         """Send an invalid zstd frame, an unknown encoding, or sections of another size."""
@@ -135,7 +135,7 @@ class Senders:
     def leave_a_gap(self, amount: int) -> None:
         source = self._any()
         self.positions[source] = self.positions.get(source, 0) + 10 + amount
-        self._store(*self._beside(source), self._next(source))
+        self._store(*self._with_another(source), self._next(source))
 
     def repeat(self, amount: int) -> None:
         """Send lines again, perhaps with new lines behind them, of this or another file."""
@@ -146,13 +146,13 @@ class Senders:
         start, payload = shipped[-1 - amount % len(shipped)]
         if start + len(payload) == self.positions[source] and self.chance.random() < 0.5:
             payload += self._some_lines(source)
-        self._store(_Run(source, start, payload), *self._beside(source))
+        self._store(_Run(source, start, payload), *self._with_another(source))
 
     def tear(self, amount: int) -> None:
         """Send a piece of a line; its rest comes with the next lines of the file, or never."""
         source = self._any()
         payload = self._some_lines(source)
-        self._store(self._next(source, payload[: -2 - amount]), *self._beside(source))
+        self._store(self._next(source, payload[: -2 - amount]), *self._with_another(source))
         if amount:
             self.rests[source] = payload[-2 - amount :]
 
@@ -160,7 +160,7 @@ class Senders:
         lines = self.rests.pop(source, b"") + (payload or self._some_lines(source))
         return _Run(source, self.positions.get(source, 0), lines)
 
-    def _beside(self, source: Source) -> list[_Run]:
+    def _with_another(self, source: Source) -> list[_Run]:
         """Return lines of the host's other files for the same message: none, as a rule."""
         others = [source._replace(file=file) for file in FILES if file != source.file]
         return [self._next(one) for one in others] if self.chance.random() < 0.3 else []

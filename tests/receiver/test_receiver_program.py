@@ -1,4 +1,4 @@
-"""logreceiver as a program with a real Spark: killed, taken over, reloaded, stopped."""
+"""logreceiver with a real Spark: killed, taken over, reloaded, stopped."""
 
 import gzip
 import json

@@ -186,7 +186,7 @@ def test_a_segments_number_is_not_used_again_if_segments_are_gone(partition: Par
     assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
 
-def test_a_closed_file_that_the_store_does_not_know_stays(partition: Partition) -> None:
+def test_a_closed_file_that_the_store_does_not_know_is_kept(partition: Partition) -> None:
     (partition.output / "web01.log.000001.zst").write_bytes(b"of others")
 
     partition.run(2, rotation=ForcedRotation.ALL)

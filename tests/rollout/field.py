@@ -62,6 +62,8 @@ StrictModes no
 UsePAM no
 """
 _DEBIAN = ("openssh-server", "libwrap0")
+# Ansible takes no other encoding
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
 class Field:
@@ -125,25 +127,17 @@ class Field:
             log.write(f"=== {playbook} {' '.join(arguments)}\n")
             log.flush()
             begin = log.tell()
+            command += ["--inventory", str(self.folder / "inventory/hosts.yml"), *arguments]
+            environment = os.environ | _ENVIRONMENT
+            environment["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self.folder / "ssh")
+            where = ROOT / "ansible"
             done = subprocess.run(
-                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *arguments],
-                cwd=ROOT / "ansible",
-                env=os.environ
-                | {
-                    "LC_ALL": "C.UTF-8",  # Ansible takes no other encoding
-                    "ANSIBLE_NOCOLOR": "1",
-                    "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "ssh"),
-                    "PYTHONUNBUFFERED": "1",
-                },
-                stdout=log,
-                stderr=log,
-                timeout=1500,
-                check=False,
+                command, cwd=where, env=environment, stdout=log, stderr=log, timeout=1500
             )
             log.seek(begin)
-            said = log.read()
-        assert done.returncode == 0, said[-6000:]
-        recap = said.partition("PLAY RECAP")[2]
+            output = log.read()
+        assert done.returncode == 0, output[-6000:]
+        recap = output.partition("PLAY RECAP")[2]
         changed = re.findall(r"^(\S+) +: .*\bchanged=(\d+)", recap, re.MULTILINE)
         return {name: int(count) for name, count in changed}
 

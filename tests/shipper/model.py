@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.sources.block import Block
+from shipper.sources.files.identity import MOST_IN_UNIT
 from shipper.sources.files.paths import Compression
 from tests.shipper.host import SECOND, pack, packed
 from tests.shipper.shipped import contents, shown
@@ -33,7 +34,7 @@ class Layout:
 
     `rotated` names a rotated file by its number, the newest is 1, and by how many were rotated
     before it. `shifts` says that the number is in the name, `copies` that files are copied and
-    truncated as well.
+    truncated as well; if not, they are moved to another folder.
     """
 
     rotated: Callable[[int, int], str]
@@ -93,7 +94,8 @@ class Generation:
     `begun`: the stream has its first line. `is_gone`: the file that had it has not any more.
     `is_missed`: that happened when the agent knew it and did not hold it open. `is_doubtful`: its
     file has a time from before the agent knew of it. `renamed`: it was rotated by renaming.
-    `allocated`: its file is larger than what was written, and holds NULs behind it.
+    `allocated`: its file is larger than what was written, and holds NULs behind it. `rewritten`: it
+    was written over another one in place, and may not be distinguished from it after a restart.
     """
 
     content: bytes = b""
@@ -107,6 +109,11 @@ class Generation:
     is_missed: bool = False
     is_doubtful: bool = False
     renamed: bool = False
+    rewritten: bool = False
+
+    def begins_with(self, content: bytes) -> bool:
+        """Whether this may have been shipped of it, with a few NULs behind allocated content."""
+        return (self.content + bytes(MOST_IN_UNIT * self.allocated)).startswith(content)
 
     @property
     def known(self) -> bool:
@@ -139,6 +146,7 @@ class Model:
         self._number = 0
         self._fresh = True
         self._is_clock_back = False
+        self._is_folder_known = False
 
     @property
     def now(self) -> Generation:
@@ -237,6 +245,7 @@ class Model:
         self.now.lose()
         self.now.excused = True
         self._begin()
+        self.now.rewritten = True
         self._append(content[: end - 1] + b"%c" % (33 + self._number % 90) + content[end:])
         return True
 
@@ -292,6 +301,8 @@ class Model:
             # on a first start whatever was rotated is older than we are
             sibling.excused |= not self.family_known
             is_unknown = not (sibling.known or sibling.opened)
+            # nothing leads to another folder but the first file that is moved to it
+            sibling.excused |= is_unknown and not (self.layout.copies or self._is_folder_known)
             # its time says that it is old, and there is no file that its name is newer than
             older = any(s.known and s.renamed and not s.is_gone for s in self.siblings[number:])
             sibling.excused |= sibling.is_doubtful and is_unknown and not older
@@ -304,6 +315,7 @@ class Model:
         """Note that the agent has scanned the folder as it is now, and holds open what it found."""
         self.may_have_scanned()
         self.family_known |= self._exists()
+        self._is_folder_known |= any(s.known and not s.is_gone for s in self.siblings)
         self._fresh = False
         for generation in (*self.siblings, self.now):
             generation.found |= bool(generation.content) and not generation.excused
@@ -315,17 +327,22 @@ class Model:
 
         `saved`: its positions were saved as well, with files that it had found and not begun.
         """
+        # by all that is stored of a file: one that was rewritten in place may begin as it did
+        begun = contents(stored, []).values()
         for generation in self.generations:
             generation.found &= saved
-            generation.begun = any(_begins(block, generation) for block in stored)
+            generation.begun = any(one and generation.begins_with(one) for one in begun)
             generation.opened = False
             generation.excused |= generation.unlinked
+            generation.excused |= generation.rewritten and not generation.known
+            generation.is_doubtful |= self._is_clock_back
             # no scan came, or its position was lost, and it may be unknown by now
             if self._fresh or not saved:
                 generation.is_missed &= generation.known
             if generation.unlinked:
                 generation.lose()
         self.family_known = any(g.found or g.begun for g in self.generations)
+        self._is_folder_known = False
         self._fresh = True
 
     # what must have been shipped
@@ -358,7 +375,7 @@ class Model:
     def _owners(self, contents: Mapping[str, bytes], faults: list[str]) -> dict[int, bytes]:
         shipped: dict[int, bytes] = {}
         for file, content in contents.items():
-            found = [n for n, g in enumerate(self.generations) if g.content.startswith(content)]
+            found = [n for n, g in enumerate(self.generations) if g.begins_with(content)]
             # a file that was rewritten may begin as it did before
             new = [n for n in found if n not in shipped]
             if not (found and content):
@@ -457,7 +474,7 @@ class Model:
         self._begin()
 
     def _begin(self) -> None:
-        self.generations.append(Generation(is_doubtful=self._is_clock_back))
+        self.generations.append(Generation())
 
 
 _BEHIND = re.compile("behind byte ([0-9]+) ")
@@ -472,7 +489,3 @@ def _reports(report: str, offset: int) -> bool:
 
 def _form(amount: int) -> Compression:
     return FORMS[amount % len(FORMS)]
-
-
-def _begins(block: Block, generation: Generation) -> bool:
-    return block.section.span.start == 0 and generation.content.startswith(block.lines)

@@ -26,10 +26,8 @@ def run_command(program: str, *arguments: object, seconds: float = _SECONDS) -> 
     command = [installed(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
-        output = f"{done.stdout}{done.stderr}"
-        raise CommandFailed(
-            done.returncode, f"{program} {' '.join(map(str, arguments[:2]))}: {output}"
-        )
+        begin = " ".join(map(str, arguments[:2]))
+        raise CommandFailed(done.returncode, f"{program} {begin}: {done.stdout}{done.stderr}")
     return done.stdout
 
 

@@ -78,16 +78,9 @@ def _trace(faker: "Faker", world: "Faker", chance: random.Random) -> tuple[str, 
         line
         for _ in range(chance.randrange(2, 6))
         for line in (
-            (
-                f'  File "{faker.file_path(depth=3, extension="py")}", '
-                f"line {chance.randrange(900)}, in {faker.word()}"
-            ),
+            f'  File "{faker.file_path(depth=3, extension="py")}", line {chance.randrange(900)}',
             f"    {faker.word()} = {faker.word()}({faker.word()})",
         )
     ]
-    return (
-        "ERROR Traceback (most recent call last):",
-        *frames,
-        f"{chance.choice(('ValueError', 'KeyError', 'OSError'))}: {world.name()}",
-        "",
-    )
+    error = f"{chance.choice(('ValueError', 'KeyError', 'OSError'))}: {world.name()}"
+    return ("ERROR Traceback (most recent call last):", *frames, error, "")

@@ -123,9 +123,7 @@ def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
         written=sum(map(len, lines)),
         received=len(come) + bool(tail),
         bytes_equal=is_equal and not any(kinds.values()),
-        examples=tuple(
-            f"{kind}: {line[:160]!r}" for kind in kinds for line in kinds[kind][:_SHOWN]
-        ),
+        examples=tuple(f"{kind}: {one[:160]!r}" for kind in kinds for one in kinds[kind][:_SHOWN]),
         **{kind: len(found) for kind, found in kinds.items()},
     )
 

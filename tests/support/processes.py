@@ -20,9 +20,7 @@ _LAST_OUTPUT = 2000
 _MOMENT = 0.01  # seconds
 _END = 10.0  # seconds in which programs end that are asked to
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_INSTALLED = {
-    "PYTHONDONTWRITEBYTECODE": ""
-}  # what pip installs is compiled already; a checkout is when it first runs
+_INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}  # a checkout is compiled when it first runs
 
 
 def installed(program: str) -> str:
@@ -171,9 +169,8 @@ class Process:
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise TookTooLong(
-                f"{self.name} did not end within {seconds:g} s: {self.last_output()}"
-            ) from None
+            text = f"{self.name} did not end within {seconds:g} s: {self.last_output()}"
+            raise TookTooLong(text) from None
 
     def stop(self, seconds: float = 15) -> int:
         self.terminate()
@@ -231,14 +228,9 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Process:
-        process = Process(
-            name,
-            tuple(os.fspath(argument) for argument in arguments),
-            self._folder / f"{name}.log",
-            environment or {},
-            folder,
-            self._launch,
-        )
+        texts = tuple(os.fspath(argument) for argument in arguments)
+        log = self._folder / f"{name}.log"
+        process = Process(name, texts, log, environment or {}, folder, self._launch)
         self._started.append(process)
         process.start()
         return process

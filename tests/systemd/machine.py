@@ -119,13 +119,8 @@ class Machine:
     def run(self, command: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
         arguments = ["nsenter", "-t", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         path = f"{_SUITE}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-        return subprocess.run(
-            [*arguments, "/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        arguments += ["/usr/bin/env", "-i", f"PATH={path}", "sh", "-c", command]
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=seconds)
 
     def does(self, command: str, seconds: float = 60) -> bool:
         return self.run(command, seconds).returncode == 0
@@ -133,10 +128,8 @@ class Machine:
     def output_of(self, command: str, seconds: float = 60) -> str:
         done = self.run(command, seconds)
         if done.returncode:
-            said = (
-                f"{command}: {done.returncode}\n{done.stdout}{done.stderr}{self.journal()[-6000:]}"
-            )
-            raise AssertionError(said)
+            output = f"{done.stdout}{done.stderr}{self.journal()[-6000:]}"
+            raise AssertionError(f"{command}: {done.returncode}\n{output}")
         return done.stdout.strip()
 
     def show(self, unit: str, name: str) -> str:
@@ -168,15 +161,9 @@ def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]
         pytest.skip(reason)
     laid, root = folder / "laid", folder / "mounts/root"
     binds = [f"--bind-ro={shlex.quote(bind)}" for bind in _lay_out(laid / _SUITE.lstrip("/"))]
-    return _switched_on(
-        folder,
-        host=host,
-        laid=laid,
-        network="--private-network",
-        target="sysinit.target",
-        binds=" ".join(binds),
-        units=f"make --no-print-directory -C {ROOT} install-units DESTDIR={root} >&2",
-    )
+    kind = {"network": "--private-network", "target": "sysinit.target", "binds": " ".join(binds)}
+    units = f"make --no-print-directory -C {ROOT} install-units DESTDIR={root} >&2"
+    return _switched_on(folder, host=host, laid=laid, units=units, **kind)
 
 
 def bare(
@@ -184,16 +171,9 @@ def bare(
 ) -> AbstractContextManager[Machine]:
     """Boot a machine with files in `laid` only, on a bridge in the network of a process."""
     process, name = bridge
-    return _switched_on(
-        folder,
-        ("nsenter", "-t", str(process), "-n", "--"),
-        host=host,
-        laid=laid,
-        network=f"--network-bridge={name}",
-        target="multi-user.target",
-        binds="",
-        units="",
-    )
+    within = ("nsenter", "-t", str(process), "-n", "--")
+    kind = {"network": f"--network-bridge={name}", "target": "multi-user.target", "binds": ""}
+    return _switched_on(folder, within, host=host, laid=laid, units="", **kind)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class Catalogue:
         if groups:
             self.memory.index()
         for name, candidates in groups.items():
-            self._settle_group(name, candidates, {file.file for file in truncated}, now)
+            self._settle_group(name, candidates, {f.entry.key: f.file for f in truncated}, now)
         self._report_truncated(truncated)
         self._order()
         if not undecided:  # or the cursors of those groups would seem to be without a file
@@ -176,7 +176,7 @@ class Catalogue:
             }
             if self.memory.scanned_at is None:
                 self._report_losses({sample.entry.key.inode for sample in found})
-            self.memory.scanned_at = now  # older files that are unknown by now were there before us
+            self.memory.note_decided(now)
             self.memory.forget(now, stored)
             self.ended &= self.memory.remembered.keys() | {f.file for f in self.files.values()}
 
@@ -217,7 +217,7 @@ class Catalogue:
             self.ended.add(file.file)
 
     def _settle_group(
-        self, name: str, candidates: list[Sample], truncated: Container[str], now: int
+        self, name: str, candidates: list[Sample], truncated: Mapping[FileKey, str], now: int
     ) -> None:
         # all of a group are recognised by inode before the others are compared with the group:
         # the live file first, then the oldest
@@ -225,7 +225,7 @@ class Catalogue:
         rest = []
         rotated = oldest_first(sample for sample in candidates if not sample.entry.is_live)
         for sample in (*live, *rotated):
-            same = self.memory.find_same_inode(sample, truncated)
+            same = self.memory.find_same_inode(sample, but=truncated.get(sample.entry.key))
             best = decide(FileState.FOUND, Matched(same)).cursor if same else None
             if best is None:
                 rest.append(sample)
@@ -238,7 +238,9 @@ class Catalogue:
         # copies of known files first: their places say whether another file is new
         copies = [sample for sample in rest if _is_copy(sample, known)]
         for sample in (*copies, *(sample for sample in rest if sample not in copies)):
-            is_new = self.memory.is_new(sample.entry, known)
+            # whatever its time says, it was written after what was read of the truncated file
+            is_rewritten = sample.entry.key in truncated
+            is_new = is_rewritten or self.memory.is_new(sample.entry, known)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
             observation = Unmatched(sample, is_new, is_too_old)
             self._act(sample, decide(FileState.FOUND, observation, known), now)

@@ -280,7 +280,8 @@ def _decide_unseen(gone: FileState, unseen: Unseen) -> Decision:
 def _decide_found(observation: Observation, group: Sequence[Known]) -> Decision:
     match observation:
         case Matched(cursors):
-            best = max(cursors, key=lambda cursor: (cursor.offset, cursor.seen))
+            # one that ended was rewritten in place if another file was found there since
+            best = max(cursors, key=lambda one: (not one.ended, one.offset, one.seen))
             return Decision(FileState.FOLLOWED, (Action.INHERIT,), best)
         case Unmatched():
             return _decide_by_group(observation, group)

@@ -26,7 +26,7 @@ class Memory:
     and of files that are left. `remembered` are cursors whose files may be found again; of the
     `replaced` files only the time of the last read is known. The rotated siblings of `live_paths`
     are looked for. `scanned_at` is when the last scan began after which all files were decided on;
-    None before the first one of a selection.
+    None before the first one of a selection. `is_clock_back`: the clock was set back since then.
     """
 
     def __init__(self, known: Iterable[Cursor]) -> None:
@@ -37,8 +37,19 @@ class Memory:
         self.replaced: dict[str, int] = {}
         self.live_paths: dict[str, None] = {}
         self.scanned_at: int | None = None
+        self.is_clock_back = False
+        self._latest = 0
         self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         self.index()
+
+    def note_time(self, now: int) -> None:
+        """Note the time of a scan or a gathering."""
+        self.is_clock_back |= now < self._latest
+        self._latest = now
+
+    def note_decided(self, scanned_at: int) -> None:
+        """Note that a scan decided on all files: what is unknown by now was there before us."""
+        self.scanned_at, self.is_clock_back = scanned_at, False
 
     def note_entries(self, entries: Iterable[FileEntry]) -> None:
         """Note what a scan saw; links show a file at several paths: the first one counts."""
@@ -145,13 +156,16 @@ class Memory:
                 known.append(Known(cursor, presence))
         return known
 
-    def find_same_inode(self, sample: Sample, truncated: Container[str]) -> list[Cursor]:
-        """Return the cursors of remembered files that had its inode, and whose bytes it has."""
+    def find_same_inode(self, sample: Sample, but: str | None) -> list[Cursor]:
+        """Return the cursors of remembered files that had its inode, and whose bytes it has.
+
+        `but` is the id of a file that was truncated there: its bytes are another file's by now.
+        """
         return [
             cursor
             for cursor in self.by_inode[sample.entry.key.inode]
-            # its inode alone may soon be another file's; after a truncation it is another's
-            if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
+            # its inode alone may soon be another file's
+            if (cursor.offset or cursor.identity.head_length) and cursor.file != but
             if sample.has_all(cursor)
         ]
 
@@ -190,7 +204,8 @@ class Memory:
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""
-        if entry.wanted or self._is_younger(entry):
+        # if the clock was set back, a new file may have a time from before the last scan
+        if entry.wanted or self.is_clock_back or self._is_younger(entry):
             return True
         newest = self._find_newest([one.cursor for one in known])
         return newest is not None and entry.modified + _CLOCK_SLACK >= newest

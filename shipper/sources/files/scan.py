@@ -77,16 +77,22 @@ def scan(
     listing.troubles += [
         Notice(NoticeKind.MISSING, pattern, "matches no file yet") for pattern in missing
     ]
-    there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
-    there += _search(listing, sought(there), entries)
+    there = _drop_compressed(entries)
+    entries |= {entry.path: entry for entry in _search(listing, sought(there), entries)}
+    there = _drop_compressed(entries)
     watched = list(dict.fromkeys([*listing.folders, *folders]))
     return Scan(there, listing.troubles, watched, archives, listing.refused)
 
 
-def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
-    # the original is read while it is there; at a live path there is its successor
-    original = paths.decompressed_name(entry.path)
-    return entry.compression is not None and original in entries and original != entry.group
+def _drop_compressed(entries: Mapping[str, FileEntry]) -> list[FileEntry]:
+    """Return the entries without compressed files whose original is there: that is read."""
+    originals = ((entry, paths.decompressed_name(entry.path)) for entry in entries.values())
+    # at a live path there is the successor of the original
+    return [
+        entry
+        for entry, original in originals
+        if entry.compression is None or original not in entries or original == entry.group
+    ]
 
 
 def _search(listing: Listing, sought: Mapping[int, str], known: Collection[str]) -> list[FileEntry]:

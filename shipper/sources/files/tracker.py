@@ -283,6 +283,7 @@ class Tracker:
 
     def _take_changes(self) -> None:
         """Note what was reported since the last time."""
+        self._memory.note_time(self._clock())
         written, is_due = self._changes.read_events()
         self.is_scan_due |= is_due
         for key in written:

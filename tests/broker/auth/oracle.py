@@ -33,7 +33,7 @@ def of_others(found: dict[str, Any]) -> dict[str, Any]:
     return {
         name: [
             config,
-            [one for one in messages if one["message"]["subject"] != OWN_LINE],
+            [one for one in messages if one.get("message", {}).get("subject") != OWN_LINE],
             [consumer["config"] for consumer in consumers],
         ]
         for name, (config, _, messages, consumers) in found.items()

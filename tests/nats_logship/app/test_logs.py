@@ -42,13 +42,9 @@ def run_with_stderr(form: str, *, is_journal: bool = True) -> list[str]:
     with ours, theirs:
         there = os.fstat(theirs.fileno())
         known = {"JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino}" if is_journal else "1:2"}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, form],
-            env={**os.environ, **known, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stderr=theirs,
-            timeout=180,
-            check=False,
-        )
+        environment = {**os.environ, **known, "PYTHONPATH": str(Path(__file__).parents[3])}
+        program = [sys.executable, "-c", PROGRAM, form]
+        done = subprocess.run(program, env=environment, stderr=theirs, timeout=180)
         theirs.close()
         with ours.makefile() as lines:
             assert done.returncode == 78

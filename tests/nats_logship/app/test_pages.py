@@ -45,16 +45,15 @@ async def test_each_request_gets_its_status(request_: bytes, status: bytes) -> N
 async def test_silent_clients_keep_others_out_for_a_moment_only() -> None:
     port = free_port()
     async with opened(port, body=b"x" * (64 << 20), patience=0.5):
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
-        deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
-        for _, writer in deaf:
+        clients = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(48)]
+        for _, writer in clients[:40]:  # these read no answer, the others ask nothing
             writer.write(b"GET /page HTTP/1.1\r\n\r\n")
 
         async with asyncio.timeout(20):
             while not await answers(port):  # noqa: ASYNC110 - others let go at some time
                 await asyncio.sleep(0.05)
 
-        for _, writer in silent + deaf:
+        for _, writer in clients:
             writer.transport.abort()
 
 

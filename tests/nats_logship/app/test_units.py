@@ -43,9 +43,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("seq:12345", 12345),
-        ("12345", 12345),
-        ("earliest", 0),
+        *(("seq:12345", 12345), ("12345", 12345), ("earliest", 0)),
         ("1d12h", NOW - timedelta(hours=36)),
         ("2026-11-20T10:00", datetime(2026, 11, 20, 9, tzinfo=UTC)),
         ("2026-11-20 10:00-05:00", datetime(2026, 11, 20, 15, tzinfo=UTC)),
@@ -98,11 +96,9 @@ def test_a_listener_on_all_addresses_is_reached_by_loopback() -> None:
 @pytest.mark.parametrize(
     ("count", "arguments", "text"),
     [
-        (0, ("host",), "0 hosts"),
-        (1, ("host",), "1 host"),
+        *((0, ("host",), "0 hosts"), (1, ("host",), "1 host"), (1, ("byte", "were"), "1 byte was")),
         (1, ("message", "wait"), "1 message waits"),
         (2, ("message", "wait"), "2 messages wait"),
-        (1, ("byte", "were"), "1 byte was"),
         (1234, ("line", "are", ","), "1,234 lines are"),
     ],
 )

@@ -86,7 +86,7 @@ async def test_a_refusal_names_the_reason_and_no_secret(
 ) -> None:
     where = serve(configuration.format(tls=tls))
     given: dict[str, Any] = {
-        name: tls / value if name.startswith("tls_") else value for name, value in access.items()
+        one: tls / value if one.startswith("tls_") else value for one, value in access.items()
     }
 
     reason = await refusal(url + where, Access(**given))
@@ -221,17 +221,14 @@ FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
         *(({f"{one}": "gone"}, f"No such file.*; check --{one}") for one in ("creds", "nkey")),
         *(({f"tls_{one}": "gone"}, f"No such file.*; check --tls-{one}") for one in ("ca", "cert")),
         ({"tls_cert": "client.pem", "tls_key": "gone"}, "No such file.*; check --tls-key"),
-        ({"nkey": "empty"}, "holds no seed"),
-        ({"nkey": "not-base32"}, "holds no seed"),
+        *(({"nkey": name}, "holds no seed") for name in ("empty", "not-base32")),
         ({"nkey": "damaged"}, "damaged"),
         ({"creds": "empty", "nkey": "empty"}, "--creds and --nkey"),
         ({"nkey": "empty", "nkey_seed": "s3cret"}, "--nkey and --nkey-seed"),
         ({"password": "s3cret"}, "must be given together"),
         ({"tls_ca": "client.pem", "tls_ca_pem": "-----"}, "cannot be given together"),
-        ({"tls_ca_pem": "-----"}, "no certificate in tls_ca_pem"),
-        ({"tls_ca_pem": "é"}, "no certificate in tls_ca_pem"),
-        ({"tls_ca": "client.key"}, "no certificate in"),
-        ({"tls_ca": "empty"}, "no certificate in"),
+        *(({"tls_ca_pem": text}, "no certificate in tls_ca_pem") for text in ("-----", "é")),
+        *(({"tls_ca": name}, "no certificate in") for name in ("client.key", "empty")),
         ({"tls_key": "client.key"}, "--tls-cert"),
         ({"tls_cert": "client.pem", "tls_key": "server.key"}, "KEY_VALUES_MISMATCH"),
     ],

@@ -28,8 +28,8 @@ HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
         (HEAD, {"Log-Agent": "a: b", "Log-Read-At": "2"}),
         (b"NATS/1.0 404\r\n\r\n", {"Status": "404", "Description": ""}),
         (
-            b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\nA:b\r\n\r\n",
-            {"Status": "409", "Description": "Message Size Exceeds MaxBytes", "A": "b"},
+            b"NATS/1.0 409 Too Large\r\nA:b\r\n\r\n",
+            {"Status": "409", "Description": "Too Large", "A": "b"},
         ),
         (b"NATS/1.0\r\nno colon\r\n\xff: x\r\ntwo words: x\r\nA: \xff \r\n\r\n", {"A": "\ufffd"}),
     ],
@@ -63,9 +63,12 @@ async def test_taps_and_subscriptions_receive_all_messages_in_order(connection: 
     assert not (await connection.client()).taps
 
 
+Ends = tuple[Connection, socket.socket]
+"""Both ends of a line: a connection, and a server that does what the test does."""
+
+
 @pytest.fixture
-async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
-    """Return both ends of a line: a connection, and a server that does what the test does."""
+async def ends() -> AsyncIterator[Ends]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection([f"nats://127.0.0.1:{server.getsockname()[1]}"], "test")
         greeting = asyncio.create_task(asyncio.to_thread(greet, server))
@@ -76,9 +79,7 @@ async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
         await connection.close()
 
 
-async def test_a_message_after_unexpected_lines_is_received(
-    ends: tuple[Connection, socket.socket],
-) -> None:
+async def test_a_message_after_unexpected_lines_is_received(ends: Ends) -> None:
     connection, line = ends
     tapped = asyncio.get_running_loop().create_future()
     await connection.tap("a", tapped.set_result)
@@ -109,7 +110,7 @@ async def test_a_message_after_unexpected_lines_is_received(
     ],
 )
 async def test_an_unreadable_line_ends_the_connection_with_a_reason(
-    ends: tuple[Connection, socket.socket], sent: bytes, reason: str
+    ends: Ends, sent: bytes, reason: str
 ) -> None:
     connection, line = ends
     client = await connection.client()
@@ -169,9 +170,7 @@ def test_importing_the_connection_changes_nothing_in_nats_py() -> None:
     assert ended.stdout == ""
 
 
-async def test_a_flush_ends_after_all_earlier_messages_were_read(
-    ends: tuple[Connection, socket.socket],
-) -> None:
+async def test_a_flush_ends_after_all_earlier_messages_were_read(ends: Ends) -> None:
     connection, line = ends
     answering = asyncio.create_task(asyncio.to_thread(answer_ping, line))
     await connection.publish("elsewhere", b"a line")
@@ -185,9 +184,7 @@ async def test_a_line_break_in_a_header_is_refused(connection: Connection) -> No
         await connection.publish("elsewhere", BLOCK, headers={"A": "b\r\nC: d"})
 
 
-async def test_a_server_that_reads_nothing_blocks_the_sender_without_filling_memory(
-    ends: tuple[Connection, socket.socket],
-) -> None:
+async def test_a_server_that_reads_nothing_blocks_the_sender_in_bounded_memory(ends: Ends) -> None:
     connection, _ = ends
     client = await connection.client()
 

@@ -129,10 +129,8 @@ IN_HAND = Rejected(400, 10071, "wrong last sequence")
 @pytest.mark.parametrize(
     ("endings", "is_left"),
     [
-        ([(5.0, SILENCE)], True),
-        ([(4.0, SILENCE)], False),
-        ([(5.0, NOBODY)], False),
-        ([(13.0, NOBODY)], True),
+        *(([(5.0, SILENCE)], True), ([(4.0, SILENCE)], False)),
+        *(([(5.0, NOBODY)], False), ([(13.0, NOBODY)], True)),
         ([(4.0, SILENCE), (0.0, None), (1.0, SILENCE)], False),
         ([(4.4, SILENCE), (0.0, IN_HAND), (5.0, SILENCE)], True),
         ([(9.0, IN_HAND)], False),

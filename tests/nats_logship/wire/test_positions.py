@@ -17,8 +17,10 @@ from shipper.sources.files.forgetting import find_forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
-
-
+COVERED = b'{"streams": {"LOGS": {"agent": "", "sequence": %d}}, "files": []}'
+FRAME_OF_A_TERABYTE = (
+    zstandard.FRAME_HEADER + b"\xe0" + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"
+)
 FIELDS = ["LOGS", "streams", "sequence", "files", "id", "path", "offset", "identity", "seen"]
 
 
@@ -98,25 +100,14 @@ def with_a_file(name: str, value: object) -> bytes:
     return json.dumps(whole).encode()
 
 
-def frame_that_claims(size: int) -> bytes:
-    return zstandard.FRAME_HEADER + b"\xe0" + size.to_bytes(8, "little") + b"\x01\x00\x00"
-
-
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        json.dumps(document()).encode()[:-20],
-        b'{"streams": {}}',
-        *(
-            b'{"streams": {"LOGS": {"agent": "", "sequence": %d}}, "files": []}' % sequence
-            for sequence in (-1, 2**63)
-        ),
-        with_a_file("offset", 2**63),
-        with_a_file("id", "a b"),
+        *(b"", json.dumps(document()).encode()[:-20], b'{"streams": {}}', b"[" * 100_000),
+        *(COVERED % sequence for sequence in (-1, 2**63)),
+        *(with_a_file("offset", 2**63), with_a_file("id", "a b")),
         *(with_a_file("path", path) for path in ("/a\0b", "/\ud800", "/a" * 4096)),
-        b"[" * 100_000,
-        frame_that_claims(2**40),
+        FRAME_OF_A_TERABYTE,
         zstandard.compress(json.dumps(document()).encode() + b" " * 10_000_000),
     ],
     ids=map(str, count()),
@@ -126,7 +117,7 @@ def test_anything_but_a_snapshot_is_refused(data: bytes) -> None:
         Positions.decode(data)
 
 
-def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable() -> None:
+def test_only_files_neither_followed_nor_recently_read_are_forgettable() -> None:
     positions = Positions().advance([origin("old", 1), origin("followed", 1)], 1)
 
     left = positions.without(["followed"]).files.values()

@@ -148,6 +148,7 @@ class Program:
     async def set_clock_back(self, amount: int) -> None:
         self.host.later -= amount * SECOND
         self.model.set_clock_back()
+        await self.gather_some(0)  # as the agent does at least once a second
 
     async def restart(self, _: int) -> None:
         await self.store()
@@ -210,6 +211,14 @@ SUCCESSOR_OF_A_LONG_LINE = (
     "write:3 copy_truncate:4 write_part:3 scan leave_hole:3 gather_amid:50 copy_truncate:4 write:4"
 )
 
+CLOCK_SET_BACK_BEHIND_A_TRUNCATION = (
+    "write compress_slowly truncate set_clock_back:1 write rename",
+    "write compress_slowly truncate set_clock_back:4 write_part copy_truncate",
+    "write scan delete set_clock_back:3 write rename",
+)
+COMPRESSED_IN_ANOTHER_FOLDER = "write scan rename write copy_truncate compress_slowly:4"
+REWRITTEN_AND_REWOUND = "write:4 write:2 rewrite rewind restart"
+
 
 def written(program: str) -> list[Step]:
     """Return a program from its steps, each with its amount where that is not 0."""
@@ -230,6 +239,11 @@ def written(program: str) -> list[Step]:
 @example(layout="extension, shown", steps=written(COMPRESSED_BEFORE_ITS_LIVE_PATH_CAME))
 @example(layout="extension, shown", steps=written(SUCCESSOR_OF_A_LONG_LINE))
 @example(layout="dates", steps=written(TRUNCATED_AND_COMPRESSED))
+@example(layout="dates", steps=written(CLOCK_SET_BACK_BEHIND_A_TRUNCATION[0]))
+@example(layout="pod", steps=written(CLOCK_SET_BACK_BEHIND_A_TRUNCATION[1]))
+@example(layout="pod", steps=written(CLOCK_SET_BACK_BEHIND_A_TRUNCATION[2]))
+@example(layout="olddir", steps=written(COMPRESSED_IN_ANOTHER_FOLDER))
+@example(layout="dates", steps=written(REWRITTEN_AND_REWOUND))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
