@@ -132,11 +132,13 @@ class Section:
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
-        length, size = self.span.end - self.span.start, format_count(self.size, "byte")
+        length = self.span.end - self.span.start
         if length < 0 or self.size > length or (self.size < length and not self.filtered):
+            size = format_count(self.size, "byte")
             raise MalformedMessage(f"span {self.span} does not match {size} of lines")
         if self.lines > self.size:
-            raise MalformedMessage(f"{size} cannot hold {format_count(self.lines, 'line')}")
+            size, lines = format_count(self.size, "byte"), format_count(self.lines, "line")
+            raise MalformedMessage(f"{size} cannot hold {lines}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,10 +178,10 @@ class Memory:
         """Return the files to sample before `settle`, each with the cursors that may fit it."""
         seen = self.find_seen()
         # a file that has just gone may have been truncated before; the next scan knows
-        held = [
+        unseen = [
             f for f in self.find_unseen() if f.unseen_since is not None and f.entry.key in is_open
         ]
-        are_read = {file.file for file in (*seen, *held) if not file.is_doubtful}
+        are_read = {file.file for file in (*seen, *unseen) if not file.is_doubtful}
         asked = [
             entry
             for key, entry in self.entries.items()
