@@ -29,7 +29,7 @@ class Goals:
         """Whether every file was read that far, and compressed ones to their end."""
         return all(
             state.offset + state.padding >= self._sizes.get(state.file, 0)
-            and (state.since is None or compression_of(state.path) is None)
+            and (state.readable_since is None or compression_of(state.path) is None)
             for state in states
         )
 
@@ -47,18 +47,18 @@ class Goals:
         """
         states = follower.files()
         for state in states:
-            if state.held:
-                held = format_count(state.held, "byte")
+            if state.unfinished:
+                held = format_count(state.unfinished, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
         for trouble in follower.troubles:
             if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
                 continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
-            is_damaged = state.note and compression_of(state.path)  # which was logged
-            read = state.offset + state.held + state.padding
+            is_damaged = state.problem and compression_of(state.path)  # which was logged
+            read = state.offset + state.unfinished + state.padding
             if read < self._sizes.get(state.file, 0) and not is_damaged:
-                reason = state.note or "was rotated again and again"
+                reason = state.problem or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {reason}; run again to read the rest")
         if not follower.has_decided:
             raise OperatorError("files were rotated again and again; run again to read the rest")

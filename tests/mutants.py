@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "sections make up a message's lines exactly",
         "nats_logship/wire/message.py",
-        "if origin.size != len(lines):",
-        "if origin.size > len(lines):",
+        "if origin.size != len(payload):",
+        "if origin.size > len(payload):",
         "tests/nats_logship/wire",
     ),
     Mutant(

@@ -13,7 +13,8 @@ another file:
 
     start\nend\nready\n
 
-`Log-Spans` is one line of JSON: a section for each file. The payload is the bytes of the sections
+`Log-Spans` is one line of JSON: an entry for each file. In this module an entry is a `Section`, its
+`id`, `start` and `end` are the section's `Span`. The payload is the bytes of the sections
 in the same order. `Content-Encoding: zstd` says that the payload is compressed. A message with
 `Log-Agent` and without `Log-Spans` is a claim: it has no lines, and may have `Log-Follows` or
 `Log-Moved`. A message without `Log-Agent` comes from another NATS client: its payload is lines.
@@ -42,7 +43,7 @@ EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 The stored message keeps the header.
 """
 IMPOSSIBLE_SEQUENCE = 2**62
-"""No subject reaches it: a leader refuses it, and its error names the subject's last sequence."""
+"""Publish with this to learn a subject's last sequence: the leader refuses, and names it."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024  # of lines in a message, decompressed
 MAX_SPANS_BYTES = 60_000  # of `Log-Spans`; nats-server accepts 64 KiB of headers in all
@@ -251,7 +252,7 @@ def _decode_sections(text: str) -> tuple[Section, ...]:
         raise MalformedMessage(f"{_SPANS} {_shorten(text)} is not a JSON array of sections")
     sections = tuple(map(_decode_section, entries))
     if (size := sum(section.size for section in sections)) > MAX_LINES_BYTES:
-        raise MalformedMessage(f"{_SPANS} claims {size} bytes, more than {MAX_LINES_BYTES}")
+        raise MalformedMessage(f"{_SPANS} states {size} bytes, more than {MAX_LINES_BYTES}")
     return sections
 
 
@@ -315,16 +316,17 @@ def decode_payload(
     return decompress(payload, MAX_LINES_BYTES, decompressor)
 
 
-def split_sections(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
-    """Return each section with its part of the decompressed lines, in order.
+def split_sections(origin: Origin, payload: bytes) -> list[tuple[Section, bytes]]:
+    """Return each section with its part of the decompressed payload, in order.
 
-    Raises `MalformedMessage` if the sections are not exactly as long as the lines.
+    Raises `MalformedMessage` if the sections are not exactly as long as the payload.
     """
-    if origin.size != len(lines):
-        raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
+    if origin.size != len(payload):
+        raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(payload)}")
     parts, start = [], 0
     for section in origin.sections:
-        parts.append((section, lines[start : start + section.size]))  # all of `lines`: no copy
+        part = payload[start : start + section.size]  # a slice of all bytes is no copy
+        parts.append((section, part))
         start += section.size
     return parts
 
@@ -349,7 +351,7 @@ def decompress(
             raise MalformedMessage(f"zstd frame of unknown size, of no bytes, or over {most} bytes")
         if size > limit_content(len(frame)):
             raise MalformedMessage(
-                f"zstd frame of {len(frame)} bytes claims {size} bytes of content, more than "
+                f"zstd frame of {len(frame)} bytes states {size} bytes of content, more than "
                 f"{MAX_RATIO} times as many"
             )
         decompressor = decompressor or zstandard.ZstdDecompressor()

@@ -8,12 +8,12 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-_FNV_OFFSET = 0x811C9DC5
+_FNV_OFFSET = 0x811C9DC5  # the constants of FNV-1a, 32 bits
 _FNV_PRIME = 0x01000193
-_MAX_HOST_BYTES = 253
+_MAX_HOST_BYTES = 253  # as a domain name, RFC 1035
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_HASHED = "="
+_HASHED = "="  # before a digest: no plain name holds it
 _WAKES = 8  # names for a partition: owners that follow each other closely never share one
 _READERS = 24  # consumers that a monitor can have at a time
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")

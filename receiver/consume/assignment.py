@@ -105,7 +105,7 @@ class Done:
     """Messages `[first, until)` that are on disk: a batch before its commit, or a whole session.
 
     `size` is the bytes of lines. `ack` is the subject that acknowledges the last message; `pending`
-    is how many messages the consumer had left then. `commit` is the id of the last batch.
+    is how many messages the consumer had left then. `commit_id` is that of the last batch.
     `stored_at` is when the broker stored the last message, in nanoseconds since the epoch. `closed`
     names closed segments, relative to the output folder; `notices` say what somebody else did to
     files.
@@ -120,7 +120,7 @@ class Done:
     quarantined: int = 0
     pending: int = 0
     ack: str = ""
-    commit: str = ""
+    commit_id: str = ""
     stored_at: int = 0
     closed: tuple[str, ...] = ()
     anomalies: tuple[Anomaly, ...] = ()

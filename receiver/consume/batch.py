@@ -1,9 +1,9 @@
 """One batch: the messages `[first, until)` of a partition become bytes in files, and are committed.
 
 The steps, in this order, by one task under the partition's lock. If the receiver is killed in or
-after a step, this is left:
+after a step, this remains:
 
-| step | who does it | left by a kill |
+| step | who does it | what remains |
 |---|---|---|
 | 1 announce | `Output.flush` | rows of new files and of segments, in the store |
 | 2 close | `Output.flush` | some files are renamed to segments; the next start renames the rest |
@@ -93,16 +93,18 @@ class Batch:
         self._partition = partition
         self._output = output
         self._moves = moves or Moves()
+        # For a store without spans: in epoch 1 no message was received before; later another store
+        # may have received those before the offset.
         partition.spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
         self._endings = Endings(open_before=partition.open_line)
         self._judge = Judge(partition.spans)
         self._quarantine = partition.quarantine
         self._counts = _Counts()
         self._buffered = _Buffered(most=assignment.limit + assignment.pull)
-        self._is_in_message = False  # an error now is the fault of the next message
+        self._is_in_message = False  # while a message is processed, an error is its fault
         self._last: Delivery | None = None
         self._ack = ""
-        self._left: set[str] = set()  # hosts that have gone to another partition
+        self._moved_hosts: set[str] = set()  # to another partition
         self.is_full = False
         """Whether the batch takes no more messages."""
 
@@ -126,15 +128,18 @@ class Batch:
         with blame_messages(self._count_harmless):
             gaps = [one for one in self._judge.anomalies if one.kind.is_gap]
             if gaps:
-                number = self._assignment.partition
-                self._output.buffer(name_gap_report(number), format_gaps(gaps, number), 0)
+                partition = self._assignment.partition
+                self._output.buffer(name_gap_report(partition), format_gaps(gaps, partition), 0)
             self._flush()
             self._sync()
             batch = self._store(self._last.sequence + 1, gaps)
         return self._describe(self._last, batch.commit_id)
 
     def _count_harmless(self) -> int:
-        """Return how many of the first messages can be written without the poison message."""
+        """Return how many of the first messages can be written without the poison message.
+
+        If the error came between messages, any of them may be the poison: try the first half.
+        """
         taken = self._counts.messages
         return taken if self._is_in_message else taken // 2
 
@@ -145,7 +150,7 @@ class Batch:
                 self._partition.close_finished(self._output, delivery.stored_at)
             elif not self._belongs(delivery):
                 self.is_full = True
-            # claims in the first messages were examined together; a later one begins a new batch
+            # claims in the first pull were checked before the batch; one in a later pull ends it
             self.is_full |= not are_first and bool(read_follows(message))
             if self.is_full:
                 break
@@ -191,11 +196,11 @@ class Batch:
             raise MalformedMessage(reason)
 
     def _note_move(self, message: RawMessage) -> None:
-        """Note whether the host of a message has gone to another partition, or has come back."""
+        """Note whether the host of a message has moved to another partition, or has come back."""
         if read_destination(message) not in {None, self._assignment.partition}:
-            self._left.add(parse_host(message.subject))
-        elif self._left and read_follows(message):
-            self._left.discard(parse_host(message.subject))
+            self._moved_hosts.add(parse_host(message.subject))
+        elif self._moved_hosts and read_follows(message):
+            self._moved_hosts.discard(parse_host(message.subject))
 
     def _buffer_lines(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
@@ -209,7 +214,7 @@ class Batch:
                 piece.file or None,
                 moment,
                 is_own=piece.file_id != "",
-                has_left=piece.host in self._left,
+                has_left=piece.host in self._moved_hosts,
             )
             payload = piece.join(self._endings, live)
             self._counts.lines += piece.lines
@@ -229,14 +234,14 @@ class Batch:
         fault("synced")
 
     def _store(self, until: int, gaps: list[Anomaly]) -> StoredBatch:
-        """Do step 4: lengths, spans, gaps and hosts that left, in one transaction."""
+        """Do step 4: lengths, spans, gaps and files of moved hosts, in one transaction."""
         partition = self._partition
         batch = partition.describe_batch(self._assignment.first, until)
-        left = [path for host in self._left for path in partition.names.list_own(host)]
+        moved = [path for host in self._moved_hosts for path in partition.names.list_own(host)]
         files = self._output.rows(dict(self._endings.as_texts()))
-        written = WrittenBatch(files=files, spans=partition.spans, gaps=gaps, left=left)
+        written = WrittenBatch(files=files, spans=partition.spans, gaps=gaps, moved=moved)
         store_batch(partition.store, batch, written)
-        if self._left:
+        if self._moved_hosts:
             partition.names.clear_cache()
         fault("stored")
         return batch
@@ -252,7 +257,7 @@ class Batch:
             quarantined=self._counts.quarantined,
             pending=last.pending,
             ack=self._ack,
-            commit=commit_id,
+            commit_id=commit_id,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             anomalies=tuple(self._judge.anomalies),

@@ -1,9 +1,9 @@
 """Decide which of a message's lines are new; find gaps, repeats and losses. Touches no file.
 
 A section is compared with how far its source file was received: it is written, dropped as a repeat,
-or written behind a gap. The broker's compare-and-set keeps repeats out of the stream; what is found
-here is older, or retention removed messages before they were received. `replay` and `verify` decide
-by the same rules as a receiver.
+or written behind a gap. The broker's compare-and-set keeps repeats out of the stream. Repeats and
+gaps that are found here are older than that check, or nats-server deleted messages (`max_age`,
+`discard = old`) before they were received. `replay` and `verify` decide by the same rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from receiver.storage.anomalies import Anomaly, AnomalyKind, SpanEnds
 
 _DAY = 24 * 3600 * SECOND  # nanoseconds
 _LONGEST_PATH = 1024  # characters in an anomaly: any message may name a path of any length
-_MAX_SEQUENCE = 2**64 - 1
+_MAX_SEQUENCE = 2**64 - 1  # nats-server counts in 64 bits
 _NEWLINE = b"\n"
 
 
@@ -42,7 +42,7 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     """Compare a section with the position up to which its file was received.
 
     `reached` is None for a file that was never received: any start is right then, as a shipper may
-    begin at a file's end. Bytes that may be new or a repeat are written: a repeat is no loss.
+    begin at a file's end. If in doubt, bytes are written: a duplicate is better than a loss.
     """
     span = section.span
     if reached is None or span.start == reached:
@@ -93,14 +93,21 @@ class Piece:
 class Judge:
     """Judges a partition's messages in the order of their sequences, and collects `anomalies`.
 
-    `ends` has how far each source file was received; it is kept up to date. Sections of files that
-    nobody `wants`, by their path, are passed over.
+    `ends` is kept up to date, and has three kinds of keys, with a time each:
+
+    | key | value |
+    |---|---|
+    | (host, file id) | the position up to which a source file was received |
+    | (host, "") | the sequence of the host's last message |
+    | ("", "") | the sequence up to which messages of unknown hosts may have been received |
+
+    Sections of files that nobody `wants`, by their path, are passed over.
     """
 
     ends: SpanEnds = field(default_factory=SpanEnds)
     wants: Callable[[str], bool] = lambda _: True
     anomalies: list[Anomaly] = field(default_factory=list)
-    _gap_at: int = 0  # sequence of the last message that showed a gap
+    _gap_at: int = 0  # sequence of the last message that reported a gap
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
     def take(
@@ -168,8 +175,8 @@ class Judge:
     ) -> None:
         """Find out by the predecessor's sequence whether messages of a host are missing.
 
-        To be called once for every message, also for one in quarantine. A message that shows a gap
-        shows no loss: the gap says the same, and more.
+        To be called once for every message, also for one in quarantine. If a message reports a gap,
+        it does not report a loss too: the gap names the file and the bytes.
         """
         last, since = self.ends[host, ""]
         known = last if last >= 0 else self.ends["", ""][0]

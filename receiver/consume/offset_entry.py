@@ -76,7 +76,7 @@ class OffsetEntry:
                 size=self.offset.size + done.size,
                 last_time=format_time(done.stored_at, "milliseconds"),
                 committed_at=format_datetime(self.clock(), "milliseconds"),
-                commit=done.commit,
+                commit=done.commit_id,
                 moved_in=0,
             )
         )

@@ -7,7 +7,12 @@ with the stored batch (`find_first_to_undo`), and makes the files what the entry
 |---|---|---|
 | `commit_id` | committed | cuts each file to `length`: bytes behind it were never stored |
 | `previous_id` | not committed | cuts each file to `length_before`, undoes spans and gaps |
+| another stream: restored or created again | of messages that are gone | does as for `commit_id` |
+| any id, and a person set `next` to the files' end | confirmed | does as for `commit_id` |
 | anything else | unknown | raises `Damaged`, and changes nothing |
+
+The first two rows also require that the entry's `next` is the batch's `until` or `first`, unless a
+person has set it with `logreceiver offsets set`.
 
 A rename to a segment is finished and never undone: a batch renames a file before it appends, when
 all lines in the file are committed. A start that is killed can be repeated: each step first checks
@@ -35,13 +40,13 @@ _MOST_NOTICES = 20  # per start
 class WrittenBatch:
     """What a batch has written and synced.
 
-    `left` are the paths of files whose host has gone to another partition.
+    `moved` are the paths of files whose host has moved to another partition.
     """
 
     files: Iterable[FileRow]
     spans: StoredSpanEnds
     gaps: Iterable[Anomaly] = ()
-    left: Iterable[str] = ()
+    moved: Iterable[str] = ()
 
 
 def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None:
@@ -52,7 +57,7 @@ def store_batch(store: Store, batch: StoredBatch, written: WrittenBatch) -> None
     with store.transaction():
         store.put_files(written.files)
         store.put_batch(batch)
-        store.leave_files(written.left, batch.number)
+        store.leave_files(written.moved, batch.number)
         written.spans.store(batch.number)
         put_gaps(store, written.gaps, batch.number)
 
@@ -79,13 +84,14 @@ def make_empty_batch(
 def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> int:
     """Return the number of the first batch to undo.
 
-    This is the stored batch's number, or that number plus one if nothing is to undo. `offset` is
-    the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has moved
-    it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
+    This is the stored batch's number, or that number plus one if the stored batch stays. `offset`
+    is the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has
+    moved it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
     """
     is_moved = offset.moved_in > 0
     if batch.created not in {"", offset.stream_created}:
-        # the stream was restored or created again: lost lines could not be read a second time
+        # the stream was restored or created again, so the old messages are gone: lines that we cut
+        # now could not be fetched again
         return batch.number + 1
     if offset.commit == batch.commit_id and (is_moved or offset.next == batch.until):
         return batch.number + 1
@@ -103,25 +109,27 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
     )
 
 
-def recover(store: Store, folders: Folders, first: int, offset: Offset, template: str) -> list[str]:
-    """Undo the batches from number `first` on, and finish renames; return notices for the log.
+def recover(
+    store: Store, folders: Folders, first_to_undo: int, offset: Offset, template: str
+) -> list[str]:
+    """Undo the stored batch if its number is `first_to_undo`, and any batch that is announced only.
 
-    To be called under the partition's lock, with `first` from `find_first_to_undo`. Bytes behind
-    the committed length are cut off: a task died while it wrote them, or another program appended
-    them. Raises OSError, `Damaged`.
+    Finishes renames; returns notices for the log. To be called under the partition's lock, with the
+    result of `find_first_to_undo`. Bytes behind the committed length are cut off: a task died while
+    it wrote them, or another program appended them. Raises OSError, `Damaged`.
     """
     batch = store.read_batch()
     assert batch is not None, "a store has a batch when it is created"
     trusts_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
-    store.return_files_since(first)
+    store.return_files_since(first_to_undo)
     has_renames = _finish_renames(store, folders)
     notices: list[str] = []
     before = store.list_open_files()
     after = []
     for row in before:
-        recovered, surplus = _recover_file(row, folders, first, trusts_inodes=trusts_inodes)
+        recovered, surplus = _recover_file(row, folders, first_to_undo, trusts_inodes=trusts_inodes)
         after.append(recovered)
-        if surplus and trusts_inodes and row.batch < first:
+        if surplus and trusts_inodes and row.batch < first_to_undo:
             notices.append(_describe_cut(row.path, surplus))
     folders.sync()
     fault("undone")
@@ -130,7 +138,7 @@ def recover(store: Store, folders: Folders, first: int, offset: Offset, template
     if changed or has_renames or committed != batch:
         with store.transaction():
             store.put_files(changed)
-            store.undo(first)
+            store.undo(first_to_undo)
             store.put_batch(committed)
         fault("recovered")
     more = len(notices) - _MOST_NOTICES
@@ -151,14 +159,14 @@ def _finish_renames(store: Store, folders: Folders) -> bool:
 
 
 def _recover_file(
-    row: FileRow, folders: Folders, first: int, *, trusts_inodes: bool
+    row: FileRow, folders: Folders, first_to_undo: int, *, trusts_inodes: bool
 ) -> tuple[FileRow, int]:
     """Cut a file to its committed length; return its row as of then, and how many bytes were cut.
 
     A file whose inode is not the one of its row is left as it is. In a copied store inodes say
     nothing: any file at the path is then the one of the row.
     """
-    is_undone = row.batch >= first
+    is_undone = row.batch >= first_to_undo
     length = row.length_before if is_undone else row.length
     found, surplus = _find(row.path, folders), 0
     is_new = is_undone and not row.inode

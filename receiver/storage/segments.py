@@ -1,7 +1,8 @@
 """Compress segments, and delete them by number, age and size.
 
-A segment is what options and pages call a closed file: `web01.log.000001`, or the file of a past
-day. The stores list the segments; no folder is searched. Live files are never deleted.
+A segment here is a closed file: `web01.log.000001`, or the file of a past day. (Options, pages and
+messages say "closed file"; the spool's segments are others.) The stores list the segments; no
+folder is searched. Live files are never deleted.
 
 | limit of a receiver's files | default | checked by |
 |---|---|---|
@@ -74,8 +75,8 @@ def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> 
 
     Segments of one live file come in order. First come the oldest of each live file beyond
     `limits.number`, and those older than `limits.age` at `now` (nanoseconds since the epoch); then
-    the oldest of all, until the rest fits `limits.size`. A segment's age is at most the age of any
-    earlier segment of its file, so a file never loses a segment from its middle.
+    the oldest of all, until the rest fits `limits.size`. A segment counts as no older than those
+    before it, so that deletion starts at the oldest of its file.
     """
     surplus: list[SegmentRow] = []
     kept: list[tuple[int, SegmentRow]] = []
@@ -150,7 +151,7 @@ class SegmentCleaner:
                 present = self._list_present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._join_days, present)
-        # after a boot the clock may be years ahead: age counts from the newest line at the latest
+        # after a boot the clock may be years ahead: then measure age from the newest line
         surplus = choose_surplus(segments, limits, min(now, newest) if newest else now)
         for path in sorted({owners[segment.path] for segment in surplus}):
             with self._note_errors(), Store(path) as store:
@@ -219,8 +220,8 @@ class _Abandoned(Exception):
 def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
     """Replace a segment by its compressed form, with the same mode, owner and time.
 
-    Returns the suffix of the compressed form; empty if the segment is not compressed yet. A form
-    that exists already stays, whatever `method` is. One caller at a time; ends early soon after
+    Returns the suffix of the compressed form; empty if the segment is not compressed yet. An
+    existing .gz or .zst is kept, whatever `method` is. One caller at a time; ends early soon after
     `stopped()`. Raises OSError.
     """
     suffix = find_compressed(folder, plain)

@@ -15,7 +15,9 @@ from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
 _BATCH = ", ".join(StoredBatch._fields)
 _IS_LIVE = "path NOT IN (SELECT path FROM segments)"  # a file of a day that is over is a segment
-_IS_STORED = "batch <= (SELECT number FROM batch)"  # else the batch is only announced
+# the column `batch` is a batch's number, the table `batch` has one row: the last stored batch;
+# a row with a higher number is of a batch that is only announced
+_IS_STORED = "batch <= (SELECT number FROM batch)"
 
 
 def _placeholders(columns: Sequence[str]) -> str:
@@ -73,7 +75,11 @@ def make_store_path(state: Path, partition: int) -> Path:
 
 
 class Store(Database):
-    """An open store. Files that were left to another partition are only in `list_left_files`."""
+    """An open store.
+
+    Files that were left to another partition are in `list_left_files`, and until that partition
+    takes them also in `list_sizes`, `read_newest_line` and `read_last_day`; nowhere else.
+    """
 
     # the batch
 
@@ -86,15 +92,17 @@ class Store(Database):
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *batch)
 
-    def undo(self, first: int) -> None:
-        """Undo gaps and spans of the batches from number `first` on, within a transaction.
+    def undo(self, first_to_undo: int) -> None:
+        """Undo gaps and spans of the batches from a number on, within a transaction.
 
-        Segments that are only announced become ordinary ones: their files were renamed.
+        Segments that are only announced become ordinary ones, whatever the number is: `recover` has
+        renamed their files.
         """
         self.change("UPDATE segments SET batch = 0 WHERE batch > (SELECT number FROM batch)")
-        self.change("DELETE FROM gaps WHERE batch >= ?", first)
-        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", first)
-        self.change(_UNDO_SPANS, first)
+        self.change("DELETE FROM gaps WHERE batch >= ?", first_to_undo)
+        # the batch was the first with lines of this source file
+        self.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", first_to_undo)
+        self.change(_UNDO_SPANS, first_to_undo)  # all others get their values from before the batch
 
     def forget_batches(self) -> None:
         """Forget what an undo would need, all segments and all lengths, within a transaction.
@@ -126,11 +134,11 @@ class Store(Database):
         return bool(self._files("path > ? AND path < ? LIMIT 1", f"{folder}/", f"{folder}0"))
 
     def list_files(self) -> list[FileRow]:
-        """Return all live files."""
+        """Return all files, also those of days that are over."""
         return self._files("TRUE")
 
     def list_open_files(self) -> list[FileRow]:
-        """Return the live files, without those of days that are over."""
+        """Return the files that may still get lines: not those of days that are over."""
         return self._files(_IS_LIVE)
 
     def list_files_with_lines(self) -> list[FileRow]:

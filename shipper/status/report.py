@@ -148,13 +148,15 @@ def list_files(
     for file in files:
         at = position(file.file)
         size = file.end if spooled is None else at + spooled
-        is_held = file.held and file.held == size - at
+        is_held = file.unfinished and file.unfinished == size - at
         status = FileStatus(
             path=file.path,
-            state=file.note or ("unfinished line" if is_held else file.stage),
+            state=file.problem or ("unfinished line" if is_held else file.status_text),
             size_bytes=size,
             position_bytes=at,
-            oldest_unshipped_seconds=seconds_since((file.since, read_at.get(file.file)), now),
+            oldest_unshipped_seconds=seconds_since(
+                (file.readable_since, read_at.get(file.file)), now
+            ),
         )
         listed.append(status)
     return tuple(listed)

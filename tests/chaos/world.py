@@ -252,7 +252,8 @@ class World:
         self.disks[name] = Disk.mounted(name, path, _DISKS[kind], images)
 
     def _start_brokers(self, names: Sequence[str]) -> None:
-        addresses = ",".join(f"nats-route://{self.machines[name].route}" for name in names)
+        addresses = [f"nats-route://{self.machines[name].route}" for name in names]
+        routes = [option for address in addresses for option in ("--route", address)]
         secret = self.folder / "secret"
         secret.touch(0o600)
         secret.write_text(SECRET, "utf-8")
@@ -273,7 +274,7 @@ class World:
             arguments += ["--config", limits] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
                 arguments += ["--cluster", "c", "--cluster-listen", str(machine.route)]
-                arguments += ["--route", addresses, "--cluster-secret-file", secret]
+                arguments += [*routes, "--cluster-secret-file", secret]
             program = self.start_program("logbroker", name, machine, arguments)
             self.brokers.append(Broker(name, machine, store, program))
         are_ready = lambda: all((one.store / "broker.json").exists() for one in self.brokers)  # noqa: E731

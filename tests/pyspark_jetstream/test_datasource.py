@@ -143,7 +143,7 @@ class Query:
         return batches
 
 
-def test_available_now_reads_all_messages_within_the_limit(logs_url: str) -> None:
+def test_available_now_reads_all_within_the_limit(logs_url: str) -> None:
     fill(logs_url, 12)
 
     batches = Query(logs_url, maxOffsetsPerTrigger="5").available_now()

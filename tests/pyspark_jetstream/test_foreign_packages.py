@@ -101,9 +101,7 @@ def test_the_source_works_with_foreign_packages_of_our_names(
 
 
 @pytest.mark.long  # downloads PySpark
-def test_the_wheel_with_extra_spark_works_in_an_empty_environment(
-    logs_url: str, tmp_path: Path
-) -> None:
+def test_the_wheel_works_in_an_empty_environment(logs_url: str, tmp_path: Path) -> None:
     pip = ("-m", "pip", "-q", "--disable-pip-version-check")
     subprocess.run(
         [sys.executable, *pip, "wheel", "--no-deps", "-w", str(tmp_path), str(ROOT)], check=True

@@ -40,7 +40,7 @@ def test_the_batch_examples_count_lines_per_host_and_write_a_table(
 
 
 @pytest.mark.long
-def test_the_stream_counts_errors_per_minute(
+def test_a_stream_counts_errors_by_minute(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -60,9 +60,7 @@ def test_the_stream_counts_errors_per_minute(
     assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
 
 
-def test_a_growing_table_has_each_line_once(
-    spark: SparkSession, logs_url: str, tmp_path: Path
-) -> None:
+def test_a_table_has_each_line_once(spark: SparkSession, logs_url: str, tmp_path: Path) -> None:
     publish(logs_url, *_LINES)
     example(2, spark, logs_url, tmp_path)
     publish(logs_url, ("logs.p0.web01", b"four\n", None))

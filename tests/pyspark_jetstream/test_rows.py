@@ -117,9 +117,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
         ({"explode": "true", "includeHeaders": "true"}, {"headers": True}),
     ],
 )
-def test_options_mean_the_same_as_for_kafka(
-    given: dict[str, str], meaning: dict[str, object]
-) -> None:
+def test_options_mean_what_kafkas_mean(given: dict[str, str], meaning: dict[str, object]) -> None:
     options = SourceOptions.parse(given)
 
     assert {name: getattr(options, name) for name in meaning} == meaning

@@ -3,10 +3,11 @@
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from nats_logship.client.connection import Connection, Message
 from receiver.consume import task
@@ -39,7 +40,41 @@ class RequestCounter:
                 await self._requests.get()
 
 
-class Supervised:
+class Running(ABC):
+    """What runs beside a test, until it is left."""
+
+    stop: asyncio.Event
+    running: asyncio.Task[None]
+
+    @abstractmethod
+    async def run(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        self.running = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.wait({self.running})
+        finally:
+            await self.close()
+
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 40)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(40):
+            while not holds():
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
+
+
+class Supervised(Running):
     """A supervisor of a partition, and how many jobs it has run."""
 
     def __init__(
@@ -82,27 +117,12 @@ class Supervised:
         self.reports.append(report)
         return report
 
-    async def __aenter__(self) -> "Supervised":
-        self.running = asyncio.create_task(self.supervisor.run())
-        return self
+    async def run(self) -> None:
+        await self.supervisor.run()
 
-    async def __aexit__(self, *_: object) -> None:
-        self.stop.set()
-        try:
-            async with asyncio.timeout(20):
-                await asyncio.wait({self.running})
-        finally:
-            await self.supervisor.wake.close()
-            await self.connection.close()
-
-    async def ends(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self.running), 20)
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not holds():
-                assert not self.running.done(), self.running
-                await asyncio.sleep(0.02)
+    async def close(self) -> None:
+        await self.supervisor.wake.close()
+        await self.connection.close()
 
     async def has(self, expected: bytes) -> None:
         await self.until(lambda: self.partition.read("web01") == expected)

@@ -1,7 +1,10 @@
 """Metrics, health page and status of a receiver."""
 
 import json
+import os
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,10 @@ from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import make_page
+from receiver.status.status import HostFile, Status
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.pages import samples
+from tests.receiver.stored import add, begun
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
@@ -96,9 +101,7 @@ def test_a_blocked_partition_is_shown_with_its_cause(meter: Meter, clock: Clock)
     assert (exposed(meter)["blocked|disk|3"], problem(meter)) == (0, "")
 
 
-def test_a_short_refusal_of_the_broker_is_not_logged_for_partitions(
-    meter: Meter, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_short_refusal_is_not_logged(meter: Meter, caplog: pytest.LogCaptureFixture) -> None:
     refused = [Blocked(Cause.BROKER, f"the broker refuses: {why}") for why in ("no leader", "503")]
     caplog.set_level("INFO")
     third = meter.partitions[3]
@@ -167,3 +170,37 @@ def test_the_status_line_has_lag_rate_and_owners(meter: Meter, clock: Clock) -> 
     assert meter.status() == (
         "1 partition, 1,234 messages behind, 781.2 KiB/s; standing by behind central2:77: 3"
     )
+
+
+def test_a_status_has_the_files_of_all_readable_stores(tmp_path: Path) -> None:
+    sizes = {"web01.log.000001": 5, "web01.log.000002": 10, "web01.log": 0, "db.log": 3}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    add(tmp_path, tmp_path, *sizes, moment=NOW)
+    (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
+
+    assert list(Status.with_stores([], tmp_path).files) == [
+        HostFile(path=path, last_line="2026-11-21T00:00:00Z", size=size, segments=segments)
+        for path, size, segments in (("db.log", 3, 0), ("web01.log", 15, 2))
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_user_who_can_only_read_the_stores_sees_the_files(is_running: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        (state / "web01.log").touch()
+        add(state, state, "web01.log", moment=NOW)
+        with begun(state, state) as store:
+            if not is_running:
+                store.close()
+            for path in (state, *state.iterdir()):
+                path.chmod(0o755 if path == state else 0o644)
+            os.seteuid(65534)
+            try:
+                found = Status.with_stores([], state).files
+            finally:
+                os.seteuid(0)
+
+    assert [file.path for file in found] == ["web01.log"]

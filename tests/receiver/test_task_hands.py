@@ -74,7 +74,7 @@ def append(path: Path) -> None:
 
 @pytest.mark.parametrize("rotate_size", [0, 8], ids=["live", "before it is closed"])
 @pytest.mark.parametrize("when", ["at a start", "in a session"])
-def test_foreign_bytes_are_cut_with_a_warning(
+def test_foreign_bytes_are_cut_and_logged(
     partition: Partition, rotate_size: int, when: str
 ) -> None:
     partition = replace(partition, rotate_size=rotate_size)
@@ -104,10 +104,9 @@ def test_foreign_bytes_are_cut_with_a_warning(
 
 @pytest.mark.parametrize("point", ["appended", "written", "files_synced", "synced", "stored"])
 def test_foreign_bytes_in_mid_batch_tear_no_line(partition: Partition, point: str) -> None:
-    small = replace(partition, pull=1)  # a message at a time
     lines = [b"%d\n" % number for number in range(9)]
     partition.lines("web01", *lines)
-    with small.stopped_at(point, 2, 1) as go_on:
+    with replace(partition, pull=1).stopped_at(point, 2, 1) as go_on:  # a message at a time
         append(live(partition))
         go_on()
     partition.receive(partition.offset().next)

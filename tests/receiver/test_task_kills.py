@@ -144,9 +144,7 @@ def test_a_stopped_task_is_superseded_on_its_own_machine(partition: Partition, p
 
 
 @pytest.mark.parametrize("point", STOPS)
-def test_a_stopped_task_is_superseded_elsewhere(
-    partition: Partition, tmp_path: Path, point: str
-) -> None:
+def test_a_task_is_superseded_elsewhere(partition: Partition, tmp_path: Path, point: str) -> None:
     there = partition.with_folder(tmp_path / "there")
     first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")

@@ -210,5 +210,5 @@ def test_a_folder_that_has_no_files_yet_takes_any_path_template(partition: Parti
     done = changed.start()
 
     assert changed.files() == {"web01.log": b"1\n"}
-    epoch = changed.offset().epoch
-    blocked(partition.run(done.until, epoch), Cause.STATE, "{host}.log", "{host}/{file}")
+    outcome = partition.run(done.until, changed.offset().epoch)
+    blocked(outcome, Cause.STATE, "{host}.log", "{host}/{file}")

@@ -49,42 +49,36 @@ def test_gaps_and_repeats_of_an_undone_batch_are_found_again(partition: Partitio
     done = partition.run(first.until)
 
     assert isinstance(done, Done)
-    assert [(f.kind, f.start, f.end) for f in done.anomalies] == [
-        (AnomalyKind.REPEAT, 6, 12),
-        (AnomalyKind.REPEAT, 9, 12),
-        (AnomalyKind.GAP, 16, 20),
-    ]
+    found = [(one.kind, one.start, one.end) for one in done.anomalies]
+    repeat, gap = AnomalyKind.REPEAT, AnomalyKind.GAP
+    assert found == [(repeat, 6, 12), (repeat, 9, 12), (gap, 16, 20)]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
     partition.run(done.until)
-    (gap,) = partition.read_gaps()
-    assert gap.pop("since") <= gap.pop("until")
-    assert gap == {
+    (one,) = partition.read_gaps()
+    assert one.pop("since") <= one.pop("until")
+    assert one == {
         **{"kind": "gap", "host": "web01", "file": "/var/log/a", "file_id": "a"},
         **{"start": 16, "end": 20, "bytes": 4, "sequence": 5, "after": 0, "partition": 0},
     }
 
 
 UTF16 = "one\ntwo\n".encode("utf-16"), "three\n".encode("utf-16")
+UNFINISHED = {
+    "a long line": (
+        [ours("web01", "long", 0, b"piece, "), ours("web01", "long", 7, b"more, ")],
+        [ours("web01", "b", 0, b"other\n"), ours("web01", "long", 13, b"rest\n")],
+        b"piece, more, \nother\nrest\n",
+    ),
+    "UTF-16": (
+        [ours("web01", "a", 0, UTF16[0][:-1]), ours("web01", "a", 17, UTF16[0][-1:])],
+        [ours("web01", "b", 0, UTF16[1][:-1]), ours("web01", "b", 13, UTF16[1][-1:])],
+        b"".join(UTF16),
+    ),
+}
 
 
 @pytest.mark.parametrize("between", ["", "death", "another worker"])
-@pytest.mark.parametrize(
-    ("before", "after", "whole"),
-    [
-        pytest.param(
-            [ours("web01", "long", 0, b"piece, "), ours("web01", "long", 7, b"more, ")],
-            [ours("web01", "b", 0, b"other\n"), ours("web01", "long", 13, b"rest\n")],
-            b"piece, more, \nother\nrest\n",
-            id="a long line",
-        ),
-        pytest.param(
-            [ours("web01", "a", 0, UTF16[0][:-1]), ours("web01", "a", 17, UTF16[0][-1:])],
-            [ours("web01", "b", 0, UTF16[1][:-1]), ours("web01", "b", 13, UTF16[1][-1:])],
-            b"".join(UTF16),
-            id="UTF-16",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "whole"), UNFINISHED.values(), ids=UNFINISHED)
 def test_an_unfinished_line_is_ended_only_before_lines_of_another_file(
     partition: Partition, between: str, before: list[Message], after: list[Message], whole: bytes
 ) -> None:

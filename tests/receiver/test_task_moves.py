@@ -156,9 +156,7 @@ def test_a_claim_does_not_wait_for_purged_messages(moved: Moved) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_claim_that_makes_a_receiver_fail_is_set_aside(
-    old: Partition, new: Partition, count: int
-) -> None:
+def test_a_claim_that_fails_is_set_aside_alone(old: Partition, new: Partition, count: int) -> None:
     for partition in (old, new):
         partition.claim()
         partition.lines("web07", b"line of another host")

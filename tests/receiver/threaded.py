@@ -12,12 +12,13 @@ from receiver.driver.driver import Driver
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from tests.receiver.partition import Partition
+from tests.receiver.supervised import Running
 
 HOSTS = ("web01", "web02")
 """A host of each of two partitions."""
 
 
-class Receiver:
+class Receiver(Running):
     """A receiver of both partitions without Spark: its tasks run in threads."""
 
     def __init__(
@@ -46,24 +47,11 @@ class Receiver:
             *(lambda destination, one: task.run_session(one, destination), 2),
         )
 
-    async def __aenter__(self) -> "Receiver":
-        running = self.driver.run(StreamLayout(2), 2, self.stop)
-        self.running = asyncio.create_task(running)
-        return self
+    async def run(self) -> None:
+        await self.driver.run(StreamLayout(2), 2, self.stop)
 
-    async def __aexit__(self, *_: object) -> None:
-        self.stop.set()
-        await asyncio.wait({self.running}, timeout=20)
+    async def close(self) -> None:
         await self.connection.close()
-
-    async def ends(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self.running), 40)
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(40):
-            while not holds():
-                assert not self.running.done(), self.running
-                await asyncio.sleep(0.05)
 
     async def send(self, text: bytes) -> None:
         for one, host in zip(self.partitions, HOSTS, strict=True):

@@ -32,11 +32,7 @@ from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.scan import Scan
-from shipper.sources.files.succession import (
-    arrange,
-    chains_of,
-    oldest_first,
-)
+from shipper.sources.files.succession import arrange, chains_of, oldest_first
 from shipper.sources.notices import Notice, NoticeKind
 
 
@@ -138,10 +134,8 @@ class Catalogue:
         identity = identify(key.inode, b"", b"")
         sample = Sample(file.entry, beginning.size, beginning.run, {})
         self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
-        rewritten = self.files[key]
-        self.memory.keep(
-            rewritten._replace(unseen_since=file.unseen_since, state=FileState.DELETED)
-        )
+        rewritten = self.files[key]._replace(unseen_since=file.unseen_since)
+        self.memory.note_state(rewritten, FileState.DELETED)
 
     # what the sampled files are
 

@@ -8,7 +8,7 @@ FOUND               Matched: a remembered file had its inode, bytes FOLLOWED    
                     Unmatched: is at its live path                  FOLLOWED    BEGIN (1)
                       is empty                                      LEFT        -
                       is a copy of a truncated or missing file      FOLLOWED    INHERIT its cursor
-                      is a copy, or part, of a followed file        COPY        -
+                      is a copy, or part, of a known file           COPY        -
                       is damaged, and begins like a missing file    LEFT        REPORT_DAMAGE
                       was sought by inode, or is not complete yet   LEFT        -
                       is not older than what was read of its group  FOLLOWED    BEGIN (1)
@@ -27,13 +27,14 @@ any of these        Compared: has others                            REWRITTEN   
                       begins with other bytes                       gone (2)    FOLLOW_REWRITTEN
                       is empty, though something was read           gone (2)    REPORT_GONE
                       is held open for longer than the limit        gone (2)    REPORT_EXPIRED
-                      is still written to, unread or not stored     DELETED     READ
+                      is writable, unread or not stored             DELETED     READ
                       is read to its end and stored                 gone (2)    REPORT_GONE
                     MOVED: only its inode is known                  gone (2)    -
                     LEFT_OUT: by the selection, or by a mark        gone (2)    -
 
 (1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
-(2) REMEMBERED; a REWRITTEN file is REPLACED.
+(2) REMEMBERED; a REWRITTEN file is REPLACED. A file is writable if it has a name somewhere and
+descriptors are not short.
 
 A file in the states COPY and LEFT becomes FOUND again when it changes. A REMEMBERED file is
 followed again when a FOUND one has its bytes.
@@ -221,7 +222,7 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
         case Compared(is_same):
             return _decide_compared(state, is_same)
         case Unseen():
-            return _decide_unseen(_gone(state), observation)
+            return _decide_unseen(_choose_gone(state), observation)
         case _:
             raise ValueError(f"a file that is {state.name} is not observed by {observation}")
 
@@ -229,7 +230,7 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
 def _decide_sampled(state: FileState, has_all: bool) -> Decision:
     if has_all and state is not FileState.REWRITTEN:
         return Decision(FileState.FOLLOWED, (Action.CONFIRM,))
-    gone = _gone(state) if has_all else FileState.REMEMBERED
+    gone = _choose_gone(state) if has_all else FileState.REMEMBERED
     return Decision(gone, (Action.REPORT_TRUNCATED,))
 
 
@@ -240,7 +241,8 @@ def _decide_compared(state: FileState, is_same: bool) -> Decision:
     return Decision(same, (Action.REPORT_TOUCHED,))
 
 
-def _gone(state: FileState) -> FileState:
+def _choose_gone(state: FileState) -> FileState:
+    """Return the state of a file that is not followed any more."""
     is_rewritten = state is FileState.REWRITTEN
     return FileState.REPLACED if is_rewritten else FileState.REMEMBERED
 
@@ -252,7 +254,7 @@ def _next_state(state: FileState, observation: Seen | Event) -> FileState:
         case Seen(is_doubtful) if is_read:
             return FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED
         case Event.LEFT_OUT | Event.MOVED:
-            return _gone(state)
+            return _choose_gone(state)
         case Event.LOST if is_read:
             return FileState.DOUBTFUL
         case Event.REWOUND if state is FileState.FOLLOWED:
@@ -296,7 +298,7 @@ def _decide_by_group(found: Unmatched, group: Sequence[Known]) -> Decision:
     if not sample.size and not sample.damage:
         return Decision(FileState.LEFT)
     if originals := [known for known in group if _may_inherit(sample, known)]:
-        best = max(originals, key=lambda known: _likeliness(sample, known))
+        best = max(originals, key=lambda known: _rank_original(sample, known))
         return Decision(FileState.FOLLOWED, (Action.INHERIT,), best.cursor)
     if sample.is_in_live:
         return Decision(FileState.COPY)
@@ -345,7 +347,7 @@ def _may_inherit(sample: Sample, known: Known) -> bool:
     return is_unread_original or is_copy
 
 
-def _likeliness(sample: Sample, known: Known) -> tuple[bool, int, int]:
+def _rank_original(sample: Sample, known: Known) -> tuple[bool, int, int]:
     cursor, is_truncated = known.cursor, known.presence is Presence.TRUNCATED
     rank = cursor.offset if sample.entry.compression else is_truncated
     return sample.copy_of == cursor.file, rank, cursor.seen

@@ -5,7 +5,7 @@ nanoseconds since the epoch.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -30,19 +30,25 @@ class FollowedFile(NamedTuple):
     entry: FileEntry  # where a scan saw the file last
     state: FileState
     progress: Progress  # how far it is read
+
+    # what was written
     size: int  # as far as it is known; of a compressed file that of the content
     modified: int  # when it was written last
     grown_at: int  # when it grew last, or lost its live path
-    unnamed_at: int  # when it lost its live path
-    since: int | None  # when there was first something to read; None if there is nothing
-    held: int = 0  # bytes of an unfinished last line, which are not read yet
-    padding: int = 0  # NULs at its end that may be overwritten
-    note: str = ""  # why it cannot be read
-    unseen_since: int | None = None  # when a scan saw it at no path first
-    is_linked: bool = True  # it has a name somewhere
     has_grown: bool = False  # it grew since it was found, at a path that a scan saw
     is_touched: bool = False  # written to and not grown: it may have been rewritten in place
     was_padded: bool = False  # it had padding when it was written last
+
+    # what there is to read
+    readable_since: int | None = None  # when there was first something; None if there is nothing
+    unfinished: int = 0  # bytes of an unfinished last line, which are not read yet
+    padding: int = 0  # NULs at its end that may be overwritten
+    problem: str = ""  # why it cannot be read
+
+    # what became of its name
+    unnamed_at: int = 0  # when it lost its live path, or was found
+    unseen_since: int | None = None  # when a scan saw it at no path first
+    is_linked: bool = True  # it has a name somewhere
 
     @classmethod
     def follow(cls, cursor: Cursor, sample: Sample, home: str, now: int) -> "FollowedFile":
@@ -57,7 +63,7 @@ class FollowedFile(NamedTuple):
             modified=sample.entry.modified,
             grown_at=now,
             unnamed_at=now,
-            since=now if sample.size > cursor.offset else None,
+            readable_since=now if sample.size > cursor.offset else None,
         )
 
     @property
@@ -102,7 +108,7 @@ class FollowedFile(NamedTuple):
         return has_moved or not entry.is_live
 
     @property
-    def stage(self) -> str:
+    def status_text(self) -> str:
         """Its state for the status."""
         if self.is_doubtful:
             return "doubtful"
@@ -110,17 +116,20 @@ class FollowedFile(NamedTuple):
             return "deleted"
         return "rotated" if self.is_rotated else "following"
 
-    def is_settled(self, now: int, grace: int) -> bool:
-        """Whether it was rotated and did not grow for the grace: its last line is finished."""
+    def is_at_rest(self, now: int, grace: int) -> bool:
+        """Whether it was rotated and did not grow for the grace.
+
+        Its last line is then taken as finished, with or without a newline.
+        """
         return self.is_rotated and now >= self.grown_at + grace
 
     def is_waited_for(self, now: int, grace: int) -> bool:
         """Whether the files behind this one wait for the end of its last line.
 
-        They wait for twice the grace from the loss of its live path on, however often it grows;
-        for a compressed file until it is settled.
+        They wait for at most twice the grace after the file lost its live path, however often it
+        grows; if it is compressed, until it is at rest.
         """
-        if not (self.held and self.is_rotated):
+        if not (self.unfinished and self.is_rotated):
             return False
         return self.entry.compression is not None or now < self.unnamed_at + 2 * grace
 
@@ -131,7 +140,7 @@ class FollowedFile(NamedTuple):
         is_same = entry == self.entry and home == self.home and state is self.state
         is_as_noted = self.unseen_since is None and entry.modified == self.modified
         is_known_size = entry.compression is not None or entry.size <= self.size
-        if is_same and is_as_noted and is_known_size and self._was_noted_before(now):
+        if is_same and is_as_noted and is_known_size and not self._is_clock_back(now):
             return self
         file = self._replace(entry=entry, home=home, state=state, unseen_since=None)
         file = file._note_name(now, self.is_rotated)
@@ -165,8 +174,8 @@ class FollowedFile(NamedTuple):
         return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
-        """Return the file as one that there may be something to read of."""
-        return self if self.since is not None else self._replace(since=now)
+        """Return the file, marked as perhaps having more to read."""
+        return self if self.readable_since is not None else self._replace(readable_since=now)
 
     def note_content(self, head: bytes) -> "FollowedFile":
         """Return the file with the hash of its first bytes, which another run read."""
@@ -180,80 +189,83 @@ class FollowedFile(NamedTuple):
         return self._replace(
             state=decide(self.state, Event.REWOUND).state,
             progress=self.progress.rewind(cursor),
-            held=0,
-            note="",
+            unfinished=0,
+            problem="",
             # its last line is waited for again, and so do the files behind it
             grown_at=now,
             unnamed_at=now,
-            since=now if self.since is None else self.since,
+            readable_since=now if self.readable_since is None else self.readable_since,
         )
 
     def _note_beginning(self, beginning: bytes) -> "FollowedFile":
         known = max(self.progress.beginning, beginning, key=len)
         return self._replace(progress=self.progress._replace(beginning=known))
 
-    def _was_noted_before(self, now: int) -> bool:
-        """Whether the clock was not set back."""
-        return max(self.grown_at, self.unnamed_at) <= now
+    def _is_clock_back(self, now: int) -> bool:
+        """Whether the clock was set back since the file grew or lost its live path."""
+        return now < max(self.grown_at, self.unnamed_at)
 
     def _note_name(self, now: int, was_rotated: bool) -> "FollowedFile":
         has_lost_name = self.is_rotated and not was_rotated
         # a clock that was set back would keep newer files waiting
-        if has_lost_name or not self._was_noted_before(now):
+        if has_lost_name or self._is_clock_back(now):
             grown_at = now if has_lost_name else min(self.grown_at, now)
             unnamed_at = now if has_lost_name else min(self.unnamed_at, now)
             return self._replace(grown_at=grown_at, unnamed_at=unnamed_at)
         return self
 
     def _note_write(self, modified: int, size: int, now: int) -> "FollowedFile":
-        """Note the last write; a file that was written to and did not grow may be rewritten."""
+        return self._replace(**self._find_write(modified, size, now))
+
+    def _find_write(self, modified: int, size: int, now: int) -> dict[str, Any]:
+        """Return the fields that a write changes; without growth, it may be a rewrite in place."""
         is_written, has_grown = modified != self.modified, size > self.size
-        if self.entry.compression is not None:
-            is_written = False
-        if not (is_written or size != self.size):
-            return self
-        return self._replace(
-            size=size,
-            modified=modified if is_written else self.modified,
-            is_touched=self.offset > 0 and not has_grown if is_written else self.is_touched,
-            was_padded=self.padding > 0 if is_written else self.was_padded,
+        found: dict[str, Any] = {"size": size}
+        if is_written and self.entry.compression is None:
+            found["modified"] = modified
+            found["is_touched"] = not has_grown and self.offset > 0
+            found["was_padded"] = self.padding > 0
+        if has_grown:
             # the last line was waited for while older files were read, unless the file grew
-            grown_at=now if has_grown else self.grown_at,
-            has_grown=self.unseen_since is None if has_grown else self.has_grown,
-        )
+            found["grown_at"] = now
+            found["has_grown"] = self.unseen_since is None
+        return found
 
     # what is read
 
     def accept(self, reading: Reading, now: int, grace: int) -> Accepted:
         """Return the file behind what was read, and the lines as blocks.
 
-        An unfinished last line is taken only if the file is settled, as a block of its own.
+        An unfinished last line is taken only if the file is at rest, as a block of its own.
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
             return Accepted(self._refuse(reading, now), [])
         progress, blocks = self.progress.accept(reading, now)
-        end = progress.offset + reading.held + reading.padding
+        end = progress.offset + reading.unfinished + reading.padding
         has_more = end < reading.size
-        file = self._note_write(reading.modified, reading.size, now)
-        file = file._replace(
+        since = now if self.readable_since is None else self.readable_since
+        written = self._find_write(reading.modified, reading.size, now)
+        is_touched = written.pop("is_touched", self.is_touched)
+        file = self._replace(
+            **written,
+            is_touched=is_touched and not blocks,
             progress=progress,
-            since=(now if self.since is None else self.since) if has_more else None,
-            held=0 if has_more else reading.held,
-            note="",
+            readable_since=since if has_more else None,
+            unfinished=0 if has_more else reading.unfinished,
             padding=reading.padding,
-            is_touched=file.is_touched and not blocks,
+            problem="",
         )
         if has_more:
             return Accepted(file, blocks)
         if not reading.is_complete:
-            is_given_up = file.is_settled(now, grace) or bool(reading.damage)
+            is_given_up = file.is_at_rest(now, grace) or bool(reading.damage)
             known = max(self.size, end)
             return file._give_up(reading, blocks, known) if is_given_up else file._wait(blocks)
-        if reading.rest and file.is_settled(now, grace):
+        if reading.rest and file.is_at_rest(now, grace):
             before = (reading.tail + reading.run)[-TAIL_BYTES:]
             progress, block = progress.take(reading.rest, before, now)
             blocks.append(replace(block, is_rest=True))
-            file = file._replace(progress=progress, held=0)
+            file = file._replace(progress=progress, unfinished=0)
         return Accepted(file, blocks)
 
     def _may_be_another(self, reading: Reading) -> bool:
@@ -270,18 +282,20 @@ class FollowedFile(NamedTuple):
     def _refuse(self, reading: Reading, now: int) -> "FollowedFile":
         if reading.error:  # the next scan takes the file for changed, so that it is tried again
             entry = replace(self.entry, modified=0)
-            return self._replace(note=reading.error, held=0, since=None, entry=entry)
+            return self._replace(
+                problem=reading.error, unfinished=0, readable_since=None, entry=entry
+            )
         file = self._note_write(reading.modified, self.size, now)
         state = decide(self.state, Event.LOST).state
-        return file._replace(note="", held=0, since=None, state=state)
+        return file._replace(problem="", unfinished=0, readable_since=None, state=state)
 
     def _wait(self, blocks: list[Block]) -> Accepted:
         """Wait for the end of a compressed file as for that of an unfinished line."""
-        return Accepted(self._replace(held=max(1, self.held)), blocks)
+        return Accepted(self._replace(unfinished=max(1, self.unfinished)), blocks)
 
-    def _give_up(self, reading: Reading, blocks: list[Block], known: int) -> Accepted:
-        """Give up the rest of a compressed file, which was known to have so many bytes."""
+    def _give_up(self, reading: Reading, blocks: list[Block], expected_size: int) -> Accepted:
+        """Give up the rest of a compressed file, whose content was expected to be so large."""
         reason = reading.damage or "it ends too early"
-        note = f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
-        file = self._replace(held=0, note=note, size=self.offset)
-        return Accepted(file, blocks, lost=known - self.offset)
+        problem = f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
+        file = self._replace(unfinished=0, problem=problem, size=self.offset)
+        return Accepted(file, blocks, lost=expected_size - self.offset)

@@ -178,10 +178,10 @@ class Memory:
         """Return the files to sample before `settle`, each with the cursors that may fit it."""
         seen = self.find_seen()
         # a file that has just gone may have been truncated before; the next scan knows
-        held = [
+        unseen = [
             f for f in self.find_unseen() if f.unseen_since is not None and f.entry.key in is_open
         ]
-        are_read = {file.file for file in (*seen, *held) if not file.is_doubtful}
+        are_read = {file.file for file in (*seen, *unseen) if not file.is_doubtful}
         asked = [
             entry
             for key, entry in self.entries.items()
@@ -204,8 +204,9 @@ class Memory:
 
     def is_new(self, entry: FileEntry, known: Iterable[Known]) -> bool:
         """Whether an unknown file is not older than what was read of its group."""
-        # if the clock was set back, a new file may have a time from before the last scan
-        if entry.wanted or self.is_clock_back or self._is_younger(entry):
+        # if the clock was set back, a file that came since the last scan may seem to be older
+        is_recent = self.is_clock_back and self.scanned_at is not None
+        if entry.wanted or is_recent or self._is_younger(entry):
             return True
         newest = self._find_newest([one.cursor for one in known])
         return newest is not None and entry.modified + _CLOCK_SLACK >= newest

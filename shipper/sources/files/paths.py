@@ -154,6 +154,7 @@ def decompressed_name(name: str) -> str:
     return name if compression is None else name.removesuffix(compression.value)
 
 
+@lru_cache(maxsize=16_384)  # a scan asks for the same names as the one before
 def live_names(name: str) -> tuple[str, ...]:
     """Return the names that a file may have had before it was rotated to `name`; mostly none.
 

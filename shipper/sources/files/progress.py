@@ -10,6 +10,7 @@ from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
     ContentHash,
+    fingerprint,
     identify,
     is_inside_line,
 )
@@ -19,7 +20,7 @@ from shipper.sources.files.identity import (
 class Reading:
     """What one read gives: whole lines, the unfinished line behind them, and the bytes before.
 
-    `rest` is the unfinished line and `held` its length; `rest` of an over-long line is empty.
+    `rest` is the unfinished line and `unfinished` its length; `rest` of an over-long line is empty.
     `hole`: NULs behind the run that are left out. `padding`: NULs at the file's end that may be
     overwritten. `is_intact`: what had been read before is still there; if not, nothing was read.
     `is_complete` is False at the end of a compressed file whose last stream has no end; `damage`
@@ -32,7 +33,7 @@ class Reading:
     run: bytes = b""
     rest: bytes = b""
     tail: bytes = b""
-    held: int = 0
+    unfinished: int = 0
     hole: int = 0
     padding: int = 0
     error: str = ""
@@ -134,11 +135,17 @@ class Progress(NamedTuple):
         if start < HEAD_BYTES:
             read = (beginning[:start] + data[:HEAD_BYTES])[:HEAD_BYTES]
             beginning = read + beginning[len(read) :]
+        identity = self.identity
+        if start >= HEAD_BYTES == identity.head_length:
+            head = identity.head_length, identity.head_hash
+            identity = Identity(identity.inode, *head, len(tail), fingerprint(tail))
+        else:
+            identity = identify(identity.inode, beginning[:offset], tail)
         return Progress(
             file=self.file,
             label=self.label,
             offset=offset,
-            identity=identify(self.identity.inode, beginning[:offset], tail),
+            identity=identity,
             seen=now,
             in_line=not data.endswith(b"\n"),
             beginning=beginning,

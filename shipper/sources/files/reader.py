@@ -123,9 +123,13 @@ class Reader:
             file
             for key, file in self._files.items()
             if key not in self._open
-            and (file.since is not None or file.entry.is_live or file.offset > stored(file.file))
+            and (
+                file.readable_since is not None
+                or file.entry.is_live
+                or file.offset > stored(file.file)
+            )
         ]
-        wanted.sort(key=lambda file: file.since is None)
+        wanted.sort(key=lambda file: file.readable_since is None)
         return self.open(wanted[: max(0, self._limit - len(self._open))])
 
     def trim(self) -> None:
@@ -241,11 +245,13 @@ class Reader:
     def _hold_line(self, file: FollowedFile, reading: Reading) -> Reading:
         """Return the first piece of an over-long line once the line has ended; nothing before."""
         if reading.padding:  # and so no newline before it
-            return replace(reading, run=b"", rest=b"", held=len(reading.run) + reading.held)
+            return replace(
+                reading, run=b"", rest=b"", unfinished=len(reading.run) + reading.unfinished
+            )
         has_end, searched = self._search_end(file)
         if has_end:
             return reading
-        return replace(reading, run=b"", rest=b"", held=searched - file.offset)
+        return replace(reading, run=b"", rest=b"", unfinished=searched - file.offset)
 
     def _read(self, file: FollowedFile, limit: int) -> Reading:
         descriptor = self._open[file.entry.key]
@@ -274,9 +280,9 @@ class Reader:
             return Reading(False, size, modified)
         if end == start and before > file.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
-        run, rest, tail, held = self._split(start, nuls)
-        if not (hole and start + len(run) + held == nuls and b"\n" not in run):
-            return Reading(True, size, modified, run, rest, tail, held, padding=padding)
+        run, rest, tail, unfinished = self._split(start, nuls)
+        if not (hole and start + len(run) + unfinished == nuls and b"\n" not in run):
+            return Reading(True, size, modified, run, rest, tail, unfinished, padding=padding)
         return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
 
     def _find_nuls(
@@ -336,17 +342,17 @@ class Reader:
         nuls = find_nuls(self._buffer, start, end, begin)
         if any(self._buffer[nuls:end]):
             nuls = end  # lines follow
-        run, rest, tail, held = self._split(start, nuls)
+        run, rest, tail, unfinished = self._split(start, nuls)
         reached, size = begin + end, max(file.size, begin + end + 1)
-        if not has_ended and end - nuls >= LEAST_HOLE and start + len(run) + held == nuls:
+        if not has_ended and end - nuls >= LEAST_HOLE and start + len(run) + unfinished == nuls:
             reached, has_ended = _skip_nuls(content, reached)
             if not has_ended and b"\n" not in run:
                 hole = reached - begin - nuls
                 return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
         if not has_ended:
-            run, rest, tail, held = self._split(start, end)
-            return Reading(True, size, modified, run, rest, tail, held)
-        reading = Reading(True, reached, modified, run, rest, tail, held)
+            run, rest, tail, unfinished = self._split(start, end)
+            return Reading(True, size, modified, run, rest, tail, unfinished)
+        reading = Reading(True, reached, modified, run, rest, tail, unfinished)
         return replace(
             reading,
             padding=reached - begin - nuls,

@@ -146,14 +146,14 @@ def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
 def _find_fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
 ) -> dict[str, bool]:
-    held = {}
+    fitting = {}
     for cursor in cursors:
         # a compressed file has tails of those cursors only that its head fits
         known, tail = cursor.identity, tails.get(cursor.file, b"")
         same_head = fingerprint(head[: known.head_length]) == known.head_hash
         if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
-            held[cursor.file] = is_inside_line(tail)
-    return held
+            fitting[cursor.file] = is_inside_line(tail)
+    return fitting
 
 
 def _sample_compressed(

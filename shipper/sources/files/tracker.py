@@ -49,7 +49,7 @@ class Tracker:
     #  4. The unknown inode is FOUND. `sample` reads its first bytes, and those of A: if A had been
     #     copied and truncated instead, the sample would show that, and the copy would inherit A's
     #     cursor.
-    #  5. A second scan: if files of the group moved meanwhile, the next scan decides.
+    #  5. `_find_moved` scans again: if files of the group moved meanwhile, the next scan decides.
     #  6. `Catalogue.settle` asks `decide`: the found file is at its live path, so it is FOLLOWED as
     #     file B, from byte 0. `arrange` puts B behind A in their chain.
     #  7. `gather` reads the first file of a chain that has something to read: A to its end. B waits
@@ -211,13 +211,13 @@ class Tracker:
             return
         beginning = reader.read_beginning(file)
         file = file.note_unseen(beginning, reader.is_linked(key), now)
-        is_read = file.since is None and not file.held
+        is_read = file.readable_since is None and not file.unfinished
         unseen = Unseen(
             is_open=True,
             has_all=beginning.is_intact,
             is_empty=not beginning.size,
             is_overdue=now - (file.unseen_since or now) > self._hold,
-            is_finished=is_read and file.is_settled(now, self._grace),
+            is_finished=is_read and file.is_at_rest(now, self._grace),
             is_stored=file.offset <= self.stored(file.file),
             is_writable=file.is_linked and reader.has_space,
         )
@@ -236,12 +236,12 @@ class Tracker:
 
     def _is_ended(self, file: FollowedFile, now: int) -> bool:
         """Whether a file was rotated, and all of it is stored."""
-        is_read = file.is_settled(now, self._grace) and not file.held
+        is_read = file.is_at_rest(now, self._grace) and not file.unfinished
         return is_read and file.end <= file.offset <= self.stored(file.file)
 
     def _note_troubles(self, troubles: Mapping[FileKey, str]) -> None:
         for key, text in troubles.items():
-            self._memory.keep(self.files[key]._replace(note=text))
+            self._memory.keep(self.files[key]._replace(problem=text))
 
     def _report_new(self, troubles: Iterable[Notice]) -> None:
         """Report the troubles that the last scan did not have."""
@@ -273,9 +273,9 @@ class Tracker:
             for file in files:
                 # among other files' lines an over-long line is shipped once it has its end
                 is_alone = len(self.files) == 1
-                may_split = is_alone or file.is_settled(self._clock(), self._grace)
+                may_split = is_alone or file.is_at_rest(self._clock(), self._grace)
                 reading = self._reader.read(file, share, may_split=may_split)
-                budget -= len(reading.run) + reading.held
+                budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)
                 if budget <= 0 or self.files[file.entry.key].progress.in_line:
                     break
@@ -297,7 +297,8 @@ class Tracker:
 
     def _open_next(self) -> list[FollowedFile]:
         """Open the files to read next; a chain whose file cannot be opened waits for a scan."""
-        files = self._next()
+        if not (files := self._next()):
+            return files
         self._note_troubles(self._reader.open(files))
         for file in files:
             if file.entry.key not in self._reader:
@@ -311,14 +312,19 @@ class Tracker:
         One compressed file at most, since each takes memory to decompress.
         """
         last = self.files.get(self._last) if self._last else None
-        if last and last.progress.in_line and last.since is not None and not last.is_doubtful:
+        if (
+            last
+            and last.progress.in_line
+            and last.readable_since is not None
+            and not last.is_doubtful
+        ):
             return [last]
         ready: list[FollowedFile] = []
         for chain in list(self._queue):
             first = self._first(self._catalogue.chains.get(chain, ()))
             if first is None:
                 del self._queue[chain]
-            elif first.since is not None or first.is_settled(self._clock(), self._grace):
+            elif first.readable_since is not None or first.is_at_rest(self._clock(), self._grace):
                 is_second = any(one.entry.compression for one in ready)
                 if not (first.entry.compression and is_second):
                     ready.append(first)
@@ -337,8 +343,8 @@ class Tracker:
                 continue
             if file.is_doubtful:
                 return None
-            is_due = file.held and file.is_settled(now, self._grace)
-            if file.since is not None or is_due or file.is_waited_for(now, self._grace):
+            is_due = file.unfinished and file.is_at_rest(now, self._grace)
+            if file.readable_since is not None or is_due or file.is_waited_for(now, self._grace):
                 return file
         return None
 
@@ -352,11 +358,15 @@ class Tracker:
             what = f"has {after.padding} NUL bytes at its end"
             self._report_content(after, f"{what}, which are shipped once they are written over")
         if accepted.lost is not None:
-            self._catalogue.report(NoticeKind.DAMAGED, after.entry.path, after.note, accepted.lost)
+            self._catalogue.report(
+                NoticeKind.DAMAGED, after.entry.path, after.problem, accepted.lost
+            )
             self.is_scan_due = True
         self.is_scan_due |= after.is_doubtful
         chain, self._last = self._catalogue.chain_of[key], key
-        if file.entry.compression is None:  # a compressed file is read to its end
+        if after.entry.compression is None:  # a compressed file is read to its end
             self._queue.pop(chain, None)
-        self._queue[chain] = None
+        is_read = after.readable_since is None and not after.unfinished
+        if not is_read or len(self._catalogue.chains[chain]) > 1:
+            self._queue[chain] = None
         return accepted.blocks

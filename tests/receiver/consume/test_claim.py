@@ -174,9 +174,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
         pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
     ],
 )
-def test_an_offset_is_adapted_to_the_restored_stream(
-    found: Offset, next_: int, by_hand: bool
-) -> None:
+def test_an_offset_follows_a_restored_stream(found: Offset, next_: int, by_hand: bool) -> None:
     carried = adapt_to_restored(found, RESTORED, "now")
 
     assert carried

@@ -39,7 +39,7 @@ def test_another_client_of_the_consumer_costs_no_line(partition: Partition, take
     ("name", "value"),
     [("filter_subject", "logs.p0.web01"), ("pause_until", "2100-01-01T00:00:00Z")],
 )
-def test_a_consumer_that_would_leave_lines_out_blocks_the_partition(
+def test_a_consumer_that_leaves_lines_out_blocks(
     partition: Partition, name: str, value: str
 ) -> None:
     partition.lines("web01", b"1")
@@ -59,10 +59,3 @@ def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> 
 
         with pytest.raises(ConnectionLost, match=r"headers_only.*delete it"):
             list(reading.pull_batch())
-
-
-def test_empty_messages_do_not_stop_reading(partition: Partition) -> None:
-    partition.publish(("logs.p0.web01", b"", {"Nats-Msg-Size": "5"}))
-    partition.lines("web01", b"1\n", b"", b"2\n", b"")
-
-    assert sequences(partition) == [1, 2, 3, 4, 5]

@@ -134,9 +134,7 @@ async def test_a_task_that_commits_is_not_logged_as_hanging(
 
 
 @pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
-async def test_a_receiver_without_tasks_ends_after_a_takeover(
-    partition: Partition, *, is_held: bool
-) -> None:
+async def test_without_tasks_a_takeover_is_noticed(partition: Partition, *, is_held: bool) -> None:
     soon = SessionLimits(60.0, 0.3, 0.01, lock=0.1)
     async with Supervised(partition, often=True, session=soon) as older:
         await lines(partition, b"1")

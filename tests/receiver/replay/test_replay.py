@@ -172,9 +172,7 @@ def test_a_reader_that_closes_the_pipe_ends_a_replay_without_an_error(filled: Pa
 
 
 @pytest.mark.parametrize("chosen", [(0, 1), (1,)])
-def test_partitions_are_one_stream_in_the_order_of_storage(
-    chosen: tuple[int, ...], filled: Partition
-) -> None:
+def test_partitions_are_one_stream_in_order(chosen: tuple[int, ...], filled: Partition) -> None:
     filled.publish(
         message("web1", lines_of("a", 0, b"piece, "), lines_of("b", 0, b"other\n")),
         message("web2", lines_of("a", 0, b"1\n")),

@@ -117,9 +117,7 @@ def folders(tmp_path: Path) -> PartitionFolders:
     return folders
 
 
-def test_files_are_adopted_whichever_page_of_the_store_is_damaged(
-    folders: PartitionFolders,
-) -> None:
+def test_files_are_adopted_whichever_page_is_damaged(folders: PartitionFolders) -> None:
     whole = folders.store_path.read_bytes()
     for begin in range(0, len(whole), PAGE):
         damaged = whole[:begin] + bytes(PAGE) + whole[begin + PAGE :]

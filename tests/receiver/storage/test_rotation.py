@@ -41,9 +41,7 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
         (7 * DAY, "11-22T23:59+01:00", "11-16T00:00+01:00", "11-23T00:00+01:00"),
     ],
 )
-def test_periods_follow_the_clock_of_the_zone(
-    every: timedelta, moment: str, begin: str, end: str
-) -> None:
+def test_periods_follow_a_zones_clock(every: timedelta, moment: str, begin: str, end: str) -> None:
     assert period(every, BERLIN, f"2026-{moment}") == (f"2026-{begin}", f"2026-{end}")
 
 

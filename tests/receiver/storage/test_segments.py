@@ -186,9 +186,7 @@ def make_day(policy: SegmentPolicy, folder: str, day: str, moment: int) -> None:
         store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", 1)])
 
 
-def test_nothing_is_forgotten_if_the_output_is_not_mounted(
-    policy: SegmentPolicy, tmp_path: Path
-) -> None:
+def test_nothing_is_forgotten_without_the_output(policy: SegmentPolicy, tmp_path: Path) -> None:
     names = make(policy, 1, 2)
     policy.output.rename(tmp_path / "away")
     policy.output.mkdir()
@@ -202,7 +200,7 @@ def test_nothing_is_forgotten_if_the_output_is_not_mounted(
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_the_surplus_of_one_host_is_removed_before_another_hosts_old_file(
+def test_a_hosts_surplus_is_removed_before_anothers_old_file(
     policy: SegmentPolicy, compress: str
 ) -> None:
     (old,) = make(policy, 1, live="b.log")
@@ -267,9 +265,7 @@ THREE_NEW = [segment("a", number, number + 1, 10, "") for number in (1, 2, 3)]
 
 @given(segments, limits_of_all)
 @example([ONE_OLD, *THREE_NEW], Limits(number=1, size=32))
-def test_exactly_what_exceeds_the_limits_is_removed(
-    found: list[SegmentRow], limits: Limits
-) -> None:
+def test_exactly_what_exceeds_limits_is_removed(found: list[SegmentRow], limits: Limits) -> None:
     gone = choose_surplus(found, limits, 100)
 
     left = naively_left(found, limits, 100)

@@ -160,7 +160,7 @@ def test_lines_behind_the_offset_are_not_compared(partition: Partition) -> None:
 @pytest.mark.parametrize(
     "points", [*((point,) for point in IN_BATCH), *(("stored", point) for point in IN_UNDO)]
 )
-def test_files_of_a_receiver_killed_at_any_point_are_no_difference(
+def test_files_of_a_killed_receiver_are_no_difference(
     partition: Partition, points: tuple[str, ...]
 ) -> None:
     received(partition)
@@ -177,9 +177,7 @@ def test_files_of_a_receiver_killed_at_any_point_are_no_difference(
 
 
 @pytest.mark.parametrize("template", [DEFAULT, "{host}/{date}/{file}"])
-def test_odd_messages_are_expected_as_the_receiver_wrote_them(
-    partition: Partition, template: str
-) -> None:
+def test_odd_messages_are_expected_as_written(partition: Partition, template: str) -> None:
     partition = replace(partition, template=template)
     publish_odd_messages(partition)
     partition.receive()

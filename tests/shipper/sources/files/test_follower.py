@@ -79,7 +79,9 @@ async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiti
     host.write("b.log", b"shorter\n")
     assert b"a" * 2000 + b"\n" in await host.ship()
     assert b"bb" not in host.shipped
-    assert [state.held for state in host.follower.files() if state.path.endswith("a.log")] == [1000]
+    assert [
+        state.unfinished for state in host.follower.files() if state.path.endswith("a.log")
+    ] == [1000]
 
     host.move("a.log", "a.log.1")
     assert await host.ship() == b""
