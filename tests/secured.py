@@ -93,11 +93,11 @@ def start_secured(
     return server
 
 
-def _take(url: str, *lines: str) -> None:
+def _take(url: str, *names: str) -> None:
     """Make consumers, as `logbroker run` does, for clients that may not make them themselves."""
 
     async def take() -> None:
-        requests = ConsumerRequests(Connection([url], "logbroker"), SITE, lines)
+        requests = ConsumerRequests(Connection([url], "logbroker"), SITE, names)
         running = asyncio.ensure_future(requests.run())
         await requests.listens.wait()
         print("listens", flush=True)  # noqa: T201 - its starter waits for it

@@ -1,4 +1,4 @@
-"""`logbroker check`: six checks of a broker for monitoring, from its status document. Values only.
+"""`logbroker check`: six checks of a broker for monitoring, from its status document. No I/O.
 
 | check | what it covers |
 |---|---|

@@ -1,4 +1,4 @@
-"""A message of a stream: its host, its origin, its lines, and how it is shown. Values only."""
+"""A message of a stream: its host, its origin, its lines, and how it is shown. No I/O."""
 
 import base64
 import json

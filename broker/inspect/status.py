@@ -1,6 +1,6 @@
 """The status document of a broker.
 
-`status`, `check`, `top`, metrics and the console are made of it. Values only. Sizes are in bytes,
+`status`, `check`, `top`, metrics and the console are made of it. No I/O. Sizes are in bytes,
 times are RFC 3339; None means unknown, or no limit.
 """
 

@@ -130,11 +130,11 @@ def _read(request: bytes, known: Set[str], who: str) -> tuple[Mapping[str, Any],
 class ConsumerRequests:
     """Answers the requests; in a cluster each request reaches one broker."""
 
-    def __init__(self, connection: Connection, site: str = "", lines: Sequence[str] = ()) -> None:
-        """Answer nothing yet; other sites may copy the streams `lines` if our `site` has a name."""
+    def __init__(self, connection: Connection, site: str = "", names: Sequence[str] = ()) -> None:
+        """Answer nothing yet; other sites may copy the streams `names` if our `site` has a name."""
         self._connection = connection
         self._site = site
-        self._copied = list_copied_streams(lines) if site else ()
+        self._copied = list_copied_streams(names) if site else ()
         self.listens = asyncio.Event()
         """Set once requests are received."""
         self._gate = asyncio.Semaphore(_AT_ONCE)

@@ -192,8 +192,8 @@ class ServerContext:
     ) -> list[Coroutine[Any, Any, None]]:
         """Provision the server, and return the tasks that run beside it; a failed one ends it."""
         infos = await self._provision(self.conf, stored)
-        site, lines = self.settings.site, self.conf.topology.names
-        consumers, listens = ConsumerRequests(requests, site, lines), asyncio.Event()
+        site, names = self.settings.site, self.conf.topology.names
+        consumers, listens = ConsumerRequests(requests, site, names), asyncio.Event()
         handlers = {
             REPORT_SUBJECT: self._answer_report,
             CREDENTIALS_SUBJECT: self._answer_credentials,

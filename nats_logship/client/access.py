@@ -1,6 +1,6 @@
-"""How a program authenticates at the broker, and how it secures the connection. A value.
+"""How a program authenticates at the broker, and how it secures the connection. No I/O.
 
-Opens no file and never shows a secret; `credentials` reads the files at each connect.
+It never shows a secret. `credentials` reads the files at each connect.
 """
 
 import re
