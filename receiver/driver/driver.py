@@ -14,6 +14,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import Assignment, Destination, MarkedFolder, Report
 from receiver.consume.claim import TakenOver
+from receiver.driver.clean_segments import clean_segments
 from receiver.driver.from_settings import (
     make_calendar,
     make_claim,
@@ -24,7 +25,6 @@ from receiver.driver.from_settings import (
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
 from receiver.driver.presence import ReceiverPresence
-from receiver.driver.retention import run_retention
 from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor, Shared
 from receiver.meter import Meter
@@ -88,7 +88,7 @@ class Driver:
         done, closed = asyncio.Event(), self._shared.closed
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_retention(self._cleaner, closed, done, stop))
+                group.create_task(clean_segments(self._cleaner, closed, done, stop))
                 tasks = [group.create_task(one) for one in background]
                 await run_unless_stopped(stop, self._presence.start())
                 self._supervise(layout, existing, group)

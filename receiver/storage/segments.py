@@ -198,7 +198,7 @@ class SegmentCleaner:
                 open_parent(self.policy.output, path) as (folder, name),
             ):
                 folder.remove(name)
-            fault("pruned")
+            fault("deleted")
             remove_empty_folders(self.policy.output, segment.path.rpartition("/")[0])
         store.forget_segments([segment.path for segment in segments])
 
@@ -251,10 +251,10 @@ def _write(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool])
             replace_file(folder, plain + suffix, _unfinished(plain), 0o600) as target,
         ):
             _copy_compressed(source, target, suffix, stopped)
-            fault("compressed")
+            fault("compressing")
     except _Abandoned:
         return False
-    fault("packed")
+    fault("compressed")
     return True
 
 

@@ -150,7 +150,7 @@ class PartitionComparison:
         found = self._read_lines(expected.host, file.until)
         take, removed = _make_taker(lines for path, _, lines in found if path == live), 0
         absent = max(0, expected.length - sum(part.length for part in file.parts))
-        if absent and not file.is_pruned:
+        if absent and not file.is_cleaned:
             difference = f"{[*file.parts, Part(live, 0)][0].path} at byte 0"
         else:
             chunks = range(0, absent, CHUNK)

@@ -34,12 +34,12 @@ class Part:
 class ReceivedFile:
     """A live file with its closed segments, the oldest first: all messages before `until`.
 
-    If it `is_pruned`, older segments were removed by retention.
+    If `is_cleaned`, older segments were deleted beyond the limits.
     """
 
     until: int
     parts: tuple[Part, ...]
-    is_pruned: bool
+    is_cleaned: bool
 
     def list_newest(self, size: int) -> Iterator[tuple[Part, int]]:
         """Yield the parts with the newest `size` bytes, and how many bytes of each are older."""
@@ -81,8 +81,8 @@ class Files:
             length = row.length_before if is_shorter else row.length
             parts.append(Part(live, length, is_live=True))
         oldest = min((n for path, n in numbers.items() if path != live), default=following)
-        is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
-        return ReceivedFile(batch.first if is_undone else batch.until, tuple(parts), is_pruned)
+        is_cleaned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
+        return ReceivedFile(batch.first if is_undone else batch.until, tuple(parts), is_cleaned)
 
     def _path_of(self, segment: SegmentRow, stored: int) -> str:
         """Return where a segment is: a batch that is only announced may not have renamed it yet."""

@@ -17,6 +17,6 @@ IN_BATCH = (
 """Those of a batch in which files are rotated, and of the end of its session, in order."""
 IN_UNDO = ("fenced", "undoing", "undone", "recovered")
 IN_ROTATION = ("files_closed",)
-IN_DRIVER = ("claimed", "report_received", "compressed", "packed", "pruned")
+IN_DRIVER = ("claimed", "report_received", "compressing", "compressed", "deleted")
 
 POINTS = (*IN_BATCH, *IN_UNDO, *IN_ROTATION, *IN_DRIVER)

@@ -14,9 +14,9 @@ import pytest
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
+from receiver.driver.clean_segments import clean_segments
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.retention import run_retention
 from receiver.driver.rotation_timer import RotationTimer
 from receiver.driver.stopping import run_unless_stopped
 from receiver.storage.rotation import Calendar
@@ -126,7 +126,7 @@ async def test_closed_files_are_compressed_in_low_priority(
     for event in (done, stop) if is_stopped else (done,):
         event.set()
 
-    await run_retention(SegmentCleaner(order, clock), asked, done, stop)
+    await clean_segments(SegmentCleaner(order, clock), asked, done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)

@@ -65,11 +65,11 @@ SegmentCleaner(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).clean(lambda
 @pytest.mark.parametrize(
     ("point", "passes", "later", "suffix"),
     [
-        ("compressed", 1, "gzip", ".gz"),
-        ("compressed", 1, "none", ""),
-        ("packed", 1, "gzip", ".zst"),
-        ("packed", 1, "none", ".zst"),
-        ("pruned", 0, "none", ".zst"),
+        ("compressing", 1, "gzip", ".gz"),
+        ("compressing", 1, "none", ""),
+        ("compressed", 1, "gzip", ".zst"),
+        ("compressed", 1, "none", ".zst"),
+        ("deleted", 0, "none", ".zst"),
     ],
 )
 def test_after_a_kill_at_any_point_the_next_call_finishes(

@@ -1,4 +1,4 @@
-"""Run retention of closed segments beside the driver, in a thread of low priority."""
+"""Clean closed segments beside the driver, in a thread of low priority."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from receiver.storage.segments import SegmentCleaner, lower_priority
 _EVERY = 60.0  # seconds: age passes though nothing is closed
 
 
-async def run_retention(
+async def clean_segments(
     cleaner: SegmentCleaner, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
 ) -> None:
     """Compress and delete closed segments: whenever some were `closed`, and every minute.
