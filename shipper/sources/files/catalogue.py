@@ -172,7 +172,8 @@ class Catalogue:
                 self._report_losses({sample.entry.key.inode for sample in found})
             self.memory.note_decided(now)
             self.memory.forget(now, stored)
-            self.ended &= self.memory.remembered.keys() | {f.file for f in self.files.values()}
+            followed = {file.file for file in self.files.values()}
+            self.ended &= self.memory.remembered.keys() | self.memory.replaced.keys() | followed
 
     def _candidate(self, sample: Sample) -> Sample:
         left = self.memory.left.get(sample.entry.key)

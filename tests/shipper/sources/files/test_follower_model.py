@@ -217,7 +217,7 @@ CLOCK_SET_BACK_BEHIND_A_TRUNCATION = (
     "write scan delete set_clock_back:3 write rename",
 )
 COMPRESSED_IN_ANOTHER_FOLDER = "write scan rename write copy_truncate compress_slowly:4"
-REWRITTEN_AND_REWOUND = "write:4 write:2 rewrite rewind restart"
+REWRITTEN_AND_REWOUND = "write:3 write:3 rewrite:3 rewind restart"
 
 
 def written(program: str) -> list[Step]:
