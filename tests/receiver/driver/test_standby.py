@@ -43,7 +43,7 @@ async def own(connection: Connection) -> tuple[ReceiverPresence, Claim]:
     return present, claim
 
 
-async def test_an_owner_that_commits_is_not_gone(connection: Connection, logs_url: str) -> None:
+async def test_a_mute_or_busy_owner_is_not_gone(connection: Connection, logs_url: str) -> None:
     await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
     asked, standby = RequestCounter(connection), waiting(connection)
     await asked.wait(3)
