@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Any
 
 from broker.report import SpaceState
-from nats_logship.client.find import StreamMessage
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
@@ -110,13 +109,13 @@ def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
     return offset.next <= int(info["state"]["last_seq"]) + 1
 
 
-def ends_at(offset: Offset, last: StreamMessage | None) -> bool:
-    """Whether `last`, the message just below the offset, is the one that was committed last.
+def ends_at(offset: Offset, stored_at: int | None) -> bool:
+    """Whether the message just below the offset is the one that was committed last.
 
-    A stream that lost its end assigns the same sequences again, to other messages. None means that
-    the message is purged already, as most committed messages are.
+    A stream that lost its end assigns the same sequences again, to other messages. `stored_at` is
+    when the message was stored (nanoseconds since the epoch); None if it is purged already.
     """
-    if last is None:
+    if stored_at is None:
         return True
-    apart = timedelta(microseconds=(last.stored_at - offset.stored_at) // 1000)
+    apart = timedelta(microseconds=(stored_at - offset.stored_at) // 1000)
     return abs(apart) < _ROUNDING

@@ -65,7 +65,7 @@ async def _read_committed(connection: Connection, info: Mapping[str, Any], parti
     if offset is None or not belongs_to_stream(offset, info):
         return 0
     last = await find_message(connection, info["config"]["name"], {"seq": offset.next - 1})
-    return offset.next if ends_at(offset, last) else 0
+    return offset.next if ends_at(offset, last.stored_at if last else None) else 0
 
 
 async def plan_purges(
