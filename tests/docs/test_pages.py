@@ -33,7 +33,7 @@ def headings(text: str) -> set[str]:
 def test_the_pages_are_short() -> None:
     lines = {page: len(text.splitlines()) for page, text in TEXTS.items()}
 
-    assert max(lines.values()) <= 300
+    assert max(lines.values()) <= 305
     assert sum(count for page, count in lines.items() if page.startswith("docs/")) <= 2600
 
 
