@@ -115,20 +115,11 @@ def belongs_to_stream(offset: Offset, info: Mapping[str, Any]) -> bool:
 def ends_at(offset: Offset, stored_at: int | None) -> bool:
     """Whether the message just below the offset is the one that was committed last.
 
-<<<<<<< .merge_file_tvDKeE
     If not, the offset does not say which messages are received, and a purge must not use it: a
     stream that lost its end assigns the same sequences again, to other messages. `stored_at` is
     in nanoseconds since the epoch; None if the message is purged already, as most are.
-=======
-    A stream that lost its end assigns the same sequences again, to other messages. `stored_at` is
-    when the message was stored (nanoseconds since the epoch); None if it is purged already.
->>>>>>> .merge_file_g6iz2u
     """
     if stored_at is None:
         return True
     apart = timedelta(microseconds=(stored_at - offset.stored_at) // 1000)
-<<<<<<< .merge_file_tvDKeE
     return abs(apart) < _TIME_TOLERANCE
-=======
-    return abs(apart) < _ROUNDING
->>>>>>> .merge_file_g6iz2u
