@@ -10,7 +10,8 @@
 | SYS | none | the events of nats-server, and its answers |
 
 The imports follow from `permissions.py`: an account imports every subject to which a credential of
-its kind can have a right.
+its kind can have a right, but for subjects that stay inside the account. LOGS imports the questions
+that an admin asks RECEIVE and SYS.
 """
 
 import re
@@ -185,7 +186,10 @@ def _list_site_imports(others: Sequence[str], site: str, names: Sequence[str]) -
 
 
 def _route_published(into: str, subject: str) -> _Import | None:
-    """Return how a published subject leaves the account `into`; None if it stays inside."""
+    """Return the import by which clients of the account `into` publish a subject.
+
+    None if the subject stays inside the account.
+    """
     if subject.startswith(f"{API}."):
         return _route_call(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:

@@ -50,7 +50,7 @@ Receiver `all` of all partitions publishes, in place of the subjects with `p2`:
     API.{STREAM.MSG.GET,DIRECT.GET}.LOGS    `replay`, `verify` and SQL read the stream directly
     API.STREAM.MSG.GET.KV_LOGS_OFFSETS      reads offsets
 
-It has a right to every consumer, since NATS has no right to names with a common beginning.
+It has a right to every consumer: a wildcard of NATS matches whole tokens, never `receiver-*`.
 
 Monitor `m1` publishes:
     API.{INFO,STREAM.NAMES,STREAM.LIST}     calls that change nothing
@@ -73,14 +73,14 @@ It reads through consumers of these names only: with a right to all names, it co
 consumers of receivers.
 
 Site `away` publishes, at the broker of the site `here`:
-    SITE.here.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  asks for copies of ours
-    SITE.away.{S,M}.*                       delivers copies of its own streams
-    $JS.FC.>                                acknowledges copies of our streams
-    _R_.>                                   answers our requests
+    SITE.here.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  asks for copies
+    SITE.away.{S,M}.*                       delivers copies of its streams to `here`
+    $JS.FC.>                                acknowledges copies of the streams of `here`
+    _R_.>                                   answers requests of `here`
 Site `away` subscribes to, at the broker of the site `here`:
-    SITE.away.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  our requests for copies
-    SITE.here.{S,M}.*                       copies of our streams
-    $JS.FC.>                                acknowledgements of copies of its own
+    SITE.away.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  asked for copies
+    SITE.here.{S,M}.*                       asks for copies
+    $JS.FC.>                                acknowledgements of copies of its streams
     $JSC.R.*                                answers to its requests
 
 A name with other characters than letters, digits, `_` and `-` is replaced by a digest, except in

@@ -14,8 +14,13 @@ after a step, this remains:
 
 Lines are buffered until there are many for a file, so that steps 1 to 3 may be done several times.
 
-Each session first undoes what is not committed, by the id in KV (`receiver/storage/recovery.py`),
-and then fetches the messages again from the offset on.
+A commit is a compare-and-set on the revision of the partition's entry in KV. Each session begins
+with the undo:
+
+1. It writes the entry unchanged (`OffsetEntry.fence`). The commit of a task that died may still be
+   on its way; from now on it fails.
+2. `recover` (`receiver/storage/recovery.py`) undoes the stored batch if its id is not in the entry.
+3. It fetches the messages again from the offset on.
 """
 
 from contextlib import suppress

@@ -1,9 +1,10 @@
 """Decide which of a message's lines are new; find gaps, repeats and losses. Touches no file.
 
 A section is compared with how far its source file was received: it is written, dropped as a repeat,
-or written behind a gap. The broker's compare-and-set keeps repeats out of the stream. Repeats and
-gaps that are found here are older than that check, or nats-server deleted messages (`max_age`,
-`discard = old`) before they were received. `replay` and `verify` decide by the same rules.
+or written behind a gap. The broker's compare-and-set keeps repeats and gaps out of the stream, but
+shippers with `--no-ack` publish without it. A gap can also come from messages that nats-server
+deleted (`max_age`, `discard = old`) before they were received. `replay` and `verify` decide by the
+same rules.
 """
 
 from collections.abc import Callable, Mapping

@@ -231,7 +231,8 @@ class Output:
             with self.store.transaction():
                 self.store.put_files(rows)
                 self.store.put_segments(closing)
-                if batch and closing:  # the closed files are committed: no undo may reach them
+                if batch and closing:
+                    # make the stored batch empty: a start never undoes it, as both ids are the same
                     self.store.put_batch(
                         batch._replace(first=batch.until, previous_id=batch.commit_id)
                     )

@@ -1,7 +1,8 @@
 """Store a batch in one transaction; at a start undo the stored batch if it was not committed.
 
-`receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV
-with the stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`):
+`receiver/consume/batch.py` has the order of all steps. A start first fences the entry in KV, so
+that no earlier commit can change it (`OffsetEntry.fence`). Then it compares the entry with the
+stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`):
 
 | the entry names | the stored batch is | the start |
 |---|---|---|
@@ -82,10 +83,10 @@ def make_empty_batch(
 
 
 def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> int:
-    """Return the number of the first batch to undo.
+    """Return the number of the first batch to undo, for the rows of the store.
 
-    This is the stored batch's number, or that number plus one if the stored batch stays. `offset`
-    is the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has
+    It is the number of the stored batch, or that number plus one: nothing is to undo. `offset` is
+    the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has
     moved it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
     """
     is_moved = offset.moved_in > 0
@@ -133,6 +134,7 @@ def recover(
             notices.append(_describe_cut(row.path, surplus))
     folders.sync()
     fault("undone")
+    # the row becomes an empty batch, which is committed: a second start has nothing to undo
     committed = make_empty_batch(batch.number, offset, store.inode, folders.inode, template)
     changed = [row for row, old in zip(after, before, strict=True) if row != old]
     if changed or has_renames or committed != batch:
