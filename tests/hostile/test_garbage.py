@@ -64,6 +64,8 @@ async def test_garbage_in_an_offset_blocks_its_partition_until_mended_as_advised
     async with first:
         await first.send(b"1\n")
         await first.until(lambda: first.has(0, b"1\n")() and first.has(1, b"1\n")())
+        is_committed = lambda: bool(first.partitions[0].offset().commit)  # noqa: E731
+        await asyncio.to_thread(wait_until, "the line is committed", is_committed, 30)
         if is_running:
             await mend(first, logs_url, await spoil_offset(first, spoil))
     if not is_running:
