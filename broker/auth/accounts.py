@@ -10,8 +10,8 @@
 | SYS | none | the events of nats-server, and its answers |
 
 The imports follow from `permissions.py`: an account imports every subject to which a credential of
-its kind can have a right, but for subjects that stay inside the account. LOGS imports the questions
-that an admin asks RECEIVE and SYS.
+its kind can have a right, except subjects that stay inside (`_route_published`). LOGS imports the
+questions that an admin asks RECEIVE and SYS.
 """
 
 import re

@@ -20,7 +20,7 @@ from broker.report import SpaceState
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import MAX_PAYLOAD
 
-_HIGH_WATER, _LOW_WATER = 90, 80  # percent of max_bytes
+_HIGH_WATER, _LOW_WATER = 90, 80  # percent of max_bytes at most; low is 8/9 of high
 _BYTES_BETWEEN_POLLS = 2 * MAX_PAYLOAD  # that hosts may publish
 # Offsets say how far receivers are. A host could create a durable `shipper-`, a receiver a durable
 # `wake-`. Our consumers `count-` and `reader-` are never durable.
@@ -70,9 +70,10 @@ def decide_purge(info: Mapping[str, Any], share: float, needs: Mapping[str, int]
 
 
 def compute_share(info: Mapping[str, Any], lacking: int = 0) -> float:
-    """Return the share of a stream's bytes to purge, 0 to 1; 0 below the high-water mark.
+    """Return the share of a stream's bytes to purge, 0 to 1.
 
-    `lacking` is the result of `compute_lacking_bytes`. The mark leaves space for the messages that
+    It is 0 if the stream is below its high-water mark and the disk has space: `lacking` is the
+    result of `compute_lacking_bytes`. The mark leaves space for the messages that
     hosts send until the next poll; so it is below 90 % if the limit is small.
     """
     held, limit = int(info["state"]["bytes"]), int(info["config"].get("max_bytes", -1))

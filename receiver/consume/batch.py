@@ -17,10 +17,10 @@ Lines are buffered until there are many for a file, so that steps 1 to 3 may be 
 A commit is a compare-and-set on the revision of the partition's entry in KV. Each session begins
 with the undo:
 
-1. It writes the entry unchanged (`OffsetEntry.fence`). The commit of a task that died may still be
-   on its way; from now on it fails.
-2. `recover` (`receiver/storage/recovery.py`) undoes the stored batch if its id is not in the entry.
-3. It fetches the messages again from the offset on.
+1. If the entry does not have the id of the stored batch, the session writes the entry unchanged
+   (`OffsetEntry.fence`): the commit of a task that died may still be on its way, and fails now.
+2. `recover` (`receiver/storage/recovery.py`) undoes that batch, and cuts the files to what counts.
+3. The session fetches the messages again from the offset on.
 """
 
 from contextlib import suppress

@@ -2,7 +2,7 @@
 
 Every write is a compare-and-set on the revision that was read last. Any other write in between,
 such as another receiver's claim, makes the next write fail. A replica that lags may answer a read,
-so nothing is decided by a read that the leader has not confirmed, if it cannot be undone.
+so the leader confirms the read before a step that cannot be undone.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Store a batch in one transaction; at a start undo the stored batch if it was not committed.
 
-`receiver/consume/batch.py` has the order of all steps. A start first fences the entry in KV, so
-that no earlier commit can change it (`OffsetEntry.fence`). Then it compares the entry with the
-stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`):
+`receiver/consume/batch.py` has the order of all steps. A start compares the entry in KV with the
+stored batch (`find_first_to_undo`), and makes the files what the entry says (`recover`). If the
+stored batch is not committed, the session has fenced the entry before (`OffsetEntry.fence`).
 
 | the entry names | the stored batch is | the start |
 |---|---|---|
@@ -83,9 +83,9 @@ def make_empty_batch(
 
 
 def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> int:
-    """Return the number of the first batch to undo, for the rows of the store.
+    """Return the number of the stored batch if it must be undone, else that number plus one.
 
-    It is the number of the stored batch, or that number plus one: nothing is to undo. `offset` is
+    No row of the store has the latter number. `offset` is
     the entry in KV. If it names a batch, its `next` is that batch's end, unless a person has
     moved it with `logreceiver offsets set`. Raises `Damaged` for any other offset.
     """

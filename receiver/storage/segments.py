@@ -52,7 +52,8 @@ class Limits:
     """How many segments are kept; 0 means no limit."""
 
     number: int = 0  # segments of each live file, over all its days
-    age: int = 0  # nanoseconds from a segment's last line to the newest line of all hosts
+    # nanoseconds from a segment's last line to now, or to the newest line if that is earlier
+    age: int = 0
     size: int = 0  # bytes of all segments together, as they are on disk
 
 
