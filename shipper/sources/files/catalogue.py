@@ -307,7 +307,8 @@ class Catalogue:
         file = FollowedFile.follow(cursor, sample, home, now)
         self.memory.note_folder(file)
         self.memory.keep(file)
-        self.memory.followed_in[sample.entry.group].append(sample.entry.key)
+        for group in {sample.entry.group, home}:
+            self.memory.followed_in[group].append(sample.entry.key)
         self.report(NoticeKind.FOUND, sample.entry.path, f"is followed from byte {cursor.offset}")
 
     # the selection and the positions

@@ -218,6 +218,7 @@ CLOCK_SET_BACK_BEHIND_A_TRUNCATION = (
 )
 COMPRESSED_IN_ANOTHER_FOLDER = "write scan rename write copy_truncate compress_slowly:4"
 REWRITTEN_AND_REWOUND = "write:3 write:3 rewrite:3 rewind restart"
+COMPRESSED_WHERE_AN_OLDER_FILE_WAS = "write rename rewrite write restart rename compress"
 
 
 def written(program: str) -> list[Step]:
@@ -244,6 +245,7 @@ def written(program: str) -> list[Step]:
 @example(layout="pod", steps=written(CLOCK_SET_BACK_BEHIND_A_TRUNCATION[2]))
 @example(layout="olddir", steps=written(COMPRESSED_IN_ANOTHER_FOLDER))
 @example(layout="dates", steps=written(REWRITTEN_AND_REWOUND))
+@example(layout="extension, shown", steps=written(COMPRESSED_WHERE_AN_OLDER_FILE_WAS))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
