@@ -147,6 +147,7 @@ class Model:
         self._fresh = True
         self._is_clock_back = False
         self._is_folder_known = False
+        self._is_live_known = False
 
     @property
     def now(self) -> Generation:
@@ -315,6 +316,7 @@ class Model:
         """Note that the agent has scanned the folder as it is now, and holds open what it found."""
         self.may_have_scanned()
         self.family_known |= self._exists()
+        self._is_live_known |= self._exists()
         self._is_folder_known |= any(s.known and not s.is_gone for s in self.siblings)
         self._fresh = False
         for generation in (*self.siblings, self.now):
@@ -343,6 +345,7 @@ class Model:
                 generation.lose()
         self.family_known = any(g.found or g.begun for g in self.generations)
         self._is_folder_known = False
+        self._is_live_known &= saved
         self._fresh = True
 
     # what must have been shipped
@@ -400,7 +403,9 @@ class Model:
     ) -> None:
         whole = generation.content
         # of a very long unfinished line of a live file some pieces may have been shipped
-        live = generation is self.now
+        # what a glob shows counts as live as long as the live path is unknown
+        is_shown = self.layout.pattern != self.layout.live
+        live = generation is self.now or (is_shown and not self._is_live_known)
         due = whole.rfind(b"\n") + 1 if live else len(whole)
         lack = (
             f"generation {number} lacks {shown(whole[len(content) : due])} at byte {len(content)}"

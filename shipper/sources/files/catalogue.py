@@ -134,6 +134,7 @@ class Catalogue:
         identity = identify(key.inode, b"", b"")
         sample = Sample(file.entry, beginning.size, beginning.run, {})
         self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
+        self._note_fresh(key)
         rewritten = self.files[key]._replace(unseen_since=file.unseen_since)
         self.memory.note_state(rewritten, FileState.DELETED)
 
@@ -299,7 +300,10 @@ class Catalogue:
         label = entry.path if entry.wanted else entry.group
         identity = identify(entry.key.inode, sample.head[:offset], tail)
         self._follow(sample, Cursor(self._new_id(), label, offset, identity, now), now)
-        file = self.files[entry.key]
+        self._note_fresh(entry.key)
+
+    def _note_fresh(self, key: FileKey) -> None:
+        file = self.files[key]
         self.memory.keep(file._replace(progress=file.progress._replace(is_fresh=True)))
 
     def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
@@ -307,7 +311,8 @@ class Catalogue:
         file = FollowedFile.follow(cursor, sample, home, now)
         self.memory.note_folder(file)
         self.memory.keep(file)
-        self.memory.followed_in[sample.entry.group].append(sample.entry.key)
+        for group in {sample.entry.group, home}:
+            self.memory.followed_in[group].append(sample.entry.key)
         self.report(NoticeKind.FOUND, sample.entry.path, f"is followed from byte {cursor.offset}")
 
     # the selection and the positions

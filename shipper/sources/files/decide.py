@@ -21,6 +21,7 @@ FOLLOWED, DOUBTFUL  Compared: has the same first bytes              unchanged   
                     Sampled: has all that was read                  FOLLOWED    CONFIRM
 REWRITTEN           Compared: has the same first bytes              DOUBTFUL    REPORT_TOUCHED
                     Sampled: has all that was read                  REPLACED    REPORT_TRUNCATED
+                    Unseen: is open and not empty                   REPLACED    FOLLOW_REWRITTEN
 any of these        Compared: has others                            REWRITTEN   -
                     Sampled: has not all that was read              REMEMBERED  REPORT_TRUNCATED
                     Unseen: is not open                             gone (2)    REPORT_GONE
@@ -222,7 +223,7 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
         case Compared(is_same):
             return _decide_compared(state, is_same)
         case Unseen():
-            return _decide_unseen(_choose_gone(state), observation)
+            return _decide_unseen(state, observation)
         case _:
             raise ValueError(f"a file that is {state.name} is not observed by {observation}")
 
@@ -263,10 +264,11 @@ def _next_state(state: FileState, observation: Seen | Event) -> FileState:
             return state
 
 
-def _decide_unseen(gone: FileState, unseen: Unseen) -> Decision:
+def _decide_unseen(state: FileState, unseen: Unseen) -> Decision:
+    gone = _choose_gone(state)
     if not unseen.is_open:
         return Decision(gone, (Action.REPORT_GONE,))
-    if not unseen.has_all:
+    if state is FileState.REWRITTEN or not unseen.has_all:
         report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
         return Decision(gone, (report,))
     if unseen.is_overdue:

@@ -218,18 +218,20 @@ class FollowedFile(NamedTuple):
         return self._replace(**self._find_write(modified, size, now))
 
     def _find_write(self, modified: int, size: int, now: int) -> dict[str, Any]:
-        """Return the fields that a write changes; without growth, it may be a rewrite in place."""
-        is_written, has_grown = modified != self.modified, size > self.size
-        found: dict[str, Any] = {"size": size}
-        if is_written and self.entry.compression is None:
-            found["modified"] = modified
-            found["is_touched"] = not has_grown and self.offset > 0
-            found["was_padded"] = self.padding > 0
-        if has_grown:
+        """Return the fields that a write changes, which made the file so large."""
+        found = {"size": size, **self._find_touch(modified, size)}
+        if size > self.size:
             # the last line was waited for while older files were read, unless the file grew
             found["grown_at"] = now
             found["has_grown"] = self.unseen_since is None
         return found
+
+    def _find_touch(self, modified: int, size: int) -> dict[str, Any]:
+        """Return what the time of a write changes; without growth, it may be a rewrite in place."""
+        if modified == self.modified or self.entry.compression is not None:
+            return {}
+        is_touched = size <= self.size and self.offset > 0
+        return {"modified": modified, "is_touched": is_touched, "was_padded": self.padding > 0}
 
     # what is read
 
@@ -239,7 +241,7 @@ class FollowedFile(NamedTuple):
         An unfinished last line is taken only if the file is at rest, as a block of its own.
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
-            return Accepted(self._refuse(reading, now), [])
+            return Accepted(self._refuse(reading), [])
         progress, blocks = self.progress.accept(reading, now)
         end = progress.offset + reading.unfinished + reading.padding
         has_more = end < reading.size
@@ -279,15 +281,19 @@ class FollowedFile(NamedTuple):
             return False
         return bool(reading.run or reading.rest)
 
-    def _refuse(self, reading: Reading, now: int) -> "FollowedFile":
+    def _refuse(self, reading: Reading) -> "FollowedFile":
         if reading.error:  # the next scan takes the file for changed, so that it is tried again
             entry = replace(self.entry, modified=0)
             return self._replace(
                 problem=reading.error, unfinished=0, readable_since=None, entry=entry
             )
-        file = self._note_write(reading.modified, self.size, now)
-        state = decide(self.state, Event.LOST).state
-        return file._replace(problem="", unfinished=0, readable_since=None, state=state)
+        return self._replace(
+            **self._find_touch(reading.modified, reading.size),
+            problem="",
+            unfinished=0,
+            readable_since=None,
+            state=decide(self.state, Event.LOST).state,
+        )
 
     def _wait(self, blocks: list[Block]) -> Accepted:
         """Wait for the end of a compressed file as for that of an unfinished line."""

@@ -218,6 +218,11 @@ CLOCK_SET_BACK_BEHIND_A_TRUNCATION = (
 )
 COMPRESSED_IN_ANOTHER_FOLDER = "write scan rename write copy_truncate compress_slowly:4"
 REWRITTEN_AND_REWOUND = "write:3 write:3 rewrite:3 rewind restart"
+DELETED_BEHIND_AN_UNSEEN_COPY = "write scan copy_truncate write copy_truncate write recreate"
+UNFINISHED_AND_WITHOUT_ITS_LIVE_PATH = (
+    "write copy_truncate write_part copy_slowly_and_truncate rename restart_without_positions"
+)
+COMPRESSED_WHERE_AN_OLDER_FILE_WAS = "write rename rewrite write restart rename compress"
 
 
 def written(program: str) -> list[Step]:
@@ -244,6 +249,9 @@ def written(program: str) -> list[Step]:
 @example(layout="pod", steps=written(CLOCK_SET_BACK_BEHIND_A_TRUNCATION[2]))
 @example(layout="olddir", steps=written(COMPRESSED_IN_ANOTHER_FOLDER))
 @example(layout="dates", steps=written(REWRITTEN_AND_REWOUND))
+@example(layout="dates", steps=written(DELETED_BEHIND_AN_UNSEEN_COPY))
+@example(layout="extension, shown", steps=written(COMPRESSED_WHERE_AN_OLDER_FILE_WAS))
+@example(layout="extension, shown", steps=written(UNFINISHED_AND_WITHOUT_ITS_LIVE_PATH))
 @as_many_as(150)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),

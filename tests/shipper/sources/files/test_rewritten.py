@@ -1,9 +1,14 @@
 """Files that are rewritten in place, as by a job that writes to the same file each time."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 
+from shipper.sources.files.identity import ContentHash
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import Host
+from tests.shipper.seams import amid
 from tests.shipper.shipped import contents
 from tests.shipper.sources.files.conftest import MakeHost
 
@@ -69,6 +74,43 @@ async def test_a_file_that_is_not_open_is_compared_once_it_is(make_host: MakeHos
     await write_again(host, HEAD + b"2" + TAIL)
 
     assert host.shipped.count(b"2the same tail") == 1
+
+
+async def test_a_rewritten_file_is_shipped_though_it_is_deleted_before_it_is_sampled(
+    tmp_path: Path,
+) -> None:
+    first, second = (HEAD + b"%d\n" % n + TAIL for n in (1, 2))
+    for seam in range(40):  # at some of them the scan compares the file and decides nothing
+        host = Host(tmp_path / str(seam))
+        host.folder.mkdir()
+        host.write("app.log", first)
+        await host.ship()
+        (host.folder / "app.log").write_bytes(second)
+        await host.scan()
+        with amid([(seam, partial(host.write, "app.log.1", b"3\n"))]):
+            await host.scan()
+        (host.folder / "app.log").unlink()
+        for _ in range(3):
+            await host.ship()
+        await host.follower.close()
+
+        assert {first, second} <= set(contents(host.blocks, []).values())
+        assert len(host.reported(NoticeKind.TRUNCATED)) == 1
+
+
+async def test_a_longer_run_that_begins_alike_is_shipped_and_not_named_as_the_same(
+    host: Host,
+) -> None:
+    head = HEAD * (ContentHash.MOST // len(HEAD) + 1)
+    runs = [head + b"%d\n" % n * 100 * n for n in (1, 2)]
+    host.write("app.log", runs[0])
+    await host.ship()
+    (host.folder / "app.log").write_bytes(runs[1])
+    await host.gather()
+    await host.ship()
+
+    assert list(contents(host.blocks, []).values()) == runs
+    assert host.reported(NoticeKind.CONTENT) == []
 
 
 @pytest.mark.parametrize("less", [0, 10])
