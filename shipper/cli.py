@@ -61,9 +61,11 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
     from shipper.agent import Agent
+    from shipper.heap import keep_large_buffers
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
+    keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(Notifier(os.environ), lambda: _reread(options)))
 
