@@ -78,7 +78,7 @@ Site `away` publishes, at the broker of the site `here`:
     $JS.FC.>                                acknowledges copies of the streams of `here`
     _R_.>                                   answers requests of `here`
 Site `away` subscribes to, at the broker of the site `here`:
-    SITE.away.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  its requests
+    SITE.away.API.CONSUMER.CREATE.{LOGS,KV_LOGS_CONFIG,KV_LOGS_POSITIONS}  requests of it
     SITE.here.{S,M}.*                       copies of the streams of `here`
     $JS.FC.>                                acknowledgements of copies of its streams
     $JSC.R.*                                answers to its requests
