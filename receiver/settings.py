@@ -316,6 +316,8 @@ class ReceiverSettings(AccessSettings):
 class StreamSettings(ReceiverSettings):
     """The settings of commands that read the streams again: which partitions, hosts and time."""
 
+    section: ClassVar[str] = "Lines"
+
     host: Many = option((), "GLOB", "Only hosts that match; may be given several times.")
     partition: Partitions = option(
         ("all",), "N", "Only these partitions; may be given several times, or as 0,3,5."
