@@ -7,22 +7,11 @@ path later follows the one that was there before. Names and times decide only ab
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, TypeVar
 
 from shipper.sources.files.entry import FileEntry
 from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import rotation_key
-
-
-class Seen(Protocol):
-    """What a scan saw."""
-
-    @property
-    def entry(self) -> FileEntry:
-        """Where the file was, and how large it was."""
-
-
-Sighting = TypeVar("Sighting", bound=Seen)
 
 
 def is_newer_by_name(one: FileEntry, other: FileEntry) -> bool | None:
@@ -39,9 +28,9 @@ def is_newer(one: FileEntry, other: FileEntry) -> bool:
     return one.modified > other.modified if by_name is None else by_name
 
 
-def oldest_first(files: Iterable[Sighting]) -> list[Sighting]:
-    """Return files of a group in the order of their names, or else of their times."""
-    placed: list[Sighting] = []
+def oldest_first(files: Iterable[Sample]) -> list[Sample]:
+    """Return sampled files of a group in the order of their names, or else of their times."""
+    placed: list[Sample] = []
     for file in sorted(files, key=lambda file: file.entry.age):
         older = (at for at, other in enumerate(placed, 1) if is_newer(file.entry, other.entry))
         placed.insert(max(older, default=0), file)
