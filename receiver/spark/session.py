@@ -28,7 +28,10 @@ _ATTEMPTS = 4  # at a task, as on a cluster
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
-_PACKED = ("nats_logship", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
+_PACKED = (
+    *("nats_logship", "receiver", "nats", "zstandard", "msgspec"),
+    *("nacl", "cffi", "_cffi_backend"),
+)
 """Packages that executors get if they are installed here; `nacl` is an extra, for keys."""
 
 _SETTINGS = {
