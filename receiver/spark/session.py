@@ -33,7 +33,10 @@ _LOCAL = re.compile(r"local\[([1-9][0-9]*)(?:,[0-9]+)?\]")
 _FIRST_EXECUTOR, _AGAIN = 10.0, 0.1  # seconds
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
-_PACKED = ("nats_logship", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
+_PACKED = (
+    *("nats_logship", "receiver", "nats", "zstandard", "msgspec"),
+    *("nacl", "cffi", "_cffi_backend"),
+)
 """Packages that executors get if they are installed here; `nacl` is an extra, for keys."""
 
 _SETTINGS = {
