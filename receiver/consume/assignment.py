@@ -87,7 +87,7 @@ class Assignment:
 
     `first` is where the driver believes the offset to be; the task reads it in KV. The driver
     publishes to the subject `leave` if the session is to end after its batch. With a `rotation`
-    files are closed and nothing is received.
+    files are closed, and nothing is received but lines that a killed task has left in them.
     """
 
     partition: int

@@ -138,6 +138,7 @@ class _Session:
             self._add_notices(partition.recover())
             partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
+                self._settle(partition, offset)
                 return self._close_files(partition)
             return self._receive(partition, offset)
 
@@ -149,8 +150,12 @@ class _Session:
             while True:
                 done = self._write_batch(partition, reader, min(silence, left), offset)
                 if done is None:
-                    return Ending.ASKED if reader.is_wanted_elsewhere else Ending.SILENCE
+                    if reader.is_wanted_elsewhere:
+                        return Ending.ASKED
+                    self._add_notices(partition.cut_surplus())
+                    return Ending.SILENCE
                 self._commit(done)
+                self._add_notices(partition.settle_surplus(done))
                 if reader.is_wanted_elsewhere:
                     return Ending.ASKED
                 left = self._seconds_left()
@@ -229,6 +234,26 @@ class _Session:
         self.batches += 1
         self.seconds += time.monotonic() - began
 
+    def _settle(self, partition: OpenPartition, offset: Offset) -> None:
+        """Receive again what live files have behind their committed lengths, to close them then.
+
+        If the driver asks for the end of the session, files that have more of it stay open.
+        """
+        if not partition.has_surplus:
+            return
+        with PartitionReader(
+            self._connection, self._assignment, offset.next, offset.stream
+        ) as reader:
+            while partition.has_surplus:
+                done = self._write_batch(partition, reader, 0.0, offset)
+                if done is None and reader.is_wanted_elsewhere:
+                    return
+                if done is None:
+                    self._add_notices(partition.cut_surplus())
+                else:
+                    self._commit(done)
+                    self._add_notices(partition.settle_surplus(done))
+
     def _close_files(self, partition: OpenPartition) -> Ending:
         """Close live files in a batch without messages: all, or those whose period is over."""
         self._check_folders()
@@ -243,7 +268,7 @@ class _Session:
             batch = partition.describe_batch(self.done.until, self.done.until)
             store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
             fault("files_closed")
-            self.done = replace(self.done, closed=tuple(output.closed))
+            self.done = replace(self.done, closed=(*self.done.closed, *output.closed))
             self._add_notices(output.collect_notices())
         return Ending.SILENCE
 

@@ -44,7 +44,7 @@ from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Partition
-from tests.receiver.points import IN_BATCH, IN_ROTATION, IN_UNDO
+from tests.receiver.points import IN_BATCH, IN_REPAIR, IN_ROTATION, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.support.processes import Processes
@@ -66,7 +66,7 @@ RECEIVING = {
     "purge": 1,
     "restart_broker": 1,
 }
-POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
+POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO, *IN_REPAIR)
 POINTS_IN_ROTATION = ("closed", "rotated", *IN_ROTATION)
 MOST_ATTEMPTS = 12
 NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
