@@ -212,6 +212,21 @@ class FaultyDisk:
         return io.BufferedWriter(_Raw(file, mode))
 
 
+@contextmanager
+def recorded_cuts() -> Iterator[list[str]]:
+    """Yield the files that this process truncates, each with what it has then and had before."""
+    found: list[str] = []
+    real = os.ftruncate
+
+    def cut(descriptor: int, length: int) -> None:
+        size, name = os.fstat(descriptor).st_size, _path_of(descriptor).name
+        found.append(f"{name}: {length} of {size} bytes")
+        real(descriptor, length)
+
+    with patch.object(os, "ftruncate", cut):
+        yield found
+
+
 def _path_of(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 

@@ -1,7 +1,8 @@
 """Random programs of events around a receiver, against a model of its files.
 
 Whole tasks run without Spark on a real broker. They die at named points and at any call that
-changes a file; at these points others change files, offset, stream and broker. The model is
+changes a file; at these points others change files, offset, stream and broker. No file is truncated
+unless its lines do not come again, as readers would begin again. The model is
 `tests/receiver/model.py`. A death within this process is an exception that nothing catches; the
 connection stays as it was, as in a worker that is used again.
 """
@@ -41,7 +42,7 @@ from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.conftest import start_server
-from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, recorded_cuts
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Partition
 from tests.receiver.points import IN_BATCH, IN_REPAIR, IN_ROTATION, IN_UNDO
@@ -89,6 +90,7 @@ class Program:
         self.epochs = {0: 0, 1: 0}
         self.first = {0: 1, 1: 1}
         self.clean = {0: True, 1: True}
+        self.comes_again = True  # what is not committed
         self.log: list[str] = []
 
     def claim(self, partition: int) -> None:
@@ -192,6 +194,7 @@ class Program:
         to = self.broker.ask(put)
         self.note(f"p{partition} set to {to}")
         self.model.next[partition] = to
+        self.comes_again = False
         if amount > 1:
             self.claim(partition)
 
@@ -202,6 +205,7 @@ class Program:
         sequence = self.chance.randint(first, max(until, first))
         self.broker.ask(lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": sequence}))
         self.model.purge(sequence)
+        self.comes_again = False
 
     def restart_broker(self, amount: int) -> None:
         if amount == 0:
@@ -337,7 +341,9 @@ def test_committed_lines_are_in_files_once(broker: Broker, seed: int, steps: lis
     with tempfile.TemporaryDirectory() as folder:
         program = Program(broker, Path(folder), random.Random(seed))
         try:
-            program.run(steps)
+            with recorded_cuts() as cuts:
+                program.run(steps)
+            assert not (cuts and program.comes_again)
         except BaseException as error:
-            error.add_note("\n".join(program.log))
+            error.add_note("\n".join([*program.log, *cuts]))
             raise
