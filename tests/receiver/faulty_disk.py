@@ -213,9 +213,9 @@ class FaultyDisk:
 
 
 @contextmanager
-def recorded_cuts() -> Iterator[list[str]]:
-    """Yield the files that this process truncates, each with what it has then and had before."""
-    found: list[str] = []
+def recorded_cuts(cuts: list[str] | None = None) -> Iterator[list[str]]:
+    """Yield the files that this process truncates, each with the bytes that it has and had."""
+    found: list[str] = [] if cuts is None else cuts
     real = os.ftruncate
 
     def cut(descriptor: int, length: int) -> None:
