@@ -1,6 +1,7 @@
 """Readers of live files see each line once, whatever a killed task has left in the files."""
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,8 @@ import pytest
 
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done, ForcedRotation
+from receiver.storage.adoption import adopt
+from receiver.storage.partition_folders import PartitionFolders
 from tests.receiver.partition import Partition
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.support.processes import Processes, installed, wait_until
@@ -43,6 +46,17 @@ def test_lines_of_a_killed_batch_are_kept_whatever_the_pulls(
 
     assert live(partition).read_bytes() == WHOLE
     assert (cuts, done.notices, partition.offset().next) == ([], (), 31)
+
+
+def test_lines_of_a_killed_batch_are_kept_in_a_copy(
+    partition: Partition, cuts: list[str], tmp_path: Path
+) -> None:
+    shutil.copytree(partition.folder, tmp_path / "copy")
+    copy = partition.with_folder(tmp_path / "copy")
+
+    assert copy.receive(11).notices == ()
+
+    assert (copy.files(), cuts) == ({"web01.log": WHOLE}, [])
 
 
 def zero(file: Path) -> None:
@@ -102,6 +116,21 @@ def test_what_nothing_fills_is_cut_once_all_is_received(
     (one,), (other,) = rest.notices, nothing.notices
     assert "behind the committed length, were cut off: they belong to no message" in one
     assert one == other
+
+
+def test_what_others_append_to_an_adopted_file_is_cut_before_it_is_closed(
+    partition: Partition,
+) -> None:
+    folders = PartitionFolders(partition.output, partition.state, 0)
+    adopt(folders, replace(partition.offset(), next=31))
+    partition.move(31)
+    lengthen(live(partition))
+    partition.lines("web01", b"next\n")
+
+    done = partition.receive(31)
+
+    assert partition.files() == {"web01.log.000001": WHOLE, "web01.log": b"next\n"}
+    assert ["were appended by another program" in one for one in done.notices] == [True]
 
 
 @pytest.mark.parametrize("pull", [1, 10_000])
