@@ -16,8 +16,8 @@ could be reported to nats-py. What we override or use, and why:
     The end of a pull needs no flush of its own: it leaves with the next command. All programs
     together take a fifth less CPU at a steady rate.
 `_send_publish`
-    Writes a large payload to the socket without copies: a round is in memory once, not three times,
-    and costs the shipper a fifth less CPU.
+    Writes a request and a large payload to the socket at once: a round is in memory once, not three
+    times, and costs the shipper a fifth less CPU.
 `_send_ping`
     nats-py sends a PING before pending messages, so that a flush ends too early.
 `_process_info`, `_public_nkey`, `_transport`
@@ -30,6 +30,7 @@ could be reported to nats-py. What we override or use, and why:
 
 import asyncio
 import json
+import secrets
 import socket
 import ssl
 import struct
@@ -48,7 +49,10 @@ from nats_logship.client.parser import Control, Parser, Received
 from nats_logship.wire.delivery import RawMessage
 
 DIRECT_BYTES = 16 * 1024
-"""Payloads of this size and more go straight to the socket; nats-py gathers smaller ones."""
+"""Payloads of this size and more, and requests, go straight to the socket.
+
+nats-py gathers other messages.
+"""
 CONNECT_TIMEOUT = 3
 """Seconds for each step of connecting."""
 NO_TLS = "it offers no TLS, and TLS is required"
@@ -84,6 +88,10 @@ class BrokerClient(Client):
         self.is_clustered = False
         self.taps: dict[int, Tap] = {}
         self.access = access
+        self._answers = ""  # the subject of all answers, without its last token
+        self._asked: dict[
+            str, asyncio.Future[RawMessage | None]
+        ] = {}  # by the subject of an answer
         self._received = 0  # bytes
         self._parser = Parser()
         self._server = server if "://" in server else f"nats://{server}"
@@ -152,6 +160,8 @@ class BrokerClient(Client):
         """Use this client no more: pending requests end."""
         if not self.lost.done():
             self.lost.set_result(None)
+        for answer in self._asked.values():
+            _resolve(answer, None)
 
     @property
     def is_usable(self) -> bool:
@@ -180,6 +190,49 @@ class BrokerClient(Client):
             )
             if done or self.incoming <= before:
                 return
+
+    async def exchange(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        answer: "asyncio.Future[RawMessage | None]",
+        patience: float,
+    ) -> RawMessage | None:
+        """Send a request, and return its `answer`, which the caller may end with an error.
+
+        Returns None if this client ends, or after `patience` seconds in which no byte of a message
+        has come. nats-py's `request` takes twice the CPU. Raises nats.errors.Error.
+        """
+        if not self._answers:
+            self._answers = self.new_inbox()
+            await self.tap(f"{self._answers}.*", self._take_answer)
+        reply = f"{self._answers}.{secrets.token_hex(8)}"
+        self._asked[reply] = answer
+        timer = self._give_up_after(patience, answer)
+        try:
+            await self.publish(subject, payload, reply, headers)
+            return None if self.lost.done() else await answer
+        finally:
+            timer.cancel()
+            del self._asked[reply]
+
+    def _take_answer(self, message: RawMessage) -> None:
+        if answer := self._asked.get(message.subject):
+            _resolve(answer, message)
+
+    def _give_up_after(
+        self, patience: float, answer: "asyncio.Future[RawMessage | None]"
+    ) -> asyncio.TimerHandle:
+        before = self.incoming
+
+        def check() -> None:
+            if not answer.done() and self.incoming > before:
+                self._give_up_after(patience, answer)
+            else:
+                _resolve(answer, None)
+
+        return asyncio.get_running_loop().call_later(patience, check)
 
     async def end(self) -> None:
         """Send pending output and close the connection, within a second: it may be dead."""
@@ -288,17 +341,19 @@ class BrokerClient(Client):
         payload_size: int,
         headers: dict[str, Any] | None,
     ) -> None:
-        if payload_size < DIRECT_BYTES or headers is None or self._transport is None:
+        is_direct = reply or payload_size >= DIRECT_BYTES
+        if self._transport is None or not is_direct:
             await super()._send_publish(subject, reply, payload, payload_size, headers)
             return
-        block = _header_block(headers)
-        size = len(block) + payload_size
-        command = f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode()
+        block = b"" if headers is None else _header_block(headers)
+        sizes = payload_size if headers is None else f"{len(block)} {len(block) + payload_size}"
+        command = f"{'PUB' if headers is None else 'HPUB'} {subject} {reply} {sizes}\r\n".encode()
         # without an await in between: no other message may come between these parts
         self._write_pending(command, block, payload, _END)
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += payload_size
-        await self._transport.drain()
+        if not reply:  # else the caller waits for the answer
+            await self._transport.drain()
 
     async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
         if self._transport is not None:
@@ -308,6 +363,11 @@ class BrokerClient(Client):
     def _write_pending(self, *more: bytes) -> None:
         waiting, self._pending, self._pending_data_size = self._pending, [], 0
         self._transport.writelines([*waiting, *more])
+
+
+def _resolve(answer: "asyncio.Future[RawMessage | None]", message: RawMessage | None) -> None:
+    if not answer.done():
+        answer.set_result(message)
 
 
 def _header_block(headers: Mapping[str, str]) -> bytes:

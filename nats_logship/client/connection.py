@@ -36,6 +36,7 @@ from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
+from nats_logship.wire.delivery import RawMessage
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -50,7 +51,7 @@ _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_NEVER = 86_400.0  # seconds: `guard` ends a request sooner
+_NOBODY = b"NATS/1.0 503"  # the header of an answer by the server itself: nobody subscribes
 logger = logging.getLogger(__name__)
 
 
@@ -198,16 +199,14 @@ class Connection:
         work = asyncio.ensure_future(call)
         # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
+        denied = asyncio.get_running_loop().create_future()
         try:
-            with self._denials.watch(subject) as denied:
+            with self._denials.watch(subject, denied):
                 await client.wait_for_any({work, client.lost, denied}, patience)
             if denied.done():
-                raise denied.result()
-            if client.lost.done() and not work.done():
-                reason = client.last_error or "it was left"
-                raise ConnectionLost(f"connection lost: {reason}")
+                denied.result()
             if not work.done():
-                raise ConnectionLost(f"no answer in {patience:.0f} s")
+                raise _no_answer(client, patience)
             with _translate_errors():
                 return work.result()
         finally:
@@ -219,7 +218,7 @@ class Connection:
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
-    ) -> Message:
+    ) -> RawMessage:
         """Send a request and return the answer; raises `ConnectionLost`, `Rejected`.
 
         A slow network extends `patience`. Requests to `$JS.API.…` go to our prefix of that API.
@@ -228,15 +227,20 @@ class Connection:
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
-        call = client.request(subject, payload, timeout=_NEVER, headers=given)
-        patience += self.seconds_for(len(payload))
-        began = asyncio.get_running_loop().time()
-        self._times.start(len(payload))
+        clock, size = asyncio.get_running_loop().time, len(payload)
+        patience += self.seconds_for(size)
+        began, found = clock(), asyncio.get_running_loop().create_future()
+        self._times.start(size)
         try:
-            answer = await self.guard(call, patience, subject)
+            with _translate_errors(), self._denials.watch(subject, found):
+                answer = await client.exchange(subject, payload, given, found, patience)
         finally:
-            self._times.stop(len(payload))
-        self._times.note_answer(len(payload), asyncio.get_running_loop().time() - began)
+            self._times.stop(size)
+        if answer is None:
+            raise _no_answer(client, patience)
+        if answer.head.startswith(_NOBODY):
+            raise Rejected(503, 0, "nobody answers there: no JetStream, or no such stream")
+        self._times.note_answer(size, clock() - began)
         return answer
 
     def seconds_for(self, size: int) -> float:
@@ -343,6 +347,12 @@ class Connection:
         self._client = None
 
 
+def _no_answer(client: BrokerClient, patience: float) -> ConnectionLost:
+    if client.lost.done():
+        return ConnectionLost(f"connection lost: {client.last_error or 'it was left'}")
+    return ConnectionLost(f"no answer in {patience:.0f} s")
+
+
 async def retry_until_answered(
     connection: Connection, ask: Callable[[Connection], Awaitable[Answer]], patience: float
 ) -> Answer:
@@ -405,10 +415,8 @@ def raise_for_operator(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise `Rejected` if nobody subscribes, and `ConnectionLost` for other errors of nats-py."""
+    """Raise `ConnectionLost` for errors of nats-py."""
     try:
         yield
-    except nats.errors.NoRespondersError:
-        raise Rejected(503, 0, "nobody answers there: no JetStream, or no such stream") from None
     except (nats.errors.Error, OSError) as error:
         raise ConnectionLost(str(error) or type(error).__name__) from error
