@@ -20,7 +20,7 @@ from typing import Any
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.parent_death import die_with
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
-from receiver.spark.java import class_options, find_java, is_local, java_options
+from receiver.spark.java import class_options, class_path, find_java, is_local, java_options
 from receiver.spark.scratch import scratch_folder
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"  # SparkSubmit takes 0.25 s more
@@ -69,10 +69,11 @@ def run_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
             **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),
         }
         options = *java_options(java, scratch), *class_options(java, classes)
-        jars = distribution("pyspark").locate_file("pyspark/jars")
+        jars = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
+        classpath = class_path(jars, is_local=is_local(master))
         with explain_refusals("this machine"):
             process = subprocess.Popen(
-                [str(java.executable), *options, "-cp", f"{jars}/*", _MAIN],
+                [str(java.executable), *options, "-cp", classpath, _MAIN],
                 stdin=subprocess.PIPE,
                 # our stdout is for the lines of `replay`; Java logs much about a class file
                 stdout=subprocess.DEVNULL if classes else 2,
