@@ -40,6 +40,7 @@ from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape, host_name, machine_features
 from tests.chaos.shim import Control, Shim
 from tests.chaos.spark import Cluster as SparkCluster
+from tests.chaos.tails import Tails
 from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
 from tests.support.processes import Processes, installed
@@ -101,9 +102,11 @@ class World:
     keys: Keys | None = None
     shim: Shim | None = None
     received: Received = field(init=False)
+    tails: Tails = field(init=False)
 
     def __post_init__(self) -> None:
         self.received = Received(self.output)
+        self.tails = Tails(self.output, map(host_name, range(self.shape.hosts)))
 
     @classmethod
     def built(
