@@ -18,7 +18,7 @@ from statistics import quantiles
 import click
 
 from bench.charge import Charge
-from bench.cpu import proportional_bytes, resident_bytes
+from bench.expected import added
 from bench.field.logship import Logship
 from bench.field.pair import Pair
 from bench.field.rsyslog import RSYSLOG_FLEET
@@ -124,14 +124,7 @@ async def _charged(programs: Mapping[str, Process], begin: float, end: float) ->
     await asyncio.sleep(begin - time.monotonic())
     charge = Charge(programs)
     await asyncio.sleep(end - time.monotonic())
-    used, passed = charge.cpu(), charge.seconds
-    shares = {f"CPU % {name}": 100 * seconds / passed for name, seconds in used.items()}
-    return {
-        "CPU %": sum(shares.values()),
-        **(shares if len(shares) > 1 else {}),
-        "PSS MiB": sum(map(proportional_bytes, charge.programs)) / 2**20,
-        "RSS MiB": sum(map(resident_bytes, charge.programs)) / 2**20,
-    }
+    return charge.shares() | charge.memory()
 
 
 @contextmanager
@@ -230,21 +223,13 @@ def _lines(plan: Plan, host: int) -> list[bytes]:
 
 
 def _judged(output: Path, plan: Plan) -> Verdict:
-    """Judge every host; the counts are those of all hosts together."""
     segments = segments_by_host(output)
-    total = Verdict(0, 0)
-    for host in range(plan.until):
-        received = b"".join(map(read_segment, segments.get(host_name(host), ())))
-        total = _added(total, judge([b"".join(_lines(plan, host))], received))
-    return total
-
-
-def _added(one: Verdict, other: Verdict) -> Verdict:
-    counts = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
-    return Verdict(
-        **{name: getattr(one, name) + getattr(other, name) for name in counts},
-        bytes_equal=one.bytes_equal and other.bytes_equal,
-        examples=(one.examples + other.examples)[:3],
+    return added(
+        judge(
+            [b"".join(_lines(plan, host))],
+            b"".join(map(read_segment, segments.get(host_name(host), ()))),
+        )
+        for host in range(plan.until)
     )
 
 
