@@ -110,12 +110,13 @@ async def _with_fleet(
         watching.cancel()
     latency = partial(_latency, plan, begin, uncounted)
     acked = ((host, n, at) for host, _, first, end, at in rounds for n in range(first, end))
+    sent = sum(begin + uncounted <= at < begin + plan.seconds for *_, at in rounds)
     figures = {
         **costs,
         **latency("ack", acked),
         **latency("readable", readable.times()),
         **(latency("commit", _committed(commits, rounds)) if centre.url else {}),
-        "messages/s": len(rounds) / plan.seconds,
+        "messages/s": sent / (plan.seconds - uncounted),
     }
     return Outcome(figures, _judged(centre.output, plan))
 
