@@ -166,6 +166,7 @@ class NatsHost(Host):
     """
 
     interval = 0.2  # a shipper's own, for lines as few as these
+    _BUSY = 429  # too many messages wait at the stream: they are sent again, as by a shipper
     _ACK = b"1"  # the subscription of acknowledgements
 
     def __init__(self, number: int, plan: Plan) -> None:
@@ -227,15 +228,21 @@ class NatsHost(Host):
 
     def _take(self, subject: str, subscription: bytes, headers: bytes, payload: bytes) -> None:
         if subscription == self._ACK:
-            answer = json.loads(payload)
-            if "seq" not in answer:
-                raise ConnectionError(f"{self._subject}: {answer}")
-            self._sequence = answer["seq"]
-            self._acknowledge(self._sent, self._sequence)
+            self._take_answer(json.loads(payload))
         elif self._plan.interval is None and (
             subject == INTERVAL_SUBJECT or INTERVAL_SUBJECT.encode() in headers
         ):
             self._asked = parse_interval(payload) or 0.0
+
+    def _take_answer(self, answer: dict[str, Any]) -> None:
+        if error := answer.get("error"):
+            if error["code"] != self._BUSY:
+                raise ConnectionError(f"{self._subject}: {error}")
+            pause = random.uniform(0.25, 0.5)
+            self._loop.call_later(pause, self._publish, self._acked, self._sent)
+        else:
+            self._sequence = answer["seq"]
+            self._acknowledge(self._sent, self._sequence)
 
     def _publish(self, first: int, until: int) -> None:
         asked = self._asked * random.uniform(0.9, 1.1)
