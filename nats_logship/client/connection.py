@@ -16,7 +16,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Iterator,
     Mapping,
     Sequence,
@@ -51,7 +50,6 @@ _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_NOBODY = b"NATS/1.0 503"  # the header of an answer by the server itself: nobody subscribes
 logger = logging.getLogger(__name__)
 
 
@@ -184,29 +182,27 @@ class Connection:
         logger.debug("nats: %s", error)
         self._denials.note_error(error, self._inbox)
 
-    async def guard(
-        self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
-    ) -> Answer:
+    async def guard(self, call: Awaitable[Answer], patience: float, subject: str = "") -> Answer:
         """Wait for `call` while the present client lives, and at most `patience` seconds.
 
         The arrival of a large message extends that time. Raises `ConnectionLost`, and `Denied` if
         we may not publish to `subject` or receive answers.
         """
-        client = self._client
-        if client is None:
-            call.close()
-            raise ConnectionLost("not connected")
-        work = asyncio.ensure_future(call)
+        client, work = self._client, asyncio.ensure_future(call)
         # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
-        denied = asyncio.get_running_loop().create_future()
         try:
-            with self._denials.watch(subject, denied):
+            if client is None:
+                raise ConnectionLost("not connected")
+            with self._denials.watch(subject) as denied:
                 await client.wait_for_any({work, client.lost, denied}, patience)
             if denied.done():
-                denied.result()
+                raise denied.result()
+            if client.lost.done() and not work.done():
+                reason = client.last_error or "it was left"
+                raise ConnectionLost(f"connection lost: {reason}")
             if not work.done():
-                raise _no_answer(client, patience)
+                raise ConnectionLost(f"no answer in {patience:.0f} s")
             with _translate_errors():
                 return work.result()
         finally:
@@ -227,20 +223,16 @@ class Connection:
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
-        clock, size = asyncio.get_running_loop().time, len(payload)
-        patience += self.seconds_for(size)
-        began, found = clock(), asyncio.get_running_loop().create_future()
-        self._times.start(size)
+        patience += self.seconds_for(len(payload))
+        began = asyncio.get_running_loop().time()
+        self._times.start(len(payload))
         try:
-            with _translate_errors(), self._denials.watch(subject, found):
-                answer = await client.exchange(subject, payload, given, found, patience)
+            with _translate_errors():
+                waiting = await client.ask(subject, payload, given)
+            answer = await self.guard(waiting, patience, subject)
         finally:
-            self._times.stop(size)
-        if answer is None:
-            raise _no_answer(client, patience)
-        if answer.head.startswith(_NOBODY):
-            raise Rejected(503, 0, "nobody answers there: no JetStream, or no such stream")
-        self._times.note_answer(size, clock() - began)
+            self._times.stop(len(payload))
+        self._times.note_answer(len(payload), asyncio.get_running_loop().time() - began)
         return answer
 
     def seconds_for(self, size: int) -> float:
@@ -299,6 +291,7 @@ class Connection:
         given = dict(headers) if headers else None
         with _translate_errors():
             await client.publish(subject, payload, reply=reply, headers=given)
+            await client.wait_until_sent()
 
     async def subscribe(
         self, subject: str, callback: Callable[[Message], Awaitable[None]], queue: str = ""
@@ -345,12 +338,6 @@ class Connection:
             with suppress(nats.errors.Error, OSError, TimeoutError):  # it may be dead
                 await self._client.end()
         self._client = None
-
-
-def _no_answer(client: BrokerClient, patience: float) -> ConnectionLost:
-    if client.lost.done():
-        return ConnectionLost(f"connection lost: {client.last_error or 'it was left'}")
-    return ConnectionLost(f"no answer in {patience:.0f} s")
 
 
 async def retry_until_answered(
@@ -415,8 +402,10 @@ def raise_for_operator(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise `ConnectionLost` for errors of nats-py."""
+    """Raise `Rejected` if nobody subscribes, and `ConnectionLost` for other errors of nats-py."""
     try:
         yield
+    except nats.errors.NoRespondersError:
+        raise Rejected(503, 0, "nobody answers there: no JetStream, or no such stream") from None
     except (nats.errors.Error, OSError) as error:
         raise ConnectionLost(str(error) or type(error).__name__) from error

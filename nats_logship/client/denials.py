@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nats_logship.client.answer import Denied
 
@@ -17,14 +16,15 @@ class Denials:
     def __init__(self) -> None:
         self.is_deaf = False
         """Whether we may not subscribe to our inbox: no answer arrives."""
-        self._watched: list[tuple[str, asyncio.Future[Any]]] = []
+        self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
 
     @contextmanager
-    def watch(self, subject: str, denied: "asyncio.Future[Any]") -> Iterator[None]:
-        """End a future with the error if a request to `subject`, or its answer, is denied."""
+    def watch(self, subject: str) -> Iterator["asyncio.Future[Denied]"]:
+        """Yield a future for the error if a request to `subject`, or its answer, is denied."""
+        denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
         self._watched.append(watch := (subject, denied))
         try:
-            yield
+            yield denied
         finally:
             self._watched.remove(watch)
 
@@ -39,4 +39,4 @@ class Denials:
         for watched, denied in self._watched:
             if (is_inbox or watched.lower() == subject) and not denied.done():
                 named = f"{inbox}.>" if is_inbox else watched
-                denied.set_exception(Denied(f'permissions violation for {action} to "{named}"'))
+                denied.set_result(Denied(f'permissions violation for {action} to "{named}"'))
