@@ -114,6 +114,11 @@ class Batch:
         self.is_full = False
         """Whether the batch takes no more messages."""
 
+    @property
+    def lines(self) -> int:
+        """How many lines the batch has."""
+        return self._counts.lines
+
     def write(self, messages: Messages) -> int:
         """Take messages, as many as the batch has space for; return how many.
 

@@ -198,6 +198,7 @@ class OpenPartition:
 
     def open_output(self) -> Output:
         """Open the output folder for the next batch; the last one is committed. Raises OSError."""
+        self.store.refresh()
         last = self.last_batch
         self._offset = replace(self._offset, next=last.until, commit=last.commit_id)
         size = self._destination.rotate_size

@@ -6,6 +6,7 @@ folder and never through a symbolic link.
 
 import errno
 import os
+import resource
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,8 +24,9 @@ from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
 from receiver.storage.store import Store
 from receiver.storage.surplus import Surplus
 
-_MOST_OPEN = 256  # descriptors of one task
-_MANY = 64  # files from which one sync of the file system is cheaper than a sync of each
+_MOST_OPEN = 256  # descriptors of one partition
+_SPARE = 128  # descriptors of the process that are left to connections and stores
+_MANY = 8  # files from which one sync of the file system is cheaper than a sync of each
 _MOST_FILES = 10_000  # of a batch: each is a row of the store, and may have to be created
 _LARGE = 1024 * 1024  # bytes from which writeback starts before the batch ends
 _MOST_PIECES = 1024  # IOV_MAX of Linux
@@ -78,6 +80,7 @@ class Output:
     batch: int = field(init=False)
     _open: dict[str, int] = field(default_factory=dict)  # descriptors
     _syncs_all: bool = False  # files were closed without a sync: one of the file system follows
+    _elsewhere: set[str] = field(default_factory=set)  # files that are on another file system
     _live: dict[str, _LiveFile] = field(default_factory=dict)
     _buffers: dict[str, _Buffer] = field(default_factory=dict)
     _until: int = 0  # the end of the batch's period of rotation
@@ -278,7 +281,7 @@ class Output:
     def _append(self, path: str, pieces: list[bytes]) -> None:
         descriptor = self._open_file(path)
         with self.folders.naming(path):
-            self._require_length(path, descriptor)
+            self._require_length(path, descriptor, os.fstat(descriptor).st_size)
             for begin in range(0, len(pieces), _MOST_PIECES):
                 part = pieces[begin : begin + _MOST_PIECES]
                 total = sum(map(len, part))
@@ -318,17 +321,23 @@ class Output:
         self._live[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
-    def _require_length(self, path: str, descriptor: int) -> None:
+    def _require_length(self, path: str, descriptor: int, found: int) -> None:
         """Cut off what another program has appended; raise OSError if it has cut the file."""
-        ours, found = self._live[path].size, os.fstat(descriptor).st_size
+        ours = self._live[path].size
         if found < ours:
             raise OSError(errno.ESTALE, "was cut while lines were written; they are written again")
         if found > ours:
             self._cut_foreign(path, ours, found, lambda end: os.ftruncate(descriptor, end))
 
     def _limit_open_files(self) -> None:
-        # to sync and close all of them takes the disk no longer than one
-        if len(self._open) >= _MOST_OPEN:
+        """Close all files if too many are open here, or in the whole process.
+
+        The kernel gives the lowest free number, so the newest one tells how many there are. To sync
+        and close all files takes the disk no longer than one.
+        """
+        newest = next(reversed(self._open.values()), 0)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
+        if len(self._open) >= _MOST_OPEN or newest >= most > 0:
             self._finish_all()
 
     def _forget(self, path: str) -> None:
@@ -348,6 +357,8 @@ class Output:
             self._finish_all()
             if self._syncs_all:
                 self.folders.sync_file_system()
+                for path in self._elsewhere:
+                    self.folders.note_change(path)
         else:
             for descriptor in self._open.values() if len(self._open) > 1 else ():
                 disk.start_writeback(descriptor)
@@ -360,8 +371,7 @@ class Output:
 
     def _finish_all(self) -> None:
         """Close all files; sync each only if one sync of the file system cannot do it."""
-        root = self.folders.root.descriptor
-        self._syncs_all = self._syncs_all or disk.can_sync_file_system(root)
+        self._syncs_all = self._syncs_all or disk.can_sync_file_system(self.folders.device)
         while self._open:
             path, descriptor = self._open.popitem()
             try:
@@ -370,16 +380,19 @@ class Output:
                 os.close(descriptor)
 
     def _finish(self, path: str, descriptor: int) -> None:
-        """Sync a file, unless the file system is synced later.
+        """Sync a file, unless its file system is synced later.
 
         Raises OSError, also for a file that another program has removed.
         """
         with self.folders.naming(path):
-            if not os.fstat(descriptor).st_nlink:
+            found = os.fstat(descriptor)
+            if not found.st_nlink:
                 reason = "was removed while lines were written; they are written again"
                 raise OSError(errno.ESTALE, reason)
-            self._require_length(path, descriptor)
-            if not self._syncs_all:
+            self._require_length(path, descriptor, found.st_size)
+            if found.st_dev != self.folders.device:
+                self._elsewhere.add(path)
+            if not self._syncs_all or path in self._elsewhere:
                 os.fdatasync(descriptor)
 
     def collect_notices(self) -> list[str]:

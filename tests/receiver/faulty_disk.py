@@ -130,8 +130,11 @@ class FaultyDisk:
         def call(descriptor: int) -> int:
             self.whole_syncs += 1
             struck = self.strikes("syncfs")
+            device = os.fstat(descriptor).st_dev
             for inode, path in self.written.items():
                 if not path.is_file() or path.stat().st_ino != inode:
+                    continue
+                if path.stat().st_dev != device:
                     continue
                 if struck:
                     self._lose(inode, path.stat().st_size, path)

@@ -52,7 +52,7 @@ from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(36000)]
 
-LONG = [SessionLimits(60.0), SessionLimits(60.0, 0.05, gather=0.02)]
+LONG = [SessionLimits(60.0), SessionLimits(60.0, 0.05, commit_every=0.02)]
 SENDING = {"publish": 12, "publish_bad": 1, "leave_a_gap": 2, "repeat": 2, "tear": 2}
 RECEIVING = {
     "receive": 8,
