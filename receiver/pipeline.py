@@ -2,10 +2,10 @@
 
     broker ◀── wake ── supervisor (one per partition) ── claim ──▶ KV ◀──── commit ──┐
                           │   ▲                                                      │
-               assignment ▼   │ report                                               │
-                         jobs (a slot each) ──▶ Spark job: one task, a session ──────┴──▶ files
+              assignments ▼   │ reports                                              │
+                   slot (for several partitions) ──▶ Spark task: sessions ───────────┴──▶ files
 
-A supervisor takes a slot, which is one of some threads, only once messages wait for its partition.
+A supervisor joins its slot's next task only once messages wait for its partition.
 """
 
 import asyncio
@@ -39,12 +39,11 @@ from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.java import is_local
 from receiver.spark.jvm import Jvm
-from receiver.spark.session import spark_context
+from receiver.spark.session import count_local_slots, count_slots, spark_context
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.layout import Permissions
 from receiver.storage.partition_folders import require_template
 
-_MOST_WORKERS = 16  # each takes some 21 MiB; the driver and its JVM take 260
 _EXECUTOR_PATIENCE = 60.0  # seconds without an executor
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
 _RELOADABLE = frozenset(
@@ -117,7 +116,7 @@ class _Pipeline:
         wanted = settings.select_partitions(existing)
         for check in (require_unused, require_sound):
             await run_unless_stopped(self._stop, check(settings, self._connection, layout, wanted))
-        slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
+        slots = count_local_slots(settings.master) or len(wanted)
         starting = spark_context(
             settings.master,
             slots=slots,
@@ -136,7 +135,7 @@ class _Pipeline:
                 meter=self._meter,
                 folders=folders,
                 run_job=partial(run_job, spark),
-                slots=slots,
+                slots=await asyncio.to_thread(count_slots, spark, slots),
             )
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._driver.close_files)
             patience = inf if is_local(settings.master) else _EXECUTOR_PATIENCE

@@ -150,6 +150,7 @@ class ReceiverSettings(AccessSettings):
             "standby",
             "takeover_after",
             "patience",
+            "commit_every",
             "max_batch",
             "listen",
         ),
@@ -244,6 +245,11 @@ class ReceiverSettings(AccessSettings):
     )
     compress: Literal["none", "zstd", "gzip"] = Field(
         "none", description="How closed files are compressed, after their commit."
+    )
+    commit_every: Duration = Field(
+        timedelta(seconds=1),
+        description="How long the lines of a batch gather before they are synced and committed; "
+        "they can be read before. 0 commits each time that no more lines wait at the broker.",
     )
     max_batch: Annotated[ByteSize, Field(ge=2**20)] = Field(
         ByteSize(64_000_000),

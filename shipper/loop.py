@@ -10,7 +10,6 @@ Rounds are published by tasks of their own, so scans go on while the broker is a
 import asyncio
 import math
 import random
-from contextlib import suppress
 from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
@@ -80,6 +79,7 @@ class ShippingLoop:
         self.follower = follower
         self.acknowledged = Acknowledged()
         self.stopping = asyncio.Event()
+        self._pausing = asyncio.Event()  # set at the end of a pause
         self.sender = Sender(publisher, self.acknowledged, meter, settings, self.stopping)
         self.goals = Goals()
         self._publisher = publisher
@@ -110,6 +110,7 @@ class ShippingLoop:
     def stop(self) -> None:
         """Ask for the end."""
         self.stopping.set()
+        self._pausing.set()
         self.follower.wake.set()
 
     @property
@@ -244,8 +245,9 @@ class ShippingLoop:
 
     async def _wait_for(self, task: Task) -> None:
         """Return when a task is done, and scan meanwhile: files come and go without the broker."""
-        while not (await asyncio.wait({task}, timeout=self._intervals.scan_every))[0]:
-            await self._scan_when_due()
+        while not task.done():
+            if not (await asyncio.wait({task}, timeout=self._intervals.scan_every))[0]:
+                await self._scan_when_due()
         await task
 
     async def _wait_for_interval(self) -> None:
@@ -256,10 +258,13 @@ class ShippingLoop:
             await self._pause(self._interval - since)
 
     async def _pause(self, seconds: float) -> None:
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.stopping.wait()
+        if seconds > 0 and not self.stopping.is_set():
+            self._pausing.clear()
+            timer = asyncio.get_running_loop().call_later(seconds, self._pausing.set)
+            try:
+                await self._pausing.wait()
+            finally:
+                timer.cancel()
 
 
 def _rules(settings: ShipperSettings) -> Rules:

@@ -16,7 +16,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Coroutine,
     Iterator,
     Mapping,
     Sequence,
@@ -36,6 +35,7 @@ from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
 from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
+from nats_logship.wire.delivery import RawMessage
 
 if TYPE_CHECKING:
     from nats_logship.client.access_settings import AccessSettings
@@ -50,7 +50,6 @@ _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
-_NEVER = 86_400.0  # seconds: `guard` ends a request sooner
 logger = logging.getLogger(__name__)
 
 
@@ -183,22 +182,18 @@ class Connection:
         logger.debug("nats: %s", error)
         self._denials.note_error(error, self._inbox)
 
-    async def guard(
-        self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
-    ) -> Answer:
+    async def guard(self, call: Awaitable[Answer], patience: float, subject: str = "") -> Answer:
         """Wait for `call` while the present client lives, and at most `patience` seconds.
 
         The arrival of a large message extends that time. Raises `ConnectionLost`, and `Denied` if
         we may not publish to `subject` or receive answers.
         """
-        client = self._client
-        if client is None:
-            call.close()
-            raise ConnectionLost("not connected")
-        work = asyncio.ensure_future(call)
+        client, work = self._client, asyncio.ensure_future(call)
         # read its error in any case, or asyncio logs it
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
         try:
+            if client is None:
+                raise ConnectionLost("not connected")
             with self._denials.watch(subject) as denied:
                 await client.wait_for_any({work, client.lost, denied}, patience)
             if denied.done():
@@ -219,7 +214,7 @@ class Connection:
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
-    ) -> Message:
+    ) -> RawMessage:
         """Send a request and return the answer; raises `ConnectionLost`, `Rejected`.
 
         A slow network extends `patience`. Requests to `$JS.API.…` go to our prefix of that API.
@@ -228,12 +223,13 @@ class Connection:
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
-        call = client.request(subject, payload, timeout=_NEVER, headers=given)
         patience += self.seconds_for(len(payload))
         began = asyncio.get_running_loop().time()
         self._times.start(len(payload))
         try:
-            answer = await self.guard(call, patience, subject)
+            with _translate_errors():
+                waiting = await client.ask(subject, payload, given)
+            answer = await self.guard(waiting, patience, subject)
         finally:
             self._times.stop(len(payload))
         self._times.note_answer(len(payload), asyncio.get_running_loop().time() - began)
@@ -295,6 +291,7 @@ class Connection:
         given = dict(headers) if headers else None
         with _translate_errors():
             await client.publish(subject, payload, reply=reply, headers=given)
+            await client.wait_until_sent()
 
     async def subscribe(
         self, subject: str, callback: Callable[[Message], Awaitable[None]], queue: str = ""

@@ -1,5 +1,8 @@
 """One pull from a consumer: the request, its messages, and the status that ends it.
 
+`pull` returns what the consumer has, or else the first messages that come. `follow` hands over
+messages as they come, for many seconds: one request serves a consumer with a few messages a second.
+
 Each pull has an inbox of its own, so that late messages of one pull are not taken for messages of
 the next. A pull that waits asks for heartbeats, since the server of its consumer may die.
 
@@ -10,7 +13,7 @@ headers and payload as the last answer: the pull is cut, and the messages behind
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from nats_logship.app.timestamps import SECOND
@@ -29,11 +32,15 @@ _UNSPENT = "Nats-Pending-Messages"  # how many messages of the request were not 
 _COMPLETED = "409 Batch Completed"
 _ENDS = ("404", "408", _COMPLETED, _TOO_LARGE, _FULL, _CUT)
 
+Delivered = tuple[Delivery, RawMessage]
+Deliver = Callable[[Delivered], None]
+"""Takes a message at once; a `ConnectionLost` that it raises ends the pull."""
+
 
 class Pulled(NamedTuple):
     """The messages of one pull, in the order of their delivery, and the status that ended it."""
 
-    messages: list[tuple[Delivery, RawMessage]]
+    messages: list[Delivered]
     status: str
 
     @property
@@ -47,6 +54,13 @@ class Pulled(NamedTuple):
         return self.status == _CUT
 
 
+class Limits(NamedTuple):
+    """After how many messages or bytes `follow` ends."""
+
+    messages: int
+    bytes: int
+
+
 async def pull(
     connection: Connection, consumer: str, most: int, most_bytes: int = 0, wait: float = 0.0
 ) -> Pulled:
@@ -56,29 +70,53 @@ async def pull(
     neither messages nor heartbeats come, or if the broker ends the pull early; `Denied` without the
     right to pull.
     """
-    client = await connection.client()
     request: dict[str, int | bool] = {"batch": most, "no_wait": True}
     if most_bytes:
         request["max_bytes"] = most_bytes
+    found: list[Delivered] = []
+    status = await _pull(connection, consumer, request, wait, found.append)
+    return Pulled(found, status)
+
+
+async def follow(
+    connection: Connection, consumer: str, limits: Limits, wait: float, deliver: Deliver
+) -> str:
+    """Hand the messages of a consumer to `deliver`: those that it has, and those that come.
+
+    Ends after `wait` seconds, or with `limits`; returns the status that ends it. Raises as `pull`,
+    and what `deliver` raises.
+    """
+    request: dict[str, int | bool] = {"batch": limits.messages, "max_bytes": limits.bytes}
+    return await _pull(connection, consumer, request, wait, deliver)
+
+
+async def _pull(
+    connection: Connection,
+    consumer: str,
+    request: dict[str, int | bool],
+    wait: float,
+    deliver: Deliver,
+) -> str:
+    client = await connection.client()
     if wait:
         request["expires"] = int(wait * SECOND)
     silence = wait + _PATIENCE
     if wait >= 2 * _HEARTBEAT:
         request["idle_heartbeat"], silence = _HEARTBEAT * SECOND, 2 * _HEARTBEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
-    under_way = _Pull(most, is_outside=bool(connection.user_token))
+    under_way = _Pull(request["batch"], deliver, is_outside=bool(connection.user_token))
     async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(under_way.wait(silence, client), _LONGEST, subject)
     if not status.startswith(_ENDS):
         raise ConnectionLost(f"the broker ended a pull with {status}")
-    return Pulled(under_way.found, status)
+    return status
 
 
 async def pull_singly(
     connection: Connection, consumer: str, most: int, most_bytes: int
-) -> list[tuple[Delivery, RawMessage]]:
+) -> list[Delivered]:
     """Return at most `most` waiting messages, by as many requests sent at once.
 
     It stops before a message of more than `most_bytes`. Raises as `pull`.
@@ -86,21 +124,24 @@ async def pull_singly(
     client = await connection.client()
     request = json.dumps({"batch": 1, "no_wait": True, "max_bytes": most_bytes}).encode()
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
-    under_way = _Pull(most, most)
+    found: list[Delivered] = []
+    under_way = _Pull(most, found.append, most)
     async with connection.open_inbox(under_way.take) as inbox:
         under_way.inbox = inbox
         for _ in range(most):
             await connection.publish(subject, request, reply=inbox)
         await connection.guard(under_way.wait(_PATIENCE, client), _LONGEST, subject)
-    return under_way.found
+    return found
 
 
 class _Pull:
-    """The messages received so far for a pull by `requests`, each of which the broker ends."""
+    """The progress of a pull by `requests`, each of which the broker ends."""
 
-    def __init__(self, most: int, requests: int = 1, *, is_outside: bool = False) -> None:
+    def __init__(
+        self, most: int, deliver: Deliver, requests: int = 1, *, is_outside: bool = False
+    ) -> None:
         self.inbox, self._most, self._is_outside = "", most, is_outside
-        self.found: list[tuple[Delivery, RawMessage]] = []
+        self._deliver, self._count = deliver, 0
         self._heartbeats, self._refused, self._requests = 0, 0, requests
         self._due, self._status = 0, ""  # of a status that has overtaken messages
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -110,18 +151,26 @@ class _Pull:
         if self._ended.done():
             return
         if delivery := parse_reply(message.reply):
-            self.found.append((delivery, message))
-            if self._is_outside and not message.head and not message.data:
-                self._ended.set_result(_CUT)
-            elif self._refused + len(self.found) == self._most:
-                self._ended.set_result(_FULL)
-            elif self._status and len(self.found) == self._due:
-                self._ended.set_result(self._status)
+            self._take_delivery(delivery, message)
         elif message.subject == self.inbox:
             self._heartbeats += 1
             headers = message.headers or {}
             if headers.get("Status") != _ALIVE:
                 self._take_status(headers)
+
+    def _take_delivery(self, delivery: Delivery, message: RawMessage) -> None:
+        try:
+            self._deliver((delivery, message))
+        except ConnectionLost as error:
+            self._ended.set_exception(error)
+            return
+        self._count += 1
+        if self._is_outside and not message.head and not message.data:
+            self._ended.set_result(_CUT)
+        elif self._refused + self._count == self._most:
+            self._ended.set_result(_FULL)
+        elif self._status and self._count == self._due:
+            self._ended.set_result(self._status)
 
     def _take_status(self, headers: Mapping[str, str]) -> None:
         """End with a status, or note it: in a cluster it may overtake the messages it counts."""
@@ -129,12 +178,12 @@ class _Pull:
         if self._requests > 1:
             # with a limit of bytes this status also comes beside the message of a request
             self._refused += not status.startswith(_COMPLETED)
-            if self._refused and self._refused + len(self.found) >= self._requests:
+            if self._refused and self._refused + self._count >= self._requests:
                 self._ended.set_result(status)
             return
         unspent = headers.get(_UNSPENT, "")
         due = self._most - int(unspent) if unspent.isdecimal() else 0
-        if len(self.found) >= due:
+        if self._count >= due:
             self._ended.set_result(status)
         else:
             self._due, self._status = due, status
@@ -146,7 +195,7 @@ class _Pull:
         """
         before, incoming = -1, 0
         while not self._ended.done():
-            received = len(self.found) + self._heartbeats
+            received = self._count + self._heartbeats
             if received == before and client.incoming <= incoming:
                 raise ConnectionLost(f"nothing came for {silence:g} s")
             before, incoming = received, client.incoming

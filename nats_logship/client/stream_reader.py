@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nats_logship.app.timestamps import SECOND, format_time
+from nats_logship.client import pulling
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import Pulled, pull
+from nats_logship.client.pulling import Deliver, Limits, Pulled
 from nats_logship.wire.delivery import Delivery, RawMessage
 
 Start = Mapping[str, Any]
@@ -145,7 +146,11 @@ class StreamReader:
 
     async def pull(self, most: int, most_bytes: int = 0, wait: float = 0.0) -> Pulled:
         """Pull as `pulling.pull` does; `verify` the messages next."""
-        return await pull(self.connection, self.consumer, most, most_bytes, wait)
+        return await pulling.pull(self.connection, self.consumer, most, most_bytes, wait)
+
+    async def follow(self, limits: Limits, wait: float, deliver: Deliver) -> str:
+        """Follow as `pulling.follow` does; `deliver` has to `verify` each message."""
+        return await pulling.follow(self.connection, self.consumer, limits, wait, deliver)
 
     def verify(self, messages: Messages) -> None:
         """Raise `OutOfOrder` unless these are the next deliveries, and expect those behind them."""

@@ -7,7 +7,12 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-_END = b"\r\n"
+_END = "\r\n"
+_BLANKS = " \t\n\r\v\f"
+_REPLY = re.compile(  # the newer form has two tokens more, and may go on behind the numbers
+    r"\$JS\.ACK\.([^.]*\.[^.]*\.)??[^.]*\.[^.]*" + 5 * r"\.([0-9]{1,20})" + r"(?(1)(?:\..*)?)",
+    re.DOTALL,
+)
 _SIZE = re.compile(rb"Nats-Msg-Size: ([0-9]{1,10})\r\n\r\n\Z")
 
 
@@ -31,14 +36,8 @@ def parse_reply(reply: str) -> Delivery | None:
     `$JS.ACK.<stream>.<consumer>.<attempt>.<sequence>.<number>.<time>.<pending>`; the newer form
     (ADR-15) has a domain and an account before the stream, and a random token at the end.
     """
-    if not reply.startswith("$JS.ACK."):
-        return None
-    tokens = reply.split(".")
-    numbers = tokens[4:9] if len(tokens) == 9 else tokens[6:11]
-    digits = "".join(numbers)
-    if len(numbers) != 5 or not all(numbers) or not (digits.isascii() and digits.isdigit()):
-        return None
-    return Delivery._make(map(int, numbers))
+    found = _REPLY.fullmatch(reply)
+    return Delivery._make(map(int, found.group(2, 3, 4, 5, 6))) if found else None
 
 
 class RawMessage(NamedTuple):
@@ -54,13 +53,13 @@ class RawMessage(NamedTuple):
         """The headers by name, a status as `Status` and `Description`; None if there are none."""
         if not self.head:
             return None
-        first, *lines = self.head.split(_END)
-        status, _, text = first.partition(b" ")[2].decode("utf-8", "replace").partition(" ")
+        first, *lines = self.head.decode("utf-8", "replace").split(_END)
+        status, _, text = first.partition(" ")[2].partition(" ")
         found = {"Status": status, "Description": text} if status else {}
         for line in lines:
-            name, colon, value = line.partition(b":")
-            if colon and (key := _decode_name(name)) is not None:
-                found[key] = value.strip().decode("utf-8", "replace")
+            name, colon, value = line.partition(":")
+            if colon and (key := _clean_name(name)) is not None:
+                found[key] = value.strip(_BLANKS)
         return found or None
 
     @property
@@ -74,6 +73,6 @@ class RawMessage(NamedTuple):
 
 
 @lru_cache(1000)
-def _decode_name(raw: bytes) -> str | None:
-    name = raw.strip()
-    return name.decode() if name.isascii() and len(name.split()) == 1 else None
+def _clean_name(text: str) -> str | None:
+    name = text.strip(_BLANKS)
+    return name if name.isascii() and len(name.split()) == 1 else None

@@ -24,12 +24,14 @@ specifies the same headers for authors of other shippers.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+import msgspec
 import zstandard
 
 from nats_logship.app.text import format_count
@@ -54,13 +56,14 @@ MAX_PATH_BYTES = 4096  # of a source file's path: PATH_MAX of Linux
 # 1 KiB stays below: its blocks hold at most 1 KiB and take 4 bytes or more.
 MAX_RATIO = 256
 ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
-_MAX_HASH = 128  # hex digits: SHA-512
 _MAX_SHOWN = 100  # characters of a bad header in an error message
-_MAX_POSITION = 2**63  # exclusive; of any file system
+_MAX_POSITION = 2**63 - 1  # of any file system
 _MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
 _SECTION_BYTES = 180  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
+# a hash has at most the 128 hex digits of SHA-512; int() of millions of digits would take seconds
+_IDENTITY = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([^:]{,128}):([0-9]{1,20}):([^:]{,128})")
 
 
 class MalformedMessage(ValueError):
@@ -87,8 +90,7 @@ class Span:
         return f"{self.file_id}:{self.start}-{self.end}"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The facts by which a shipper recognises a file: its inode and two hashes of its bytes.
 
     The head is the first bytes of the file, at most 1 KiB. The tail is the `tail_length` bytes
@@ -108,14 +110,14 @@ class Identity:
     @classmethod
     def parse(cls, text: str) -> "Identity":
         """Read the text of `str()`; raises `MalformedMessage`."""
-        parts = text.split(":")
-        if len(parts) != 5 or not all(map(_is_number, (parts[0], parts[1], parts[3]))):
-            raise MalformedMessage(
-                f"identity {_shorten(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
-            )
-        if len(parts[2]) > _MAX_HASH or len(parts[4]) > _MAX_HASH:
-            raise MalformedMessage(f"a hash of an identity has more than {_MAX_HASH} digits")
-        return cls(int(parts[0]), int(parts[1]), parts[2], int(parts[3]), parts[4])
+        if found := _IDENTITY.fullmatch(text):
+            inode, head_length, head_hash, tail_length, tail_hash = found.groups()
+            numbers = int(inode), int(head_length), int(tail_length)
+            if max(numbers) <= _MAX_NUMBER:
+                return cls(numbers[0], numbers[1], head_hash, numbers[2], tail_hash)
+        raise MalformedMessage(
+            f"identity {_shorten(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,36 +245,47 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     )
 
 
+_Position = Annotated[int, msgspec.Meta(ge=0, le=_MAX_POSITION)]
+
+
+class _Entry(msgspec.Struct):
+    """A section as `Log-Spans` has it; unknown fields are passed over."""
+
+    file: str
+    id: str
+    start: _Position
+    end: _Position
+    size: _Position
+    lines: _Position
+    identity: str | msgspec.UnsetType = msgspec.UNSET
+    filtered: bool = False
+
+
+_entries = msgspec.json.Decoder(list[_Entry])
+
+
 def _decode_sections(text: str) -> tuple[Section, ...]:
     try:
-        entries = json.loads(text)
+        entries = _entries.decode(text)
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"{_SPANS} {_shorten(text)} is not JSON: {error}") from None
-    if not isinstance(entries, list) or not entries:
-        raise MalformedMessage(f"{_SPANS} {_shorten(text)} is not a JSON array of sections")
+        raise MalformedMessage(f"{_SPANS} {_shorten(text)} has no sections: {error}") from None
+    if not entries:
+        raise MalformedMessage(f"{_SPANS} has no sections")
     sections = tuple(map(_decode_section, entries))
     if (size := sum(section.size for section in sections)) > MAX_LINES_BYTES:
         raise MalformedMessage(f"{_SPANS} states {size} bytes, more than {MAX_LINES_BYTES}")
     return sections
 
 
-def _decode_section(entry: Any) -> Section:
-    try:
-        path, file, identity = entry["file"], entry["id"], entry.get("identity", "")
-        numbers = entry["start"], entry["end"], entry["size"], entry["lines"]
-    except (TypeError, KeyError, AttributeError) as error:
-        raise MalformedMessage(f"a section in {_SPANS} lacks {_shorten(str(error))}") from None
-    are_positions = all(type(one) is int and 0 <= one < _MAX_POSITION for one in numbers)
-    if not are_positions or not all(isinstance(one, str) for one in (path, file, identity)):
-        raise MalformedMessage(f"section {_shorten(repr(entry))} in {_SPANS} has a bad value")
-    start, end, size, lines = numbers
+def _decode_section(entry: _Entry) -> Section:
+    identity = entry.identity
     return Section(
-        path=_unquote(path),
-        span=Span(file, start, end),
-        size=size,
-        lines=lines,
-        identity=Identity.parse(identity) if "identity" in entry else None,
-        filtered=entry.get("filtered") is True,
+        path=_unquote(entry.file),
+        span=Span(entry.id, entry.start, entry.end),
+        size=entry.size,
+        lines=entry.lines,
+        identity=None if identity is msgspec.UNSET else Identity.parse(identity),
+        filtered=entry.filtered,
     )
 
 
@@ -367,6 +380,8 @@ def _quote(path: str) -> str:
 
 
 def _unquote(text: str) -> str:
+    if "%" not in text and text.isascii() and len(text) <= MAX_PATH_BYTES:
+        return text
     try:
         raw = unquote_to_bytes(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

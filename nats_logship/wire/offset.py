@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from nats_logship.app.timestamps import parse_time
@@ -47,7 +47,8 @@ class Offset:
 
     def encode(self) -> bytes:
         """Return the value of the entry: JSON."""
-        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({"version": _VERSION, **values}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Offset":

@@ -62,42 +62,22 @@ class ForcedRotation(Enum):
 class SessionLimits:
     """How long a session lasts and waits, in seconds; by default it is one batch.
 
-    It lasts for `longest`, or up to a quarter less by chance, but only for `report_within` if it
-    has news for the driver (closed files, anomalies, notices). It ends if nothing has come for
-    `silence`: the start of a session costs 60 ms of processor time, waiting costs nothing. Pulls
-    that empty the stream are at least `linger` apart, and a batch takes what comes for `gather`,
-    since a pull and a commit cost about the same for one message as for a hundred. It waits for
-    `lock` while another task has the partition. A host's claim waits for the host's former
-    partition until that has committed nothing for `stalled_after`, if nothing has disturbed this
-    receiver for as long.
+    It lasts for `longest`, but only for `report_within` if it has news for the driver (closed
+    files, anomalies, notices). It ends if nothing has come for `silence`: to start a session costs
+    60 ms of processor time, to wait costs nothing. What comes is written at most `linger` later,
+    sooner if many lines come, and committed `commit_every` after the batch's first message: a
+    commit costs about the same for one message as for a hundred. A session waits for `lock` while
+    another task has the partition. A host's claim waits for the host's former partition until that
+    has committed nothing for `stalled_after`, if nothing has disturbed this receiver for as long.
     """
 
     longest: float = 0.0
     silence: float = 0.0
     linger: float = 0.0
-    gather: float = 0.0
+    commit_every: float = 0.0
     report_within: float = inf
     lock: float = 20.0
     stalled_after: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A session at one partition: batches of about `limit` bytes, pulled `pull` bytes at a time.
-
-    `first` is where the driver believes the offset to be; the task reads it in KV. The driver
-    publishes to the subject `leave` if the session is to end after its batch. With a `rotation`
-    files are closed and nothing is received.
-    """
-
-    partition: int
-    first: int
-    epoch: int
-    limit: int
-    rotation: ForcedRotation = ForcedRotation.NONE
-    pull: int = LARGEST_PULL
-    session: SessionLimits = SessionLimits()
-    leave: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +116,30 @@ class Done:
         added = ("messages", "lines", "size", "quarantined", "closed", "anomalies", "notices")
         sums = {name: getattr(self, name) + getattr(later, name) for name in added}
         return replace(later, first=self.first, **sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A session at one partition: batches of about `limit` bytes, pulled `pull` bytes at a time.
+
+    `first` is where the driver believes the offset to be; the task reads it in KV. The driver
+    publishes to the subject `leave` if the task is to end after its batches. With a `rotation`
+    files are closed, and nothing is received but lines that a killed task has left in them.
+    """
+
+    partition: int
+    first: int
+    epoch: int
+    limit: int
+    rotation: ForcedRotation = ForcedRotation.NONE
+    pull: int = LARGEST_PULL
+    session: SessionLimits = SessionLimits()
+    leave: str = ""
+
+    @property
+    def nothing(self) -> Done:
+        """The result of a session that commits nothing."""
+        return Done(self.partition, self.first, self.first)
 
 
 class Cause(Enum):

@@ -10,6 +10,7 @@ same rules.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from zstandard import ZstdDecompressor
 
@@ -39,6 +40,9 @@ class Judgement:
     anomaly: Anomaly | None = None
 
 
+_WHOLE = Judgement(0)
+
+
 def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
     """Compare a section with the position up to which its file was received.
 
@@ -47,7 +51,7 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     """
     span = section.span
     if reached is None or span.start == reached:
-        return Judgement(0)
+        return _WHOLE
     path = _shorten(section.path)
     found = Anomaly(AnomalyKind.REPEAT, host, path, span.file_id, span.start, reached, sequence, 0)
     if span.start > reached:
@@ -63,8 +67,7 @@ def _shorten(path: str) -> str:
     return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Lines of one section as they go to a host's file; never empty.
 
     `file` is the source file's path, empty if it is not known. `stored_at` is in nanoseconds since

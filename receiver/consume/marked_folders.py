@@ -17,6 +17,9 @@ from nats_logship.app.files import FOLDER_ID, open_folder
 from nats_logship.app.locks import Lock, lock, try_lock
 from receiver.consume.assignment import MarkedFolder
 
+_checked: dict[MarkedFolder, tuple[int, ...] | None] = {}
+"""What this process knows of the marks that it has checked."""
+
 
 class WrongFolder(Exception):
     """The folder here is not the driver's, or the driver's lock on it has no effect here."""
@@ -44,7 +47,24 @@ def _read_mark(folder: Path) -> str:
 
 
 def check_folder(one: MarkedFolder) -> None:
-    """Raise `WrongFolder` unless the folder here is the driver's, and locked by it; or OSError."""
+    """Raise `WrongFolder` unless the folder here is the driver's, and locked by it; or OSError.
+
+    A process reads a mark again only if there is another file in its place.
+    """
+    found = _identify_mark(one.folder)
+    if found is None or _checked.get(one) != found:
+        _check_mark(one)
+        _checked[one] = found
+
+
+def _identify_mark(folder: Path) -> tuple[int, ...] | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = os.lstat(f"{folder}/{FOLDER_ID}")  # a Path takes longer to make than to look up
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+    return None
+
+
+def _check_mark(one: MarkedFolder) -> None:
     if _read_mark(one.folder) != one.mark:
         raise WrongFolder(
             f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was "

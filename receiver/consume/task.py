@@ -1,4 +1,6 @@
-"""What a Spark task does: it locks a partition, runs a session there, and returns a report.
+"""What a Spark task does: at each of its partitions it runs a session, in a thread of its own.
+
+A session locks the partition, and writes and commits batches:
 
     read offset ──▶ recover ──▶ fetch ──▶ write and store a batch ──▶ commit ──┐
                                   ▲                                            │
@@ -7,14 +9,18 @@
 The steps of a batch, and what undoes them, are at the top of `batch`. Whatever an operator can run
 into is a value in the report; an exception is a defect of ours. Spark may retry a task at any time:
 each attempt begins by reading the offset and undoing what is not committed.
+
+Sessions share the worker's connection, and the end of the task (`task_end`), and nothing else: one
+that is blocked, or whose partition is lost, ends alone.
 """
 
-import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 from nats_logship.app.faults import fault
@@ -33,17 +39,19 @@ from receiver.consume.assignment import (
     Ending,
     ForcedRotation,
     Report,
+    SessionLimits,
     Superseded,
 )
 from receiver.consume.batch import Batch, commit
-from receiver.consume.fetch import PartitionReader
 from receiver.consume.host_claims import HostClaim, Moves, find_claims
 from receiver.consume.host_moves import MovesExaminer, MustWait, Patience
 from receiver.consume.marked_folders import WrongFolder, check_folder
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.consume.partition import OpenPartition
 from receiver.consume.poison import BatchFailed, BatchPlan, blame_messages
+from receiver.consume.reader import PartitionReader
 from receiver.consume.stream_check import require_same_stream
+from receiver.consume.task_end import TaskEnd
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.recovery import WrittenBatch, store_batch
@@ -66,9 +74,36 @@ _BLOCKING = (
 )
 
 
-def run_session(assignment: Assignment, destination: Destination) -> Report:
+def run_sessions(assignments: Sequence[Assignment], destination: Destination) -> list[Report]:
+    """Run sessions beside each other; return their reports, in the order of the assignments.
+
+    They end together: when the longest of them is over, or soon after the first one has ended.
+    """
+    end = TaskEnd(max((one.session for one in assignments), key=lambda one: one.longest))
+    with ThreadPoolExecutor(len(assignments), "session") as threads:
+        running = [threads.submit(run_session, one, destination, end) for one in assignments]
+        for session in running:
+            session.add_done_callback(partial(_hasten, end))
+    return [_report(one, session) for one, session in zip(assignments, running, strict=True)]
+
+
+def _hasten(end: TaskEnd, session: Future[Report]) -> None:
+    if session.exception() or session.result().outcome is not Ending.SILENCE or end.waits:
+        end.hasten()
+
+
+def _report(assignment: Assignment, session: Future[Report]) -> Report:
+    """Return a session's report; a defect of ours blocks its partition only."""
+    if (error := session.exception()) is None:
+        return session.result()
+    return Report(assignment.nothing, 0, Blocked(Cause.SPARK, f"{type(error).__name__}: {error}"))
+
+
+def run_session(
+    assignment: Assignment, destination: Destination, end: TaskEnd | None = None
+) -> Report:
     """Run a session at a partition; return what was committed, and how the session ended."""
-    session = _Session(assignment, destination)
+    session = _Session(assignment, destination, end or TaskEnd(assignment.session))
     outcome = session.run()
     fault("reported")
     return Report(session.done, session.batches, outcome, session.seconds)
@@ -77,17 +112,15 @@ def run_session(assignment: Assignment, destination: Destination) -> Report:
 class _Session:
     """Writes and commits batch after batch, under the partition's lock."""
 
-    def __init__(self, assignment: Assignment, destination: Destination) -> None:
+    def __init__(self, assignment: Assignment, destination: Destination, end: TaskEnd) -> None:
         """Begin with nothing committed."""
         self._assignment = assignment
         self._destination = destination
+        self._end = end
         self._connection = background.connection(destination.servers, destination.access)
         self._entry = OffsetEntry(self._connection, assignment.partition, _now)
-        self._began = time.monotonic()
-        # sessions that began together end apart, since the start of one costs processor time
-        self._longest = assignment.session.longest * random.uniform(0.75, 1)
         self._plan = BatchPlan()
-        self.done = Done(assignment.partition, assignment.first, assignment.first)
+        self.done = assignment.nothing
         self.batches = 0
         self.seconds = 0.0
 
@@ -138,34 +171,36 @@ class _Session:
             self._add_notices(partition.recover())
             partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
+                self._settle(partition, offset)
                 return self._close_files(partition)
             return self._receive(partition, offset)
 
     def _receive(self, partition: OpenPartition, offset: Offset) -> Ending:
-        silence, left = self._assignment.session.silence, self._longest
-        with PartitionReader(
-            self._connection, self._assignment, offset.next, offset.stream
-        ) as reader:
-            while True:
-                done = self._write_batch(partition, reader, min(silence, left), offset)
-                if done is None:
-                    return Ending.ASKED if reader.is_wanted_elsewhere else Ending.SILENCE
+        assignment, end = self._assignment, self._end
+        with self._make_reader(offset, assignment) as reader:
+            while (done := self._write_batch(partition, reader, offset)) is not None:
                 self._commit(done)
-                if reader.is_wanted_elsewhere:
-                    return Ending.ASKED
-                left = self._seconds_left()
-                if left <= 0:
+                self._add_notices(partition.settle_surplus(done))
+                end.note_activity()
+                if self.done.has_news:
+                    end.report_soon()
+                if not assignment.session.longest:
                     return Ending.TIME
+                if end.is_over:
+                    return end.reason
+            ending = end.reason if reader.waits or end.is_asked else Ending.SILENCE
+        if ending is Ending.SILENCE:
+            self._add_notices(partition.cut_surplus())
+        return ending
 
-    def _seconds_left(self) -> float:
-        most = self._assignment.session.report_within if self.done.has_news else self._longest
-        return self._began + min(self._longest, most) - time.monotonic()
+    def _make_reader(self, offset: Offset, assignment: Assignment) -> PartitionReader:
+        return PartitionReader(self._connection, assignment, offset.next, offset.stream, self._end)
 
     def _write_batch(
-        self, partition: OpenPartition, reader: PartitionReader, wait: float, offset: Offset
+        self, partition: OpenPartition, reader: PartitionReader, offset: Offset
     ) -> Done | None:
-        """Do steps 1 to 4 of the next batch; None if nothing has come in `wait` seconds."""
-        pulls = reader.pull_batch(wait)
+        """Do steps 1 to 4 of the next batch; None if nothing has come until the task ends."""
+        pulls = reader.pull_batch()
         if (first := next(pulls, None)) is None:
             return None
         began = time.monotonic()
@@ -229,6 +264,26 @@ class _Session:
         self.batches += 1
         self.seconds += time.monotonic() - began
 
+    def _settle(self, partition: OpenPartition, offset: Offset) -> None:
+        """Receive again what live files have behind their committed lengths, to close them then.
+
+        If the driver asks for the end of the session, files that have more of it stay open.
+        """
+        if not partition.has_surplus:
+            return
+        with self._make_reader(
+            offset, replace(self._assignment, session=SessionLimits())
+        ) as reader:
+            while partition.has_surplus:
+                done = self._write_batch(partition, reader, offset)
+                if done is None and self._end.is_asked:
+                    return
+                if done is None:
+                    self._add_notices(partition.cut_surplus())
+                else:
+                    self._commit(done)
+                    self._add_notices(partition.settle_surplus(done))
+
     def _close_files(self, partition: OpenPartition) -> Ending:
         """Close live files in a batch without messages: all, or those whose period is over."""
         self._check_folders()
@@ -243,7 +298,7 @@ class _Session:
             batch = partition.describe_batch(self.done.until, self.done.until)
             store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
             fault("files_closed")
-            self.done = replace(self.done, closed=tuple(output.closed))
+            self.done = replace(self.done, closed=(*self.done.closed, *output.closed))
             self._add_notices(output.collect_notices())
         return Ending.SILENCE
 
@@ -252,7 +307,9 @@ def _write_messages(batch: Batch, pulls: Iterator[Messages], reader: PartitionRe
     """Write a batch to its end; messages that it does not take begin the next one."""
     fault("fetched")
     for number, messages in enumerate(pulls):
+        before = batch.lines
         count = batch.write(messages)
+        reader.note_lines(batch.lines - before)
         if number == 0:
             fault("appended")
         if batch.is_full:  # also if the last message of a pull has filled it

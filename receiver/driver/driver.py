@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from receiver.driver.from_settings import (
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
 from receiver.driver.presence import ReceiverPresence
+from receiver.driver.slot import Slot
 from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor, Shared
 from receiver.meter import Meter
@@ -42,7 +43,7 @@ logger = logging.getLogger(__name__)
 class Driver:
     """Supervises the partitions of one receiver, which offsets in KV name by its `owner`.
 
-    `run_job` runs a task; it is called in threads, `slots` at once.
+    `run_job` runs a task; it is called in threads, once for each of the `slots` at a time.
     """
 
     settings: ReceiverSettings
@@ -50,7 +51,7 @@ class Driver:
     owner: str
     meter: Meter
     folders: tuple[MarkedFolder, ...]
-    run_job: Callable[[Destination, Assignment], Report]
+    run_job: Callable[[Destination, Sequence[Assignment]], Sequence[Report]]
     slots: int
     _layout: StreamLayout = StreamLayout(0)  # noqa: RUF009 - a frozen value
     _is_ending: bool = False
@@ -61,13 +62,14 @@ class Driver:
     _damaged: list[Damaged] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(self.slots, "job")
+        slots = [Slot(self.connection, self._run_task, self._threads) for _ in range(self.slots)]
         self._shared = Shared(
             connection=self.connection,
-            run_task=self._run_task,
-            threads=ThreadPoolExecutor(self.slots, "job"),
+            slots=slots,
             clock=self.meter.clock,
             calendar=make_calendar(self.settings),
-            limits=make_limits(self.settings, self.slots, self.slots),
+            limits=make_limits(self.settings, 1),
         )
         self._presence = ReceiverPresence(self.connection, self.meter.report)
         self._cleaner = SegmentCleaner(make_segment_policy(self.settings), self.meter.clock)
@@ -102,13 +104,13 @@ class Driver:
         except BaseExceptionGroup as errors:
             raise pick_error(errors) from None
         finally:  # nobody waits for a job that still runs
-            self._shared.threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     def change(self, settings: ReceiverSettings) -> None:
         """Follow other settings, from the next tasks on."""
         self.settings = settings
         self._cleaner.policy = make_segment_policy(settings)
-        self._shared.limits = make_limits(settings, len(self._running()), self.slots)
+        self._shared.limits = make_limits(settings, len(self._running()))
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
@@ -137,7 +139,8 @@ class Driver:
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
             claim.owner, claim.presence = self.owner, self._presence.address
-            supervisor = PartitionSupervisor(self._shared, claim, self.meter.expect(number))
+            place, meter = len(self._supervised), self.meter.expect(number)
+            supervisor = PartitionSupervisor(self._shared, claim, meter, place)
             task = group.create_task(self._run_supervisor(number, supervisor))
             self._supervised[number] = supervisor, task
         self.change(self.settings)
@@ -157,9 +160,7 @@ class Driver:
                 break
             first = asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             await run_unless_stopped(stop, first)
-        self._is_ending = True
-        for supervisor, _ in self._supervised.values():
-            supervisor.stop.set()
+        self._end_batches()
         if running := self._running():
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
@@ -171,6 +172,13 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
+
+    def _end_batches(self) -> None:
+        self._is_ending = True
+        for supervisor, _ in self._supervised.values():
+            supervisor.stop.set()
+        for slot in self._shared.slots:
+            slot.close()
 
     def _raise_troubles(self) -> None:
         if self._damaged:
@@ -205,7 +213,7 @@ class Driver:
         if len(self._running()) > 1:
             logger.error("%s; this one goes on with its others%s", error, advice)
 
-    def _run_task(self, assignment: Assignment) -> Report:
+    def _run_task(self, assignments: Sequence[Assignment]) -> Sequence[Report]:
         # settings and the number of partitions may have changed since the last task
         destination = make_destination(self.settings, self.folders, self._layout)
-        return self.run_job(destination, assignment)
+        return self.run_job(destination, assignments)

@@ -17,11 +17,11 @@ from receiver.storage.rotation import Calendar, load_zone
 from receiver.storage.segments import Limits, SegmentPolicy
 
 _IN_MEMORY = 64 * 1024 * 1024
-"""Bytes that all tasks of a machine hold at once: a pull that is written, and the next one."""
+"""Bytes that all partitions hold at once: a pull that is written, and the next one."""
 _LEAST_PULL = 1024 * 1024  # bytes
+_MOST_BATCHES = 16  # of the largest size, in all partitions together
 _LONGEST, _SILENCE, _REPORT_WITHIN = 60.0, 10.0, 4.0  # seconds that a session lasts
-_LINGER = 0.025  # seconds between small pulls
-_GATHER = 0.1  # seconds from the first small pull to the commit
+_LINGER = 0.1  # seconds between appends of a few lines
 
 
 def make_claim(
@@ -54,20 +54,19 @@ def make_destination(
     )
 
 
-def make_limits(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLimits:
-    """Return the limits of tasks at so many partitions, of which `slots` run at once."""
-    at_once = max(min(partitions, slots), 1)
-    longest = _LONGEST if at_once >= partitions else _REPORT_WITHIN  # others wait for the slot
+def make_limits(settings: ReceiverSettings, partitions: int) -> TaskLimits:
+    """Return the limits of sessions at so many partitions."""
+    partitions = max(partitions, 1)
     session = SessionLimits(
-        longest=longest,
-        silence=min(_SILENCE, longest),
+        longest=_LONGEST,
+        silence=_SILENCE,
         linger=_LINGER,
-        gather=_GATHER,
+        commit_every=settings.commit_every.total_seconds(),
         report_within=_REPORT_WITHIN,
     )
     return TaskLimits(
-        limit=int(settings.max_batch),
-        pull=max(min(LARGEST_PULL, _IN_MEMORY // (2 * at_once)), _LEAST_PULL),
+        limit=int(settings.max_batch) * _MOST_BATCHES // max(partitions, _MOST_BATCHES),
+        pull=max(min(LARGEST_PULL, _IN_MEMORY // (2 * partitions)), _LEAST_PULL),
         session=SessionLimits(longest=_REPORT_WITHIN) if settings.once else session,
         once=settings.once,
         take_over=settings.take_over or not settings.once,

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -12,7 +13,7 @@ from pyspark import SparkContext
 
 from nats_logship.app.exits import OperatorError
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Report
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
 from receiver.spark.jvm import wait_for_death
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
@@ -25,15 +26,17 @@ _LONGEST = 300  # characters of a reason
 logger = logging.getLogger(__name__)
 
 
-def run_job(spark: SparkContext, destination: Destination, assignment: Assignment) -> Report:
-    """Run a task as a Spark job, and return its report.
+def run_job(
+    spark: SparkContext, destination: Destination, assignments: Sequence[Assignment]
+) -> list[Report]:
+    """Run a task as a Spark job, and return its reports.
 
-    The partition is blocked if Spark gives up on the job, or its scratch folder takes no data.
+    All partitions are blocked if Spark gives up on the job, or its scratch folder takes no data.
     Raises OperatorError if the JVM has died.
     """
     try:
-        tasks = spark.parallelize([assignment], 1)
-        return tasks.map(partial(task.run_session, destination=destination)).collect()[0]
+        tasks = spark.parallelize([assignments], 1)
+        return tasks.map(partial(task.run_sessions, destination=destination)).collect()[0]
     except Py4JJavaError as error:
         blocked = Blocked(Cause.SPARK, _find_reason(error))
     except Exception as error:
@@ -44,7 +47,7 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
             raise OperatorError(f"{_DIED} ({type(error).__name__}); start again") from error
         else:
             raise
-    return Report(Done(assignment.partition, assignment.first, assignment.first), 0, blocked)
+    return [Report(one.nothing, 0, blocked) for one in assignments]
 
 
 def _has_died(spark: SparkContext) -> bool:

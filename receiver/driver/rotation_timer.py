@@ -46,8 +46,16 @@ class RotationTimer:
         if not self.is_due or not (is_silent or self._next is ForcedRotation.ALL):
             return ForcedRotation.NONE
         rotation, self._next = self._next, ForcedRotation.DUE
-        self._until = self.calendar.period(self.clock() - _GRACE).end + _GRACE
+        self._begin_period()
         return rotation
+
+    def note_lines(self) -> None:
+        """Note that lines came after the time was due: they have closed the older files."""
+        if self.is_due and self._next is ForcedRotation.DUE:
+            self._begin_period()
+
+    def _begin_period(self) -> None:
+        self._until = self.calendar.period(self.clock() - _GRACE).end + _GRACE
 
     def retry(self, rotation: ForcedRotation) -> None:
         """Schedule a rotation that has failed again in a minute; receiving goes on meanwhile."""

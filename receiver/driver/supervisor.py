@@ -1,12 +1,11 @@
-"""Keep one partition received: claim it, wait for messages, run a Spark task there; repeat.
+"""Keep one partition received: claim it, wait for messages, run a session in a slot; repeat.
 
 A standby claims a partition once nobody owns it, and waits again if it loses the partition.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -32,6 +31,7 @@ from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.stream_check import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
 from receiver.driver.rotation_timer import RotationTimer
+from receiver.driver.slot import Slot
 from receiver.driver.standby import describe_owners, find_live_owner, wait_until_free
 from receiver.driver.stopping import run_unless_stopped
 from receiver.partition_meter import PartitionMeter
@@ -46,15 +46,13 @@ _REFUSALS = 3  # after which --once gives up
 _LASTING_REFUSALS = 60  # without a leader: a broker that restarts has one after half a minute
 _RELEASE_PATIENCE = 1.0  # seconds
 _EMPTY_PAUSE = 0.5  # seconds after a task that found nothing: never a tight loop of jobs
-_ASK_EVERY = 0.5  # seconds between requests to a task to leave: it may miss the first one
-_LEAVE = "logship.leave"  # prefix of the subjects on which tasks are asked to leave
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """How large batches are, how long tasks run, and how a supervisor waits. Bytes and seconds.
+    """How large batches are, how long sessions last, how a supervisor waits. Bytes and seconds.
 
     `limit` and `pull` are bytes of a batch and of a pull. With `once` a supervisor ends if nothing
     is left; without `take_over` it does not claim a partition of a running receiver. With a
@@ -78,13 +76,12 @@ class TaskLimits:
 class Shared:
     """What the supervisors of all partitions share; each next task follows its `limits`.
 
-    `run_task` is called in one of the `threads`, which are as many as tasks may run at once.
-    `clock` gives nanoseconds since the epoch; `closed` is set when a task has closed segments.
+    Partition after partition goes to the next of the `slots`, which are at least one. `clock` gives
+    nanoseconds since the epoch; `closed` is set when a task has closed segments.
     """
 
     connection: Connection
-    run_task: Callable[[Assignment], Report]
-    threads: ThreadPoolExecutor
+    slots: Sequence[Slot]
     clock: Callable[[], int]
     calendar: Calendar
     limits: TaskLimits
@@ -94,18 +91,17 @@ class Shared:
 class PartitionSupervisor:
     """Keeps one partition received until `stop` is set, or with `once` until nothing is left."""
 
-    def __init__(self, shared: Shared, claim: Claim, meter: PartitionMeter) -> None:
-        """Claim nothing yet; `claim` and `meter` are of one partition."""
+    def __init__(self, shared: Shared, claim: Claim, meter: PartitionMeter, place: int = 0) -> None:
+        """Claim nothing yet; `claim` and `meter` are of one partition, which is the `place`-th."""
         self.stop = asyncio.Event()
         self.claim = claim
         self.wake = Wake(claim.connection, claim.partition, claim.stream)
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._shared = shared
         self._meter = meter
-        self._partition = meter.partition
+        self._partition, self._place = meter.partition, place
         self._is_silent = False  # nothing has come since the last task
         self._has_more = False  # the last task left messages behind
-        self._has_reported = False  # some task has: Spark works
         self._was_damaged = False  # and has not been claimed again since
         self._checked_at = self._disturbed_at = -inf
         self._attempts = 0  # that failed, in a row
@@ -242,9 +238,8 @@ class PartitionSupervisor:
         gone back to an earlier state: the message that it waits for may be there already.
         """
         timer = self.timer
-        waiting = asyncio.ensure_future(
-            run_unless_stopped(timer.asked, self.wake.wait(self._offset.next))
-        )
+        woken = run_unless_stopped(self._slot.joining, self.wake.wait(self._offset.next))
+        waiting = asyncio.ensure_future(run_unless_stopped(timer.asked, woken))
         try:
             while not waiting.done():
                 seconds = min(timer.seconds_left(), self._shared.limits.check_every)
@@ -258,21 +253,23 @@ class PartitionSupervisor:
         finally:
             waiting.cancel()
 
+    @property
+    def _slot(self) -> Slot:
+        return self._shared.slots[self._place % len(self._shared.slots)]
+
     async def _run_task(self) -> bool:
-        """Run a task at the partition; return whether there may be more for the next one."""
-        rotation = self.timer.take(is_silent=self._is_silent)
-        self._meter.is_starting = not self._has_reported
+        """Run a session at the partition; return whether there may be more for the next one."""
+        rotation, was_due = self.timer.take(is_silent=self._is_silent), self.timer.is_due
+        self._meter.is_starting = not self._slot.has_reported
         self._meter.began_at = self._shared.clock()
         report = await self._wait_for_report(rotation)
-        self._has_reported, self._meter.is_starting = True, False
+        self._meter.is_starting = False
         fault("report_received")
         self.claim.advance(report.done)
-        has_failed = isinstance(report.outcome, Blocked | Superseded)
-        if report.batches or report.done.notices or not has_failed:
-            self._attempts = 0
-            self._meter.count(report)
-            if report.done.closed:
-                self._shared.closed.set()
+        self._is_silent = not report.batches
+        if was_due and report.batches:
+            self.timer.note_lines()
+        self._count(report)
         match report.outcome:
             case Ending.SILENCE:
                 was_woken = not self._has_more and rotation is ForcedRotation.NONE
@@ -288,10 +285,17 @@ class PartitionSupervisor:
                 raise TakenOver(self._partition, successor) if successor else moved
         return False
 
+    def _count(self, report: Report) -> None:
+        has_failed = isinstance(report.outcome, Blocked | Superseded)
+        if report.batches or report.done.notices or not has_failed:
+            self._attempts = 0
+            self._meter.count(report)
+            if report.done.closed:
+                self._shared.closed.set()
+
     async def _wait_for_report(self, rotation: ForcedRotation) -> Report:
-        """Run a task in the next free slot, and return its report."""
-        shared, limits = self._shared, self._shared.limits
-        subject = f"{_LEAVE}.{shared.connection.new_token()}"
+        """Run a session in the next task of the slot, and return its report."""
+        limits = self._shared.limits
         assignment = Assignment(
             partition=self._partition,
             first=self._offset.next,
@@ -300,53 +304,67 @@ class PartitionSupervisor:
             rotation=rotation,
             pull=limits.pull,
             session=self._limit_session(limits.session),
-            leave=subject,
         )
-        running = asyncio.get_running_loop().run_in_executor
-        task = running(shared.threads, shared.run_task, assignment)
-        asking = asyncio.ensure_future(self._ask_to_leave(subject))
+        report = asyncio.ensure_future(self._slot.run(assignment))
+        ending = asyncio.ensure_future(self._end_task_when_asked())
         try:
-            overdue = limits.session.longest + limits.patience
-            while not (await asyncio.wait({task}, timeout=overdue))[0]:
-                await self._check_progress(overdue)
-            return await task
+            await self._watch_session(report, limits.session.longest + limits.patience)
+            return await report
         finally:
-            asking.cancel()
-            task.cancel()
+            ending.cancel()
+            report.cancel()
+
+    async def _watch_session(self, report: "asyncio.Future[Report]", overdue: float) -> None:
+        """Return when a session has reported.
+
+        Meanwhile its task is ended if the partition was lost, or if the clock is to close the files
+        of a silent partition; and it is noted if there is no report for `overdue` seconds.
+        """
+        clock = asyncio.get_running_loop().time
+        seen, check_every = clock(), min(self._shared.limits.check_every, overdue)
+        while not (await asyncio.wait({report}, timeout=check_every))[0]:
+            if self.timer.is_due:
+                self._slot.end_task()
+            if await self._has_progressed():
+                seen = clock()
+            if clock() - seen >= overdue:
+                reason = (
+                    f"no report of its task and nothing committed for {overdue:.0f} s: Spark has "
+                    "no executor for it, a disk hangs, or one batch takes that long"
+                )
+                self._meter.note_blocked(Blocked(Cause.SPARK, reason))
+
+    async def _has_progressed(self) -> bool:
+        """Whether the session has committed a batch; ends its task if the partition was lost."""
+        try:
+            committed = (await self.claim.confirm()).next
+        except FencedError:
+            self._slot.end_task()
+        except (ConnectionLost, Rejected, OperatorError):
+            pass  # that's fine: the report says so
+        else:
+            if committed > self._meter.next:
+                self._meter.note_progress(committed)
+                return True
+        return False
 
     def _limit_session(self, session: SessionLimits) -> SessionLimits:
-        if self._attempts or not self._has_reported:
+        if self._attempts or not self._slot.has_reported:
             # one batch: its report soon shows that the partition is received, or is again
             session = replace(session, longest=0.0)
         if not self._is_undisturbed(session.stalled_after):
             session = replace(session, stalled_after=inf)
         return session
 
-    async def _check_progress(self, overdue: float) -> None:
-        """Note whether a task that has not reported for so many seconds commits batches."""
-        with suppress(ConnectionLost, Rejected, OperatorError):  # that's fine: its report says so
-            committed = (await self.claim.confirm()).next
-            if committed > self._meter.next:
-                self._meter.note_progress(committed)
-                return
-        reason = (
-            f"no report of its task and nothing committed for {overdue:.0f} s: Spark has no "
-            "executor for it, a disk hangs, or one batch takes that long"
-        )
-        self._meter.note_blocked(Blocked(Cause.SPARK, reason))
-
     def _is_undisturbed(self, seconds: float) -> bool:
         """Whether nothing has kept us from receiving for so long; others may be kept as well."""
         since = max(self._disturbed_at, self._shared.connection.connected_at)
         return asyncio.get_running_loop().time() - since >= seconds
 
-    async def _ask_to_leave(self, subject: str) -> None:
-        """Ask a task to leave, until it has left, once we stop or files are to be closed."""
+    async def _end_task_when_asked(self) -> None:
+        """End the task once we stop, or files are to be closed."""
         await run_unless_stopped(self.stop, self.timer.asked.wait())
-        while True:
-            with suppress(ConnectionLost):
-                await self._shared.connection.publish(subject)
-            await asyncio.sleep(_ASK_EVERY)
+        self._slot.end_task()
 
     @property
     def _offset(self) -> Offset:

@@ -6,9 +6,12 @@ does. Executors get our packages; they need a Python of the same minor version a
 
 import importlib.util
 import logging
+import os
+import re
 import shutil
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,9 +29,14 @@ from receiver.spark.scratch import scratch_folder
 
 _ATTEMPTS = 4  # at a task, as on a cluster
 _STANDALONE = "spark://"
+_LOCAL = re.compile(r"local\[([1-9][0-9]*)(?:,[0-9]+)?\]")
+_FIRST_EXECUTOR, _AGAIN = 10.0, 0.1  # seconds
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
-_PACKED = ("nats_logship", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
+_PACKED = (
+    *("nats_logship", "receiver", "nats", "zstandard", "msgspec"),
+    *("nacl", "cffi", "_cffi_backend"),
+)
 """Packages that executors get if they are installed here; `nacl` is an extra, for keys."""
 
 _SETTINGS = {
@@ -134,6 +142,34 @@ def spark_context(
         finally:  # the next context has another JVM
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
+
+
+def count_local_slots(master: str) -> int:
+    """Return how many tasks run at once: as `local[N]` says, else a task per core.
+
+    0 for a cluster: it decides.
+    """
+    if not is_local(master):
+        return 0
+    named = _LOCAL.fullmatch(master)
+    return int(named[1]) if named else len(os.sched_getaffinity(0))
+
+
+def count_slots(spark: SparkContext, most: int) -> int:
+    """Return how many tasks a Spark runs at once, at least 1 and at most `most`.
+
+    Waits some seconds for the first executor of a cluster.
+    """
+    give_up = time.monotonic() + _FIRST_EXECUTOR
+    while True:
+        with suppress(Py4JError, OSError):
+            context = spark._jsc.sc()
+            profile = context.resourceProfileManager().defaultResourceProfile()
+            if found := int(context.maxNumConcurrentTasks(profile)):
+                return min(found, most)
+        if time.monotonic() >= give_up:
+            return 1
+        time.sleep(_AGAIN)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

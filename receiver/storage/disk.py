@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE; the other flags would consume an error that fdatasync must see
@@ -29,17 +29,14 @@ def start_writeback(descriptor: int) -> None:
         _sync_file_range(descriptor, _WHOLE_FILE, _WHOLE_FILE, _WRITE)
 
 
-def can_sync_file_system(folder: int) -> bool:
-    """Whether `sync_file_system` is as safe as a sync of each file below a folder.
+@cache
+def can_sync_file_system(device: int) -> bool:
+    """Whether `sync_file_system` is as safe as a sync of each file that is on the device.
 
-    The kernel must report write errors (Linux 5.8), the file system must wait for the disk, and no
-    other one may be mounted below the folder.
+    The kernel must report write errors (Linux 5.8), and the file system must wait for the disk.
     """
     reports_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
-    if syncfs is None or not reports_errors or _find_kind(os.fstat(folder).st_dev) not in _SYNCED:
-        return False
-    path = Path(f"/proc/self/fd/{folder}").readlink()
-    return not any(point.startswith(f"{path}/") for _, point, _ in _list_mounts())
+    return syncfs is not None and reports_errors and _find_kind(device) in _SYNCED
 
 
 def sync_file_system(descriptor: int) -> None:
@@ -77,14 +74,10 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def _find_kind(device: int) -> str:
-    """Return the kind of the file system on a device; empty if not known."""
+    """Return the kind of the file system on a device, by proc(5); empty if not known."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    return next((kind for found, _, kind in _list_mounts() if found == number), "")
-
-
-def _list_mounts() -> Iterator[tuple[str, str, str]]:
-    """Yield device, folder and kind of each mounted file system, by proc(5)."""
     for mount in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         fields, _, kind = mount.partition(" - ")
-        device, _, point = fields.split()[2:5]
-        yield device, point.replace("\\040", " "), kind.split()[0]
+        if fields.split()[2] == number:
+            return kind.split()[0]
+    return ""

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from nats_logship.app.files import Folder, open_folder
@@ -30,20 +30,17 @@ class Folders:
         """Open the output folder; raises OSError."""
         self.root = open_folder(root)
         self.permissions = permissions
-        self.inode = os.fstat(self.root.descriptor).st_ino
+        found = os.fstat(self.root.descriptor)
+        self.inode, self.device = found.st_ino, found.st_dev
         self._changed: set[str] = set()
 
-    @contextmanager
-    def open_parent(self, path: str) -> Iterator[tuple[Folder, str]]:
+    def open_parent(self, path: str) -> AbstractContextManager[tuple[Folder, str]]:
         """Yield the open folder that a file is in, and the file's name; raises OSError."""
-        with self._descend(path, self._enter) as found:
-            yield found
+        return self._descend(path, self._enter)
 
-    @contextmanager
-    def make_parent(self, path: str) -> Iterator[tuple[Folder, str]]:
+    def make_parent(self, path: str) -> AbstractContextManager[tuple[Folder, str]]:
         """Yield what `open_parent` yields; create the folders that are missing."""
-        with self._descend(path, self._make) as found:
-            yield found
+        return self._descend(path, self._make)
 
     @contextmanager
     def _descend(
@@ -150,7 +147,7 @@ class Folders:
         self._changed.clear()
 
     def sync_file_system(self) -> None:
-        """Bring to disk all bytes and names written since the output folder was opened.
+        """Bring to disk all bytes and names on its file system since the folder was opened.
 
         Raises OSError.
         """

@@ -6,11 +6,13 @@ folder and never through a symbolic link.
 
 import errno
 import os
+import resource
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from nats_logship.app.faults import fault
 from nats_logship.app.text import format_count
@@ -20,9 +22,11 @@ from receiver.storage.live_paths import LivePaths
 from receiver.storage.rotation import Calendar
 from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
 from receiver.storage.store import Store
+from receiver.storage.surplus import Surplus
 
-_MOST_OPEN = 256  # descriptors of one task
-_MANY = 64  # files from which one sync of the file system is cheaper than a sync of each
+_MOST_OPEN = 256  # descriptors of one partition
+_SPARE = 128  # descriptors of the process that are left to connections and stores
+_MANY = 8  # files from which one sync of the file system is cheaper than a sync of each
 _MOST_FILES = 10_000  # of a batch: each is a row of the store, and may have to be created
 _LARGE = 1024 * 1024  # bytes from which writeback starts before the batch ends
 _MOST_PIECES = 1024  # IOV_MAX of Linux
@@ -61,7 +65,7 @@ class Output:
 
     `rotate_size` is in bytes, 0 for never; `calendar` rotates by time. `is_full` is True when a
     file has reached its size, so that the next batch closes it, and when the batch has lines for
-    many files. `closed` are the paths of closed segments.
+    many files. `closed` are the paths of closed segments. A file with a `surplus` is not closed.
     """
 
     folders: Folders
@@ -69,12 +73,14 @@ class Output:
     paths: LivePaths
     rotate_size: int
     calendar: Calendar = Calendar(timedelta())  # noqa: RUF009 - without periods
+    surplus: Surplus = field(default_factory=Surplus)
     closed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     is_full: bool = False
     batch: int = field(init=False)
     _open: dict[str, int] = field(default_factory=dict)  # descriptors
     _syncs_all: bool = False  # files were closed without a sync: one of the file system follows
+    _elsewhere: set[str] = field(default_factory=set)  # files that are on another file system
     _live: dict[str, _LiveFile] = field(default_factory=dict)
     _buffers: dict[str, _Buffer] = field(default_factory=dict)
     _until: int = 0  # the end of the batch's period of rotation
@@ -96,7 +102,8 @@ class Output:
         lines.pieces.append(piece)
         lines.moment = moment
         lines.size += len(piece)
-        self.is_full |= 0 < self.rotate_size <= lines.size
+        if 0 < self.rotate_size <= lines.size:
+            self.is_full |= lines.size >= self.surplus.ends.get(path, 0)
         self.is_full |= len(self._live) + len(self._buffers) >= _MOST_FILES
         return len(self._buffers)
 
@@ -113,6 +120,8 @@ class Output:
         Raises OSError.
         """
         buffers, self._buffers = self._buffers, {}
+        if self.surplus.ends:
+            self._compare_surplus(buffers)
         begins = {path: self.calendar.period(one.moment).begin for path, one in buffers.items()}
         self._prepare([(path, one.row, begins[path]) for path, one in buffers.items()])
         for path, lines in buffers.items():
@@ -120,10 +129,20 @@ class Output:
             live.moment = max(live.moment, lines.moment)
             self._append(path, lines.pieces)
 
+    def _compare_surplus(self, buffers: Mapping[str, _Buffer]) -> None:
+        """Cut the files to which other lines come than those that a killed task has left there."""
+        for path in self.surplus.ends.keys() & buffers.keys():
+            lines = buffers[path]
+            begin = lines.size - sum(map(len, lines.pieces))
+            if lines.row:
+                self.surplus.compare(self.folders, lines.row, begin, lines.pieces)
+
     def close_files(self, paths: Iterable[str]) -> None:
-        """Close live files that have lines; raises OSError."""
+        """Close live files that have lines, but none with a surplus; raises OSError."""
         found = []
         for path in paths:
+            if path in self.surplus.ends:
+                continue
             with suppress(OSError):  # the next lines for the file report the error
                 if self.folders.find(path):
                     found.append((path, self.store.find_file(path), _ANY_AGE))
@@ -131,8 +150,9 @@ class Output:
             self._prepare(found)
 
     def close_days(self, today: str) -> None:
-        """Close the files of days before `today` under their own names; raises OSError."""
-        rows = self.store.list_files_of_days_before(today)
+        """Close the files of days before `today` under their own names, as `close_files` does."""
+        files = self.store.list_files_of_days_before(today)
+        rows = [row for row in files if row.path not in self.surplus.ends]
         segments = [self._make_segment(row, row.path, row.number, row.length) for row in rows]
         if segments:
             self._announce(segments, [])
@@ -164,6 +184,7 @@ class Output:
                 continue
             row, size = self._inspect(path, known)
             is_due = row.unfinished == UNKNOWN or row.last_line < begin or self._is_large(row)
+            is_due &= path not in self.surplus.ends
             if size and (is_due or row.length != size):
                 number = self._find_free_number(row)
                 name = rotation.name_segment(path, number)
@@ -188,8 +209,8 @@ class Output:
                 raise self._not_ours(path)
             return self.paths.new_row(path, self.batch), 0
         if found and found.st_ino == row.inode and found.st_size > row.length:
-            self._cut_off[path] += found.st_size - row.length
-            self.folders.cut(path, row.length)
+            cut = partial(self.folders.cut, path)
+            self._cut_foreign(path, row.length, found.st_size, cut)
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
@@ -198,8 +219,16 @@ class Output:
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
 
+    def _cut_foreign(self, path: str, length: int, size: int, cut: Callable[[int], None]) -> None:
+        """Cut what another program has appended to `length` bytes of our lines and the surplus."""
+        end = max(length, self.surplus.ends.get(path, 0))
+        if size > end:
+            self._cut_off[path] += size - end
+            cut(end)
+
     def _is_large(self, row: FileRow) -> bool:
-        return bool(row.host) and 0 < self.rotate_size <= row.length
+        is_large = bool(row.host) and 0 < self.rotate_size <= row.length
+        return is_large and row.path not in self.surplus.ends
 
     def _find_free_number(self, row: FileRow) -> int:
         """Return the number of the next segment; no file is overwritten, also not a foreign one."""
@@ -252,7 +281,7 @@ class Output:
     def _append(self, path: str, pieces: list[bytes]) -> None:
         descriptor = self._open_file(path)
         with self.folders.naming(path):
-            self._require_length(path, descriptor)
+            self._require_length(path, descriptor, os.fstat(descriptor).st_size)
             for begin in range(0, len(pieces), _MOST_PIECES):
                 part = pieces[begin : begin + _MOST_PIECES]
                 total = sum(map(len, part))
@@ -262,6 +291,8 @@ class Output:
                 self._live[path].size += total
                 if total >= _LARGE:
                     disk.start_writeback(descriptor)
+        if path in self.surplus.ends:
+            self.surplus.note_written(path, self._live[path].size)
         fault("written")
 
     def _open_file(self, path: str) -> int:
@@ -290,18 +321,23 @@ class Output:
         self._live[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
-    def _require_length(self, path: str, descriptor: int) -> None:
+    def _require_length(self, path: str, descriptor: int, found: int) -> None:
         """Cut off what another program has appended; raise OSError if it has cut the file."""
-        ours, found = self._live[path].size, os.fstat(descriptor).st_size
+        ours = self._live[path].size
         if found < ours:
             raise OSError(errno.ESTALE, "was cut while lines were written; they are written again")
         if found > ours:
-            self._cut_off[path] += found - ours
-            os.ftruncate(descriptor, ours)
+            self._cut_foreign(path, ours, found, lambda end: os.ftruncate(descriptor, end))
 
     def _limit_open_files(self) -> None:
-        # to sync and close all of them takes the disk no longer than one
-        if len(self._open) >= _MOST_OPEN:
+        """Close all files if too many are open here, or in the whole process.
+
+        The kernel gives the lowest free number, so the newest one tells how many there are. To sync
+        and close all files takes the disk no longer than one.
+        """
+        newest = next(reversed(self._open.values()), 0)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
+        if len(self._open) >= _MOST_OPEN or newest >= most > 0:
             self._finish_all()
 
     def _forget(self, path: str) -> None:
@@ -321,6 +357,8 @@ class Output:
             self._finish_all()
             if self._syncs_all:
                 self.folders.sync_file_system()
+                for path in self._elsewhere:
+                    self.folders.note_change(path)
         else:
             for descriptor in self._open.values() if len(self._open) > 1 else ():
                 disk.start_writeback(descriptor)
@@ -333,8 +371,7 @@ class Output:
 
     def _finish_all(self) -> None:
         """Close all files; sync each only if one sync of the file system cannot do it."""
-        root = self.folders.root.descriptor
-        self._syncs_all = self._syncs_all or disk.can_sync_file_system(root)
+        self._syncs_all = self._syncs_all or disk.can_sync_file_system(self.folders.device)
         while self._open:
             path, descriptor = self._open.popitem()
             try:
@@ -343,22 +380,26 @@ class Output:
                 os.close(descriptor)
 
     def _finish(self, path: str, descriptor: int) -> None:
-        """Sync a file, unless the file system is synced later.
+        """Sync a file, unless its file system is synced later.
 
         Raises OSError, also for a file that another program has removed.
         """
         with self.folders.naming(path):
-            if not os.fstat(descriptor).st_nlink:
+            found = os.fstat(descriptor)
+            if not found.st_nlink:
                 reason = "was removed while lines were written; they are written again"
                 raise OSError(errno.ESTALE, reason)
-            self._require_length(path, descriptor)
-            if not self._syncs_all:
+            self._require_length(path, descriptor, found.st_size)
+            if found.st_dev != self.folders.device:
+                self._elsewhere.add(path)
+            if not self._syncs_all or path in self._elsewhere:
                 os.fdatasync(descriptor)
 
     def collect_notices(self) -> list[str]:
-        """Return what other programs did to files."""
+        """Return what other programs did to files, and what was cut off."""
         return [
             *self.notices,
+            *self.surplus.take_notices(),
             *(
                 f"{path}: {size} bytes that another program appended were cut off; {_OTHERS}"
                 for path, size in self._cut_off.items()

@@ -29,6 +29,7 @@ class StoredSpanEnds(SpanEnds):
         """Begin with an empty cache."""
         super().__init__()
         self._store = store
+        self._has_begun = False
         self._unsaved: dict[tuple[str, str], tuple[int, int]] = {}
 
     def __missing__(self, key: tuple[str, str]) -> tuple[int, int]:
@@ -50,8 +51,9 @@ class StoredSpanEnds(SpanEnds):
 
     def begin(self, sequence: int) -> None:
         """Note, for a store without spans, up to where others may have received messages."""
-        if not self._store.has_spans():
+        if not self._has_begun and not self._store.has_spans():
             self["", ""] = sequence, 0
+        self._has_begun = True
 
     def store(self, batch: int) -> None:
         """Write what was noted, within the transaction of a batch."""

@@ -6,12 +6,14 @@ Methods that end with "within a transaction" take effect when `transaction()` en
 write are on disk when they return. Methods that read raise OSError and `Damaged`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from receiver.storage.database import Database
 from receiver.storage.rows import FileRow, SegmentRow, StoredBatch
 
+_MOST_REMEMBERED = 2_000  # rows of live files; one has some 600 bytes
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
 _BATCH = ", ".join(StoredBatch._fields)
 _IS_LIVE = "path NOT IN (SELECT path FROM segments)"  # a file of a day that is over is a segment
@@ -79,18 +81,49 @@ class Store(Database):
 
     Files that were left to another partition are in `list_left_files`, and until that partition
     takes them also in `list_sizes`, `read_newest_line` and `read_last_day`; nowhere else.
+
+    Rows of live files and of the batch are remembered, also from one batch to the next; `refresh`
+    forgets them if another connection has changed the database.
     """
+
+    def _connect(self, path: Path, uri: str) -> None:
+        super()._connect(path, uri)
+        self._version = 0
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        self._found = dict[str, FileRow | None]()  # by path
+        self._batch: StoredBatch | None = None
+
+    def refresh(self) -> None:
+        """See what other connections have changed; to be called between batches."""
+        ((version, *_), *_) = self.rows("PRAGMA data_version")
+        if version != self._version:
+            self._version = int(str(version))
+            self._forget_rows()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run the block as one transaction, on disk at the end. Raises OSError, `Damaged`."""
+        try:
+            with super().transaction():
+                yield
+        except BaseException:
+            self._forget_rows()
+            raise
 
     # the batch
 
     def read_batch(self) -> StoredBatch | None:
         """Return the batch that was stored last; None for a new store."""
-        found = self.rows(f"SELECT {_BATCH} FROM batch")
-        return StoredBatch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
+        if self._batch is None and (found := self.rows(f"SELECT {_BATCH} FROM batch")):
+            self._batch = StoredBatch(*found[0])  # type: ignore[arg-type] # by the schema
+        return self._batch
 
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *batch)
+        self._batch = batch
 
     def undo(self, first_to_undo: int) -> None:
         """Undo gaps and spans of the batches from a number on, within a transaction.
@@ -116,6 +149,7 @@ class Store(Database):
             "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
         )
         self.change("UPDATE spans SET until_before = NULL, batch = 0")
+        self._forget_rows()
 
     def read_template(self) -> str:
         """Return the path template that the files were written with; empty if there are none."""
@@ -127,7 +161,11 @@ class Store(Database):
 
     def find_file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None if it is not known."""
-        return next(iter(self._files("path = ?", path)), None)
+        if path not in self._found:
+            if len(self._found) >= _MOST_REMEMBERED:
+                self._found.clear()
+            self._found[path] = next(iter(self._files("path = ?", path)), None)
+        return self._found[path]
 
     def has_files_below(self, folder: str) -> bool:
         """Whether a live file is below a folder."""
@@ -175,26 +213,32 @@ class Store(Database):
 
     def put_files(self, files: Iterable[FileRow]) -> None:
         """Write rows of live files, within a transaction."""
-        self.change_all(_PUT_FILE, files)
+        rows = list(files)
+        self.change_all(_PUT_FILE, rows)
+        self._found.update((row.path, None if row.left_in else row) for row in rows)
 
     def leave_files(self, paths: Iterable[str], batch: int) -> None:
         """Note that a batch leaves files to another partition, within a transaction."""
-        leaving = ((batch, path) for path in paths)
-        self.change_all("UPDATE files SET left_in = ? WHERE path = ?", leaving)
+        if leaving := [(batch, path) for path in paths]:
+            self.change_all("UPDATE files SET left_in = ? WHERE path = ?", leaving)
+            self._forget_rows()
 
     def return_files(self, host: str) -> None:
         """Take back the files of a host that were left, within a transaction."""
         self.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+        self._forget_rows()
 
     def return_files_since(self, batch: int) -> None:
         """Take back the files that were left in a batch or after it; on disk at the end."""
         if self.rows("SELECT 1 FROM files WHERE left_in >= ? LIMIT 1", batch):
             with self.transaction():
                 self.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", batch)
+                self._forget_rows()
 
     def forget_files(self, paths: Iterable[str]) -> None:
         """Forget live files but not their segments, within a transaction."""
         self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in paths))
+        self._forget_rows()
 
     def read_last_day(self) -> str:
         """Return the latest day of all files; empty if files have no days."""
@@ -249,6 +293,7 @@ class Store(Database):
         with self.transaction():
             self.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
             self.change_all(_FORGET_DAY, ((path,) for path in paths))
+            self._forget_rows()
 
     def forget_segments_of(self, lives: Iterable[str]) -> None:
         """Forget the segments of live files, within a transaction."""
@@ -297,4 +342,5 @@ class Store(Database):
 
     def put_gaps(self, rows: Iterable[Sequence[object]]) -> None:
         """Write rows of gaps, without their ids, within a transaction."""
-        self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 11)})", rows)
+        if found := list(rows):
+            self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 11)})", found)

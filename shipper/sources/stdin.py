@@ -227,7 +227,7 @@ class Spool:
     async def _cursor(self, segment: _Segment, acknowledged: Acknowledged) -> Cursor:
         inode = os.fstat(segment.descriptor).st_ino
         if known := acknowledged.positions.files.get(segment.file):
-            return replace(known, identity=replace(known.identity, inode=inode))
+            return replace(known, identity=known.identity._replace(inode=inode))
         async with aiofiles.open(segment.descriptor, "rb", buffering=0, closefd=False) as file:
             await file.seek(0)
             head = await file.read(HEAD_BYTES)

@@ -41,6 +41,7 @@ _MORE_OF: dict[str, Holds] = {
     "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
 """How much a process may grow after it has settled, and how much programs of certain names may."""
+_MORE_PER_PARTITION: Holds = {"descriptors": 4, "threads": 1}  # those that a receiver moves to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ class Leaks:
         self.inspect()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
-            self.findings += _grown(one, self._settled.get(one.key, one.holds))
+            settled = self._settled.get(one.key, one.holds)
+            self.findings += _grown(one, settled, world.shape.partitions)
         last = [*world.broker_programs, *world.spark_programs]
         self._end([one for one in world.supervisor.programs if one not in last])
         self._judge_consumers(world)
@@ -175,10 +177,11 @@ class Leaks:
                 self.findings.append(f"consumer {consumer['name']} is left, and stays")
 
 
-def _grown(one: _Life, settled: Holds) -> Iterator[str]:
+def _grown(one: _Life, settled: Holds, partitions: int) -> Iterator[str]:
     more = _MORE_OF.get(one.program, _MORE)
     for name, count in one.holds.items():
-        if count > settled[name] + more[name]:
+        may = settled[name] + more[name] + partitions * _MORE_PER_PARTITION.get(name, 0)
+        if count > may:
             yield f"{one} holds {count} {name}, and {settled[name]} when it had settled"
 
 

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -52,6 +52,7 @@ class Result:
     missed: Counter[str] = field(default_factory=Counter)
     waits: list[float] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    followed: Mapping[str, Verdict] = field(default_factory=dict)
     starts: int = 0
     writing: float = 0.0
     findings: list[str] = field(default_factory=list)
@@ -75,6 +76,8 @@ class Result:
         for host, verdict in self.verdicts.items():
             if verdict.written <= wanted:
                 self.find(f"{host} wrote {verdict.written} lines, {wanted} would show something")
+        if not any(one.received for one in self.followed.values()):
+            self.find("nobody followed received files")
         killed = sum(self.struck[kind] for kind in _ENDS_A_PROGRAM)
         if self.starts < bool(killed):
             self.find(f"{killed} programs were killed, and none was started again")
@@ -86,12 +89,14 @@ class Result:
             "seconds": round(time.monotonic() - self._began, 1),
             "starts": self.starts,
             "waits": [round(wait, 1) for wait in self.waits],
-            "lines": {
-                name: sum(getattr(verdict, name) for verdict in self.verdicts.values())
-                for name in _LINES
-            },
+            "lines": _count_lines(self.verdicts),
+            "followed": _count_lines(self.followed),
             "findings": self.findings,
         }
+
+
+def _count_lines(verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+    return {name: sum(getattr(one, name) for one in verdicts.values()) for name in _LINES}
 
 
 def run(folder: Path, shape: Shape, minutes: float, strokes: Iterator[Stroke]) -> Result:
@@ -123,6 +128,7 @@ class _Run:
         if not self.result.findings:
             self._try(self._find_leaks)
         self._try(self._judge)
+        self._try(self._judge_followed)
         if not self.result.findings:
             self.result.find_emptiness(self.world.shape)
         if self.result.findings:
@@ -139,6 +145,7 @@ class _Run:
     def _strike_all(self, strokes: Iterator[Stroke], minutes: float) -> None:
         for host in self.world.hosts:
             host.writing.start()
+        self.world.tails.start()
         self._wait_for_flow(_START)
         began = time.monotonic()
         for number, stroke in enumerate(strokes):
@@ -189,6 +196,7 @@ class _Run:
         are_received = partial(next, awaited(self.world))
         self.world.supervisor.wait("lines flow again", are_received, seconds)
         took = time.monotonic() - began
+        self.world.tails.go_on()
         self.leaks.inspect()
         return took
 
@@ -205,6 +213,7 @@ class _Run:
         are_received = partial(next, awaited(self.world))
         waited = self.world.supervisor.wait("all is received", are_received, seconds)
         self._wait_for_programs(_FLOW)
+        self.world.tails.go_on()
         self.result.record("dry", waited=round(waited, 2))
 
     def _find_leaks(self) -> None:
@@ -223,6 +232,14 @@ class _Run:
             self.result.record("verdict", host=name, perfect=verdict.is_perfect, text=text)
         for finding in findings:
             self.result.find(finding)
+
+    def _judge_followed(self) -> None:
+        self.result.followed = self.world.tails.stop()
+        findings = [
+            f"{name}: {one}" for name, one in self.result.followed.items() if not one.is_perfect
+        ]
+        for finding in (*self.world.tails.findings, *findings):
+            self.result.find(f"read while it was written: {finding}")
 
     def _keep_processes(self) -> None:
         with (self.world.folder / "processes.txt").open("wb") as file:

@@ -1,9 +1,11 @@
 """The judge of most journeys counts each kind of harm under its own name, and nothing else."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import zstandard
@@ -14,6 +16,7 @@ from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
 from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
 from tests.chaos.received import losses, repeats
+from tests.chaos.tails import Tail
 from tests.support.oracle import Verdict, judge, judge_host
 
 
@@ -132,6 +135,98 @@ def test_segments_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None
     (tmp_path / "web01.log.000002").write_bytes(b"two\n")
     with pytest.raises(ValueError, match="segment 2 of web01 is there twice"):
         judge_host([written], tmp_path, "web01")
+
+
+class Live:
+    """A live file of a receiver that a reader follows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.number = folder / "web01.log", 0
+        self.rest = iter(source("a", 1000))
+        self.tail = Tail(folder, "web01")
+
+    def write(self, lines: int = 10) -> None:
+        with self.path.open("ab") as file:
+            file.writelines(itertools.islice(self.rest, lines))
+
+    def write_half(self) -> None:
+        half = next(self.rest)[:9]
+        self.rest = iter([b" and the rest\n", *self.rest])
+        with self.path.open("ab") as file:
+            file.write(half)
+
+    def poll(self) -> None:
+        self.tail.poll()
+
+    def rotate(self) -> None:
+        if self.path.exists():
+            self.number += 1
+            self.path.rename(f"{self.path}.{self.number:06d}")
+
+    def compress(self) -> None:
+        for path in self.path.parent.glob("*.log.??????"):
+            Path(f"{path}.zst").write_bytes(zstandard.compress(path.read_bytes()))
+            path.unlink()
+
+    def cut(self) -> None:
+        self.poll()
+        self.show([])
+
+    def replace(self) -> None:
+        self.poll()
+        self.path.rename(self.path.with_name("old"))
+        self.path.write_bytes(self.path.with_name("old").read_bytes())
+
+    def show(self, lines: list[bytes]) -> None:
+        """Let the reader see other lines; afterwards the file is well."""
+        whole = self.path.read_bytes()
+        self.path.write_bytes(b"".join(lines))
+        self.poll()
+        self.path.write_bytes(whole)
+
+
+STEPS = (Live.write, Live.write_half, Live.poll, Live.rotate, Live.compress)
+TEN = source("a", 10)
+SEEN: dict[str, tuple[Callable[[Live], None], dict[str, int]]] = {
+    "cut": (Live.cut, {"repeated": 10}),
+    "replaced": (Live.replace, {"repeated": 10}),
+    "swapped": (lambda live: live.show(TEN[5:] + TEN[:5]), {"reordered": 5}),
+    "altered": (
+        lambda live: live.show([b"#" * 14 + TEN[0][14:], *TEN[1:]]),
+        {"missing": 1, "foreign": 1},
+    ),
+    "torn": (
+        lambda live: live.show([TEN[0][:9] + b"\n", *TEN[1:], b" " * (len(TEN[0]) - 11) + b"\n"]),
+        {"missing": 1, "torn": 1, "foreign": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_only_a_reader_has_seen_is_counted_under_its_name(tmp_path: Path, name: str) -> None:
+    live, (harm, found) = Live(tmp_path), SEEN[name]
+
+    for step in (Live.write, harm, Live.write, Live.rotate, Live.write, Live.poll):
+        step(live)
+
+    assert live.path.read_bytes() == b"".join(source("a", 30)[20:])
+    assert counts(live.tail.judge()) == found
+    live.tail.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), max_size=40))
+def test_a_reader_follows_files_through_rotations(steps: list[Callable[[Live], None]]) -> None:
+    with TemporaryDirectory() as folder:
+        live = Live(Path(folder))
+
+        for step in (Live.write, *steps, Live.write, Live.poll):
+            step(live)
+
+        verdict = live.tail.judge()
+        live.tail.close()
+    assert verdict.is_perfect
+    assert verdict.received > 0
 
 
 def test_losses_and_repeated_lines_that_receivers_report_are_findings(

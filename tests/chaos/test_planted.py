@@ -14,7 +14,7 @@ from tests.mutants import MUTANTS, ROOT, planted
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(900)]
 
 # what Python imports at each start, below the product: so no change of the product makes them stale
-HARM = """
+STORED = """
 import itertools, os
 writev, count = os.writev, itertools.count()
 
@@ -32,6 +32,30 @@ def harmed(file, pieces):
 
 os.writev = harmed
 """
+
+
+FOLLOWED = """
+import itertools, os, time
+writev, count = os.writev, itertools.count()
+
+def harmed(file, pieces):
+    written, path = writev(file, pieces), f"/proc/self/fd/{file}"
+    if "/central/out/" in os.readlink(path) and next(count) % 16 == 5:
+        with open(path, "r+b") as live:
+            lines = live.read()
+            live.truncate(0)
+            time.sleep(0.2)
+            live.seek(0)
+            live.write(lines)
+    return written
+
+os.writev = harmed
+"""
+ALL = ("missing", "repeated", "reordered", "torn", "foreign")
+HARMS = {
+    "lines": (STORED, {"missing", "reordered", "foreign"}),
+    "followed": (FOLLOWED, {"repeated"}),
+}
 
 
 def chaos(folder: Path, faults: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -57,16 +81,19 @@ def test_a_run_of_faults_finds_nothing_and_ends_in_a_report(tmp_path: Path) -> N
     assert "passed after" in done.stdout
 
 
-def test_harm_to_received_lines_is_found_under_its_name(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(HARM, "utf-8")
+@pytest.mark.parametrize("oracle", HARMS)
+def test_harm_to_lines_is_found_under_its_name(tmp_path: Path, oracle: str) -> None:
+    code, kinds = HARMS[oracle]
+    (tmp_path / "sitecustomize.py").write_text(code, "utf-8")
     shutil.copytree(ROOT / "tests", tmp_path / "tests")
 
     done = chaos(tmp_path / "run", "hang-up-shipper", PYTHONPATH=str(tmp_path))
 
     result = json.loads((tmp_path / "run/3/result.json").read_text("utf-8"))
     assert done.returncode == 1
-    for what in ("missing", "reordered", "foreign"):
-        assert result["lines"][what] > 0, result["findings"]
+    found = {one: {what for what in ALL if result[one][what]} for one in HARMS}
+    assert found[oracle] >= kinds, result["findings"]
+    assert not found[({*HARMS} - {oracle}).pop()]
 
 
 def test_a_shipper_that_does_not_name_the_last_sequence_is_found(tmp_path: Path) -> None:

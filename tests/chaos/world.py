@@ -5,6 +5,7 @@ folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
 folder/credentials                  what is carried to each program, where the brokers are secured
 folder/written/<host>               what the host's applications wrote
+folder/faults                       the points at which processes of receivers are killed
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
 folder/shim                         the library before libc, with a page of memory per program
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nats_logship.app import faults
 from nats_logship.app.locks import exclusive_lock
 from nats_logship.client import bucket
 from nats_logship.client.access import Access
@@ -38,6 +40,7 @@ from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape, host_name, machine_features
 from tests.chaos.shim import Control, Shim
 from tests.chaos.spark import Cluster as SparkCluster
+from tests.chaos.tails import Tails
 from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
 from tests.support.processes import Processes, installed
@@ -46,7 +49,7 @@ Answer = TypeVar("Answer")
 
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
-_SPARK = "spark"
+_RECEIVER, _SPARK = "receiver-", "spark"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
 _NOT_FOUND = 404
@@ -99,9 +102,11 @@ class World:
     keys: Keys | None = None
     shim: Shim | None = None
     received: Received = field(init=False)
+    tails: Tails = field(init=False)
 
     def __post_init__(self) -> None:
         self.received = Received(self.output)
+        self.tails = Tails(self.output, map(host_name, range(self.shape.hosts)))
 
     @classmethod
     def built(
@@ -111,7 +116,7 @@ class World:
         world = cls(folder, shape, processes, supervisor)
         brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
         world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
-        for name in ("logs", "tmp", "images"):
+        for name in ("logs", "tmp", "images", "faults"):
             (folder / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder / "images"], check=True)
         if "shim" in machine_features():
@@ -132,6 +137,11 @@ class World:
     @property
     def receiver_state(self) -> Path:
         return self.folder / "central" / "state"
+
+    @property
+    def receiver_faults(self) -> Path:
+        """The folder that `nats_logship.app.faults` asks in receivers."""
+        return self.folder / "faults"
 
     @property
     def receiver_machine(self) -> Machine:
@@ -236,9 +246,14 @@ class World:
         process = self.processes.start(
             name,
             [*machine.within, installed(program), *arguments],
-            {"TMPDIR": str(scratch), **(self.shim.environment(name) if self.shim else {})},
+            {"TMPDIR": str(scratch), **self._environment(name)},
         )
         return self.supervisor.take(process)
+
+    def _environment(self, name: str) -> dict[str, str]:
+        is_receiver = name == _SPARK or name.startswith(_RECEIVER)
+        points = {faults.VARIABLE: str(self.receiver_faults)} if is_receiver else {}
+        return {**points, **(self.shim.environment(name) if self.shim else {})}
 
     def control(self, program: Program) -> Control:
         """Return the environment of the shim for a program; needs the feature "shim"."""
@@ -292,13 +307,13 @@ class World:
             arguments += self._start_spark(machine)
         for name in self._receiver_names:
             own = [*self._receiver_arguments(name), *arguments]
-            started = self.start_program("logreceiver", f"receiver-{name}", machine, own)
+            started = self.start_program("logreceiver", _RECEIVER + name, machine, own)
             self.receivers.append(started)
 
     def _start_spark(self, machine: Machine) -> list[str | Path]:
         folder = self.folder / "spark"
         folder.mkdir()
-        environment = self.shim.environment(_SPARK) if self.shim else {}
+        environment = self._environment(_SPARK)
         self.spark = SparkCluster(
             self.processes, folder, machine.address, machine.within, environment
         )

@@ -189,10 +189,10 @@ class Partition:
 
     @contextmanager
     def long_session(
-        self, first: int = 1, gather: float = 0.0, destination: Destination | None = None
+        self, first: int = 1, commit_every: float = 0.0, destination: Destination | None = None
     ) -> Iterator[Future[Report]]:
         """Run a session in a thread; ask it to leave at the end, and yield its report."""
-        session = SessionLimits(60, 60, gather=gather)
+        session = SessionLimits(60, 60, commit_every=commit_every)
         assignment = replace(self.assignment(first, session=session), leave="leave.now")
         with ThreadPoolExecutor(1) as thread:
             yield thread.submit(task.run_session, assignment, destination or self.destination)

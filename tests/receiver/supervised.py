@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Self
@@ -13,6 +13,7 @@ from nats_logship.client.connection import Connection, Message
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
+from receiver.driver.slot import Slot
 from receiver.driver.supervisor import PartitionSupervisor, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
@@ -100,9 +101,8 @@ class Supervised(Running):
             **(_OFTEN if often else {}),
         )
         calendar = Calendar(timedelta(hours=1))
-        self.shared = Shared(
-            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, limits
-        )
+        self.slot = Slot(self.connection, self._run, ThreadPoolExecutor(1))
+        self.shared = Shared(self.connection, [self.slot], time.time_ns, calendar, limits)
         self.supervisor = PartitionSupervisor(
             self.shared,
             Claim(self.connection, partition.number, owner, "LOGS"),
@@ -110,12 +110,12 @@ class Supervised(Running):
         )
         self.stop = self.supervisor.stop
 
-    def _run(self, assignment: Assignment) -> Report:
+    def _run(self, assignments: Sequence[Assignment]) -> Sequence[Report]:
         self.jobs += 1
         self.may_run.wait(60)
-        report = task.run_session(assignment, self.partition.destination)
-        self.reports.append(report)
-        return report
+        reports = task.run_sessions(assignments, self.partition.destination)
+        self.reports += reports
+        return reports
 
     async def run(self) -> None:
         await self.supervisor.run()

@@ -43,7 +43,7 @@ def test_a_session_with_news_ends_early(
 
 
 def test_lines_are_readable_before_they_are_committed_together(partition: Partition) -> None:
-    with partition.long_session(gather=60) as report:
+    with partition.long_session(commit_every=60) as report:
         for line in (b"one", b"two"):
             partition.lines("web01", line)
             written = partial(lambda line: line in partition.read("web01"), line)

@@ -44,7 +44,7 @@ class Receiver(Running):
         self.stop = asyncio.Event()
         self.driver = Driver(
             *(self.settings, self.connection, name, self.meter, ()),
-            *(lambda destination, one: task.run_session(one, destination), 2),
+            *(lambda destination, all_: task.run_sessions(all_, destination), 2),
         )
 
     async def run(self) -> None:

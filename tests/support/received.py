@@ -8,14 +8,14 @@ from pathlib import Path
 
 import zstandard
 
-_SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
+SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
 
 def segments_by_host(output: Path) -> dict[str, list[Path]]:
     """Return the files of every host, oldest first; raises ValueError for a number twice."""
     numbered: dict[str, dict[int | float, Path]] = {}
     for path in output.iterdir():
-        name = _SEGMENT.fullmatch(path.name)
+        name = SEGMENT.fullmatch(path.name)
         if name is None or not path.is_file():
             continue
         number = int(name["number"]) if name["number"] else inf  # the live file is the last
@@ -32,7 +32,7 @@ def segments_of(output: Path, host: str) -> list[Path]:
 
 def received_in_all(output: Path) -> int:
     """Return how many bytes all files of an output folder have, as they lie there."""
-    return sum(path.stat().st_size for path in output.iterdir() if _SEGMENT.fullmatch(path.name))
+    return sum(path.stat().st_size for path in output.iterdir() if SEGMENT.fullmatch(path.name))
 
 
 def received_bytes(output: Path, host: str) -> int:

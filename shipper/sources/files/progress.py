@@ -1,6 +1,6 @@
 """How far a file is read, and what recognises it there: from bytes to blocks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from nats_logship.wire.message import Identity, Section, Span
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
     @classmethod
     def begin(cls, cursor: Cursor, inode: int, beginning: bytes, in_line: bool) -> "Progress":
         """Return the progress of a file that begins so, at a cursor."""
-        identity = replace(cursor.identity, inode=inode)
+        identity = cursor.identity._replace(inode=inode)
         return cls(
             file=cursor.file,
             label=cursor.path,
@@ -97,7 +97,7 @@ class Progress(NamedTuple):
 
     def rewind(self, cursor: Cursor) -> "Progress":
         """Return the progress at another cursor of the file, at the beginning of a line."""
-        identity = replace(cursor.identity, inode=self.identity.inode)
+        identity = cursor.identity._replace(inode=self.identity.inode)
         offset, seen = cursor.offset, cursor.seen
         return self._replace(offset=offset, seen=seen, identity=identity, in_line=False)
 

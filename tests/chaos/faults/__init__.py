@@ -8,6 +8,7 @@ from tests.chaos.faults import (  # noqa: F401 - each adds its own
     innocents,
     lines,
     memory,
+    points,
     processes,
     rivals,
 )

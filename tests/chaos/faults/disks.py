@@ -5,6 +5,7 @@ system while the machine's programs are down.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from tests.chaos.disks import Disk
@@ -24,21 +25,27 @@ def _fill(_: World, disk: Disk, chance: Chance) -> Iterator[None]:
 
 def _fail(world: World, disk: Disk, _: Chance) -> Iterator[None]:
     """Turn it read-only under who uses it; nats-server, unlike a receiver, believes any sync."""
-    disk.fail(frozen=disk.name.startswith("broker"))
-    yield
-    _repair(disk, _users(world, disk))
+    with _rest(world, disk):
+        disk.fail(frozen=disk.name.startswith("broker"))
+        yield
+        _repair(disk, _users(world, disk))
 
 
 def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
     """Lose what was not synced; the disk goes a moment before its users, or they do."""
     users = _users(world, disk)
-    with held(users):
+    with _rest(world, disk), held(users):
         if chance.random() < 0.5:
             _kill(users)
         disk.cut_power()
         _kill(users)
         yield
         _repair(disk, users)
+
+
+def _rest(world: World, disk: Disk) -> AbstractContextManager[None]:
+    """Have nobody follow received files while their disk loses what was not synced."""
+    return world.tails.rest() if disk.name == "central" else nullcontext()
 
 
 def _users(world: World, disk: Disk) -> list[Program]:

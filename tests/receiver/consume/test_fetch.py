@@ -6,15 +6,19 @@ from nats_logship.client import background
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.pulling import pull
 from receiver.consume.assignment import Cause
-from receiver.consume.fetch import PartitionReader, consumer_config
-from tests.receiver.partition import Partition, blocked
+from receiver.consume.fetch import consumer_config
+from receiver.consume.reader import PartitionReader
+from receiver.consume.task_end import TaskEnd
+from tests.receiver.partition import ONE_BATCH, Partition, blocked
 
 pytestmark = pytest.mark.nats
 
 
 def sequences(partition: Partition, first: int = 1) -> list[int]:
     connection = background.connection((partition.url,))
-    with PartitionReader(connection, partition.assignment(), first, "LOGS") as reading:
+    with PartitionReader(
+        connection, partition.assignment(), first, "LOGS", TaskEnd(ONE_BATCH)
+    ) as reading:
         return [delivery.sequence for pull in reading.pull_batch() for delivery, _ in pull]
 
 
@@ -52,7 +56,8 @@ def test_a_consumer_that_leaves_lines_out_blocks(
 def test_a_consumer_changed_to_headers_only_is_noticed(partition: Partition) -> None:
     partition.lines("web01", b"1\n")
     connection = background.connection((partition.url,))
-    with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:
+    end = TaskEnd(ONE_BATCH)
+    with PartitionReader(connection, partition.assignment(), 1, "LOGS", end) as reading:
         assert len(list(reading.pull_batch())) == 1
         configure(partition, headers_only=True)
         partition.lines("web01", b"2\n", b"3\n")

@@ -43,14 +43,14 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     assert caplog.text.count("run `logbroker apply`; waiting") == 1
 
 
-JOB = Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1)
+JOB = Destination(Path("out"), Path("state"), 0, ()), [Assignment(3, 7, 1, 1)]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_full_scratch_folder_blocks_the_partition_of_the_job(number: int) -> None:
     refusal = OSError(number, os.strerror(number), "scratch/tmp1")
 
-    report = run_job(MagicMock(**{"parallelize.side_effect": refusal}), *JOB)
+    (report,) = run_job(MagicMock(**{"parallelize.side_effect": refusal}), *JOB)
 
     assert report.outcome == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -115,15 +115,16 @@ async def test_a_task_that_commits_is_not_logged_as_hanging(
     loop, enough = Supervised(partition, session=SessionLimits(0.1, 0.1)), threading.Event()
     loop.shared.limits = replace(loop.shared.limits, patience=2.0)
 
-    def work(assignment: Assignment) -> Report:
+    def work(assignments: Sequence[Assignment]) -> list[Report]:
+        assignment = assignments[0]
         report = task.run_session(assignment, partition.destination)
         while not enough.is_set():
             partition.lines("web01", b"one more\n")
             assignment = replace(assignment, first=report.done.until)
             report = task.run_session(assignment, partition.destination)
-        return report
+        return [report]
 
-    loop.shared.run_task = work
+    loop.slot.run_task = work
     async with loop:
         await lines(partition, b"one\n")
         await loop.until(lambda: loop.meter.sorted_partitions[0].next > 2)

@@ -1,0 +1,108 @@
+"""A slot of Spark: one task at a time, which serves all partitions that share the slot.
+
+    supervisors ──join──▶ slot ──assignments──▶ Spark task: a session for each
+         ▲                                               │
+         └──────────────────── reports ──────────────────┘
+
+A session that joins while a task runs has the task asked to end: its sessions commit, report, and
+join again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from nats_logship.client.answer import ConnectionLost
+from nats_logship.client.connection import Connection
+from receiver.consume.assignment import Assignment, Ending, Report
+
+_JOIN = 0.05  # seconds in which sessions join before a task begins
+_ASK_EVERY = 0.5  # seconds between requests to a task to leave: it may miss the first one
+_LEAVE = "logship.leave"  # prefix of the subjects on which tasks are asked to leave
+
+RunTask = Callable[[Sequence[Assignment]], Sequence[Report]]
+"""Runs a session for each assignment in one task; returns their reports in the same order."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """Runs sessions of some partitions as one task, by `run_task` in one of the `threads`.
+
+    `joining` is set while sessions may join without ending another task: all partitions of the slot
+    join then, since those without lines cost nothing.
+    """
+
+    connection: Connection
+    run_task: RunTask
+    threads: Executor
+    joining: asyncio.Event = field(default_factory=asyncio.Event)
+    has_reported: bool = False
+    """Whether some task has: Spark works."""
+    _is_closed: bool = False
+    _waiting: list[tuple[Assignment, asyncio.Future[Report]]] = field(default_factory=list)
+    _running: asyncio.Task[None] | None = None
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, assignment: Assignment) -> Report:
+        """Run a session in the next task, and return its report; raises what `run_task` raises."""
+        report: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self._waiting.append((assignment, report))
+        self.end_task()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run_tasks())
+        return await report
+
+    def end_task(self) -> None:
+        """Ask the running task to end after its batches."""
+        self._asked.set()
+
+    def close(self) -> None:
+        """Begin no other task, and ask the running one to end."""
+        self._is_closed = True
+        self.end_task()
+
+    async def _run_tasks(self) -> None:
+        while self._waiting:
+            self.joining.set()
+            await asyncio.sleep(_JOIN)
+            self.joining.clear()
+            sessions, self._waiting = self._waiting, []
+            sessions = [one for one in sessions if not one[1].done()]  # others were cancelled
+            if sessions and not self._is_closed:
+                await self._run_task(sessions)
+            for assignment, report in sessions:
+                if not report.done():
+                    report.set_result(Report(assignment.nothing, 0, Ending.ASKED))
+
+    async def _run_task(
+        self, sessions: Sequence[tuple[Assignment, asyncio.Future[Report]]]
+    ) -> None:
+        """Run one task, and hand out the reports, or its error."""
+        self._asked.clear()
+        leave = f"{_LEAVE}.{self.connection.new_token()}"
+        assignments = [replace(assignment, leave=leave) for assignment, _ in sessions]
+        loop = asyncio.get_running_loop()
+        asking = asyncio.create_task(self._ask_to_leave(leave))
+        task = loop.run_in_executor(self.threads, self.run_task, assignments)
+        await asyncio.wait({task})
+        asking.cancel()
+        error = task.exception()
+        reports = [] if error else task.result()
+        self.has_reported |= not error
+        for number, (_, waiting) in enumerate(sessions):
+            if waiting.done():
+                continue  # it was cancelled
+            if error:
+                waiting.set_exception(error)
+            else:
+                waiting.set_result(reports[number])
+
+    async def _ask_to_leave(self, subject: str) -> None:
+        """Once the task is to end, ask it until it has ended."""
+        await self._asked.wait()
+        while True:
+            with suppress(ConnectionLost):
+                await self.connection.publish(subject)
+            await asyncio.sleep(_ASK_EVERY)
