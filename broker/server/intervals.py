@@ -169,7 +169,7 @@ class _Keeper:
         if load or not limits.rounds:
             self._state = decide_interval(self._state, load or Load(0.0, 0), limits)
         seconds = self._state.seconds
-        is_due = seconds and entry.age(now) >= INTERVAL_RENEWED
+        is_due = seconds and entry.age(now) > INTERVAL_RENEWED - _SAMPLE_EVERY / 2
         if seconds == entry.seconds and not is_due:
             return
         value, revision = format_interval(seconds), entry.revision
