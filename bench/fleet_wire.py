@@ -176,6 +176,7 @@ class NatsHost(Host):
         self._inbox = f"_INBOX.{number}"
         self._sequence = 0
         self._asked = plan.interval or 0.0
+        self._share = random.uniform(0.9, 1.1)  # of what is asked for, as a shipper has
 
     def begin(self, at: float) -> None:
         """Begin, and read the configuration from now on."""
@@ -245,8 +246,7 @@ class NatsHost(Host):
             self._acknowledge(self._sent, self._sequence)
 
     def _publish(self, first: int, until: int) -> None:
-        asked = self._asked * random.uniform(0.9, 1.1)
-        self.interval = max(NatsHost.interval, asked)
+        self.interval = max(NatsHost.interval, self._asked * self._share)
         lines = b"".join(line(self._number, position) for position in range(first, until))
         span = Span("1-1", first * LINE_BYTES, until * LINE_BYTES)
         section = Section("/var/log/app.log", span, len(lines), until - first)
