@@ -65,6 +65,15 @@ def resident_bytes(process: Process) -> int:
     return sum(stat.pages for stat in _stats(process)) * _PAGE
 
 
+def proportional_bytes(process: Process) -> int:
+    """Return the resident bytes of the whole tree, each shared page divided by who shares it.
+
+    That is Pss of proc(5).
+    """
+    texts = [proc(pid, "smaps_rollup").partition("\nPss:")[2].split() for pid in process.tree()]
+    return sum(int(words[0]) for words in texts if words) * 1024
+
+
 def peak_bytes_of(pid: int) -> int:
     """Return the most that a process ever had resident since its start; 0 once it has ended."""
     lines = proc(pid, "status").splitlines()

@@ -1,96 +1,154 @@
-"""Measure a fleet of live hosts: how soon a line is acknowledged and in its file."""
+"""Measure a fleet of live hosts beside peers: what it costs the centre, and how soon lines come."""
 
 import asyncio
 import json
+import resource
 import shutil
 import subprocess
 import sys
 import time
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 
 import click
-import nats
-from nats.aio.msg import Msg
 
 from bench.charge import Charge
+from bench.cpu import proportional_bytes, resident_bytes
+from bench.field.logship import Logship
+from bench.field.pair import Pair
+from bench.field.rsyslog import RSYSLOG_FLEET
 from bench.field.system import System
-from bench.fleet_hosts import Plan, host_name, line
+from bench.fleet_times import Commits, Readable, commits_at
+from bench.fleet_wire import WIRES, Plan, Round, host_name, line
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
-from nats_logship.wire.offset import Offset
-from nats_logship.wire.streams import OFFSETS_BUCKET
+from nats_logship.wire.subjects import partition_of
 from tests.support.oracle import Verdict, judge
-from tests.support.processes import Process, Processes, TookTooLong, wait_until
-from tests.support.received import read_segment, segments_by_host
-from tests.support.suite import Suite
+from tests.support.processes import Process, Processes, TookTooLong
+from tests.support.received import read_segment, received_in_all, segments_by_host
 
-_PROCESSES = 2
+_GENERATORS = 2  # processes
 _PARTITIONS = 16
-_UNCOUNTED = 5.0  # seconds at first
+_SILENCE = 10.0  # seconds: who has received nothing for so long has lost what is missing
+_UNCOUNTED = 5.0  # seconds at first, of peers
 _ABOUT = """\
-So many hosts with a connection each write five lines of 200 bytes a second; what has gathered \
-leaves when the round before is acknowledged. Latency: of a round's oldest line, from its write \
-to the broker's acknowledgement, and to the commit of the receiver that covers it (files are \
-synced by then); the first five seconds are not counted. Slow disk: each fsync of the broker \
-takes 2 ms longer. CPU: user and system time of broker and receiver in % of a core. Every \
-host's file is compared. Ours alone."""
-_QUESTION = Question("fleet", _ABOUT, ("file p99 ms", "CPU %"))
-Round = tuple[int, int, float, float, float]
+So many hosts with a connection each write lines of 200 bytes; generators of the same hosts and \
+rates speak each system's protocol: ours sends what gathers in the interval that the broker sets, \
+rsyslog's a RELP message per line, Fluent Bit's a chunk a second. Latency of lines: from the write \
+until the agent has the acknowledgement, until the line can be read in the received file (of a \
+hundred hosts), and until the receiver has committed it (ours: files are synced by then; the \
+others sync nothing). CPU: user and system time of the centre in % of a core: broker and receiver, \
+or the peer's server. PSS and RSS of its processes at the end. The first seconds are not counted: \
+five, ours as many as the broker needs to set the interval. Every host's file is compared."""
+_QUESTION = Question("fleet", _ABOUT, ("CPU %", "readable p99 ms", "PSS MiB"))
 
 
-class _Commits:
-    """When each partition's offset was committed, as core NATS delivers it."""
+@dataclass(frozen=True, slots=True)
+class _Centre:
+    """What receives: its programs and output folder, where it listens; of ours the broker's URL."""
 
-    def __init__(self) -> None:
-        self._times: dict[str, list[float]] = {}
-        self._next: dict[str, list[int]] = {}
-
-    def receive(self, subject: str, value: bytes) -> None:
-        """Take note of an entry of the bucket."""
-        key = subject.rpartition(".")[2]
-        self._times.setdefault(key, []).append(time.monotonic())
-        self._next.setdefault(key, []).append(Offset.decode(value).next)
-
-    def of(self, partition: int, sequence: int) -> float | None:
-        """Return when a message was committed; None while it is not."""
-        at = bisect_right(self._next.get(f"p{partition}", []), sequence)
-        times = self._times.get(f"p{partition}", [])
-        return times[at] if at < len(times) else None
+    programs: Mapping[str, Process]
+    output: Path
+    port: int
+    url: str = ""
 
 
-@asynccontextmanager
-async def _listening(url: str) -> AsyncIterator[_Commits]:
-    commits = _Commits()
-    client = await nats.connect(url)
+def _stage(system: System, folder: Path, processes: Processes) -> _Centre:
+    match system:
+        case Logship():
+            ours = system.stage(folder, processes)
+            url = ours.suite.url
+            return _Centre(ours.centre, ours.output, int(url.rpartition(":")[2]), url)
+        case Pair():
+            fleet = replace(system, peer=RSYSLOG_FLEET) if system.name == "rsyslog" else system
+            theirs = fleet.stage(folder, processes)
+            return _Centre(theirs.centre, theirs.output, theirs.server.port)
+        case _:
+            raise TypeError(f"{system.name} has no wire")
 
-    async def receive(message: Msg) -> None:
-        commits.receive(message.subject, message.data)
 
-    await client.subscribe(f"$KV.{OFFSETS_BUCKET}.>", cb=receive)
-    try:
-        yield commits
-    finally:
-        await client.close()
+def _measure(
+    system: System, folder: Path, plan: Plan, streams: int, slow: float, uncounted: float
+) -> Outcome:
+    """Have the hosts of a plan, whose port is not known yet, write to a system."""
+    if isinstance(system, Logship):
+        under = tuple(_slowed(slow)) if slow else ()
+        system = replace(system, partitions=_PARTITIONS, streams=streams, under=under)
+    else:
+        plan, uncounted = replace(plan, seconds=plan.seconds - uncounted + _UNCOUNTED), _UNCOUNTED
+    with Processes(folder) as processes:
+        centre = _stage(system, folder, processes)
+        own = replace(plan, wire=system.name, port=centre.port)
+        return asyncio.run(_with_fleet(centre, folder, own, uncounted))
+
+
+async def _with_fleet(centre: _Centre, folder: Path, plan: Plan, uncounted: float) -> Outcome:
+    patience = 60 + 4 * plan.seconds
+    before = received_in_all(centre.output)
+    readable = Readable(centre.output, plan.until)
+    async with commits_at(centre.url) as commits:
+        with _generators(folder, plan) as generators:
+            for one in generators:
+                await _expect(one, "connected", 120)
+            begin = time.monotonic() + 1
+            watching = asyncio.create_task(readable.watch())
+            for one in generators:
+                _send(one, f"{begin}\n")
+            costs = await _charged(centre.programs, begin + uncounted, begin + plan.seconds)
+            for one in generators:
+                await _expect(one, "done", patience)
+        rounds = _rounds(folder)
+        size = before + plan.until * sum(map(len, _lines(plan, 0)))
+        await _until_received(centre.output, size, patience)
+        if centre.url:
+            await _until_committed(commits, rounds, patience)
+        watching.cancel()
+    latency = partial(_latency, plan, begin, uncounted)
+    acked = ((host, n, at) for host, _, first, end, at in rounds for n in range(first, end))
+    figures = {
+        **costs,
+        **latency("ack", acked),
+        **latency("readable", readable.times()),
+        **(latency("commit", _committed(commits, rounds)) if centre.url else {}),
+        "messages/s": len(rounds) / plan.seconds,
+    }
+    return Outcome(figures, _judged(centre.output, plan))
+
+
+async def _charged(programs: Mapping[str, Process], begin: float, end: float) -> dict[str, float]:
+    await asyncio.sleep(begin - time.monotonic())
+    charge = Charge(programs)
+    await asyncio.sleep(end - time.monotonic())
+    used, passed = charge.cpu(), charge.seconds
+    shares = {f"CPU % {name}": 100 * seconds / passed for name, seconds in used.items()}
+    return {
+        "CPU %": sum(shares.values()),
+        **(shares if len(shares) > 1 else {}),
+        "PSS MiB": sum(map(proportional_bytes, charge.programs)) / 2**20,
+        "RSS MiB": sum(map(resident_bytes, charge.programs)) / 2**20,
+    }
 
 
 @contextmanager
-def _fleet(folder: Path, plans: Sequence[Plan]) -> Iterator[list[subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "bench.fleet_hosts"]
+def _generators(folder: Path, plan: Plan) -> Iterator[list["subprocess.Popen[str]"]]:
+    edges = [plan.until * number // _GENERATORS for number in range(_GENERATORS + 1)]
     running = [
         subprocess.Popen(
-            [*command, json.dumps(asdict(plan)), str(folder / f"rounds{number}.json")],
+            [
+                *(sys.executable, "-m", "bench.fleet_hosts"),
+                json.dumps(asdict(replace(plan, first=first, until=until))),
+                str(folder / f"rounds{first}.json"),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for number, plan in enumerate(plans)
+        for first, until in pairwise(edges)
     ]
     try:
         yield running
@@ -98,76 +156,6 @@ def _fleet(folder: Path, plans: Sequence[Plan]) -> Iterator[list[subprocess.Pope
         for one in running:
             one.kill()
             one.wait()
-
-
-def _measure(
-    _system: System,
-    folder: Path,
-    hosts: int,
-    streams: int,
-    slow: float,
-    rate: float,
-    seconds: float,
-) -> Outcome:
-    with Processes(folder) as processes:
-        suite = Suite(folder, processes, _PARTITIONS)
-        under = _slowed(slow) if slow else ()
-        broker = suite.start_broker("--streams", str(streams), under=under)
-        receiver = suite.start_receiver(
-            range(_PARTITIONS), "--rotate-size", "0", "--rotate-every", "0"
-        )
-        suite.wait_for_receiver(receiver, range(_PARTITIONS))
-        _warm_up(suite, receiver)
-        return asyncio.run(
-            _with_fleet(suite, {"broker": broker, "receiver": receiver}, hosts, rate, seconds)
-        )
-
-
-def _warm_up(suite: Suite, receiver: Process) -> None:
-    """Have a task of each partition receive a line: Spark makes its workers with the first ones."""
-    last = {n: suite.publish(f"logs.p{n}.warm-up{n}", b"a line\n") for n in range(_PARTITIONS)}
-
-    def is_received() -> bool:
-        offsets = {number: suite.offset(number) for number in last}
-        return all(one is not None and one.next > last[number] for number, one in offsets.items())
-
-    wait_until("each partition has received a line", is_received, 120, [receiver])
-
-
-async def _with_fleet(
-    suite: Suite, centre: Mapping[str, Process], hosts: int, rate: float, seconds: float
-) -> Outcome:
-    edges = [hosts * number // _PROCESSES for number in range(_PROCESSES + 1)]
-    port = int(suite.url.rpartition(":")[2])
-    plans = [
-        Plan(port, first, until, _PARTITIONS, rate, seconds) for first, until in pairwise(edges)
-    ]
-    patience = 120 + 4 * seconds
-    async with _listening(suite.url) as commits:
-        with _fleet(suite.folder, plans) as fleet:
-            for one in fleet:
-                await _expect(one, "connected", 120)
-            charge = Charge(centre)
-            begin = time.monotonic() + 1
-            for one in fleet:
-                _send(one, f"{begin}\n")
-            await asyncio.sleep(1 + seconds)
-            used, passed = sum(charge.cpu().values()), charge.seconds
-            for one in fleet:
-                await _expect(one, "done", patience)
-        rounds = _rounds(suite.folder)
-        await _committed(commits, rounds, patience)
-    counted = [one for one in rounds if one[2] >= begin + _UNCOUNTED]
-    if len(counted) < 2:
-        raise TookTooLong(f"fewer than two rounds began after the first {_UNCOUNTED:g} s")
-    figures = {
-        **_latency("ack", [acked - oldest for _, _, oldest, _, acked in counted]),
-        **_latency("file", [(commits.of(p, s) or 0) - oldest for p, s, oldest, _, _ in counted]),
-        "rounds/s": len(rounds) / (max(one[4] for one in rounds) - begin),
-        "CPU %": 100 * used / passed,
-        "peak RSS MiB": charge.peak() / 2**20,
-    }
-    return Outcome(figures, _judged(suite.output, hosts, int(rate * seconds) + 1))
 
 
 def _rounds(folder: Path) -> list[Round]:
@@ -178,18 +166,42 @@ def _rounds(folder: Path) -> list[Round]:
     ]
 
 
-async def _committed(commits: _Commits, rounds: Sequence[Round], patience: float) -> None:
+async def _until_received(output: Path, size: int, patience: float) -> None:
+    """Wait for bytes; if no more come, the verdict says what is missing."""
+    deadline, before, grown_at = time.monotonic() + patience, -1, time.monotonic()
+    while (now := received_in_all(output)) < size and time.monotonic() < deadline:
+        if now > before:
+            before, grown_at = now, time.monotonic()
+        elif time.monotonic() > grown_at + _SILENCE:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def _until_committed(commits: Commits, rounds: Sequence[Round], patience: float) -> None:
     deadline = time.monotonic() + patience
-    last = {partition: sequence for partition, sequence, *_ in sorted(rounds)}
+    last = {partition_of(host_name(host), _PARTITIONS): n for host, n, *_ in _by_sequence(rounds)}
     while any(commits.of(partition, sequence) is None for partition, sequence in last.items()):
         if time.monotonic() > deadline:
             raise TookTooLong(f"what hosts sent is committed: not within {patience:g} s")
         await asyncio.sleep(0.1)
 
 
+def _by_sequence(rounds: Sequence[Round]) -> list[Round]:
+    return sorted(rounds, key=lambda one: one[1])
+
+
+def _committed(commits: Commits, rounds: Sequence[Round]) -> Iterator[tuple[int, int, float]]:
+    for host, sequence, first, until, _ in rounds:
+        at = commits.of(partition_of(host_name(host), _PARTITIONS), sequence) or 0
+        yield from ((host, position, at) for position in range(first, until))
+
+
 async def _expect(one: "subprocess.Popen[str]", expected: str, patience: float) -> None:
     assert one.stdout is not None
-    answer = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
+    try:
+        answer = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
+    except TimeoutError:
+        raise TookTooLong(f"hosts are {expected}: not within {patience:g} s") from None
     if answer.strip() != expected:
         raise TookTooLong(f"hosts: {answer.strip() or 'ended'} instead of {expected}")
 
@@ -200,19 +212,40 @@ def _send(one: "subprocess.Popen[str]", text: str) -> None:
     one.stdin.flush()
 
 
-def _latency(name: str, seconds: Sequence[float]) -> dict[str, float]:
-    cuts = quantiles(seconds, n=100)
+def _latency(
+    plan: Plan, begin: float, uncounted: float, name: str, times: Iterable[tuple[int, int, float]]
+) -> dict[str, float]:
+    """Return the median and p99 of lines written after the first seconds; 0 if there are none."""
+    taken = [
+        at - begin - written
+        for host, position, at in times
+        if (written := plan.written(host, position)) >= uncounted
+    ]
+    cuts = quantiles(taken, n=100) if len(taken) > 1 else [0.0] * 99
     return {f"{name} p50 ms": 1e3 * cuts[49], f"{name} p99 ms": 1e3 * cuts[98]}
 
 
-def _judged(output: Path, hosts: int, lines: int) -> Verdict:
+def _lines(plan: Plan, host: int) -> list[bytes]:
+    return [line(host, position) for position in range(plan.lines)]
+
+
+def _judged(output: Path, plan: Plan) -> Verdict:
+    """Judge every host; the counts are those of all hosts together."""
     segments = segments_by_host(output)
-    for number in range(hosts):
-        written = b"".join(line(number, position) for position in range(lines))
-        received = b"".join(map(read_segment, segments.get(host_name(number), ())))
-        if received != written:
-            return judge([written], received)
-    return Verdict(hosts * lines, hosts * lines)
+    total = Verdict(0, 0)
+    for host in range(plan.until):
+        received = b"".join(map(read_segment, segments.get(host_name(host), ())))
+        total = _added(total, judge([b"".join(_lines(plan, host))], received))
+    return total
+
+
+def _added(one: Verdict, other: Verdict) -> Verdict:
+    counts = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
+    return Verdict(
+        **{name: getattr(one, name) + getattr(other, name) for name in counts},
+        bytes_equal=one.bytes_equal and other.bytes_equal,
+        examples=(one.examples + other.examples)[:3],
+    )
 
 
 def _slowed(milliseconds: float) -> list[str]:
@@ -223,46 +256,68 @@ def _slowed(milliseconds: float) -> list[str]:
     return [*command, "-e", f"trace={calls}", "-e", longer]
 
 
-@click.command()
+@click.command(context_settings={"default_map": {"runs": 1}})
 @click.option("--hosts", multiple=True, type=int, default=(100, 1_000, 5_000), show_default=True)
-@click.option("--streams", multiple=True, type=int, default=(1, 4, 16), show_default=True)
+@click.option("--rate", multiple=True, type=float, default=(1.0, 5.0), show_default=True)
+@click.option("--streams", multiple=True, type=int, default=(1,), show_default=True)
 @click.option(
     "--slow",
     multiple=True,
     type=float,
-    default=(0.0, 2.0),
+    default=(0.0,),
     show_default=True,
     help="Milliseconds by which each fsync of the broker is longer, by strace.",
 )
-@click.option("--rate", default=5.0, show_default=True, help="Lines a second and host.")
-@click.option("--seconds", default=20.0, show_default=True, help="How long hosts write.")
+@click.option("--seconds", default=20.0, show_default=True, help="Of lines that are counted.")
+@click.option("--settle", default=30.0, show_default=True, help="Seconds of ours before that.")
+@click.option("--interval", type=float, help="Seconds between our rounds, instead of the broker's.")
 @field_options
 def main(
     field: Field,
     hosts: tuple[int, ...],
+    rate: tuple[float, ...],
     streams: tuple[int, ...],
     slow: tuple[float, ...],
-    rate: float,
     seconds: float,
+    settle: float,
+    interval: float | None,
 ) -> None:
-    """Measure what live hosts get; exits with 1 when a line is not as it was sent."""
+    """Measure live hosts beside rsyslog and Fluent Bit.
+
+    Several streams, or a slow disk, are ours alone. Exits with 1 when a line of ours is not as it
+    was sent.
+    """
     if any(slow) and shutil.which("strace") is None:
         raise click.UsageError(
             "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
         )
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for all that is started here
     cases = [
         Case(
-            f"{number:,} hosts, {'slow' if delay else 'plain'} disk, "
-            f"{count} stream{'s'[: count > 1]}",
-            {"hosts": number, "streams": count, "slow": delay, "rate": rate, "seconds": seconds},
-            partial(_measure, hosts=number, streams=count, slow=delay, rate=rate, seconds=seconds),
+            f"{number:,} hosts, {lines:g} line{'s'[: lines != 1]}/s{_of(count, delay)}",
+            {"hosts": number, "rate": lines, "streams": count, "slow": delay, "seconds": seconds},
+            partial(
+                _measure,
+                plan=Plan("", 0, 0, number, _PARTITIONS, lines, settle + seconds, interval),
+                streams=count,
+                slow=delay,
+                uncounted=settle,
+            ),
+            alone=count != 1 or delay > 0,
         )
         for number in hosts
+        for lines in rate
         for delay in slow
         for count in streams
     ]
     with field.folder() as folder:
-        field.ours().answer(_QUESTION, cases, folder)
+        field.only(WIRES).answer(_QUESTION, cases, folder)
+
+
+def _of(streams: int, slow: float) -> str:
+    many = f", {streams} streams" if streams > 1 else ""
+    return f"{many}, slow disk" if slow else many
 
 
 if __name__ == "__main__":

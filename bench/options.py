@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -52,6 +52,10 @@ class Field:
     def ours(self) -> "Field":
         """Return it with us alone, for what can be asked of nobody else."""
         return replace(self, systems=(Logship(),))
+
+    def only(self, names: Container[str]) -> "Field":
+        """Return it with those of these names that were chosen."""
+        return replace(self, systems=tuple(one for one in self.systems if one.name in names))
 
     def answer(self, question: Question, cases: Iterable[Case], folder: Path) -> None:
         """Measure one case after the other, keep what was found after each, and show it.

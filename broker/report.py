@@ -51,7 +51,8 @@ class NodeReport(BaseModel, extra="allow"):
 
     `credentials` is None if the server lets everybody in. `frozen` is the reason if it stores
     nothing. It should be connected to `site_remotes` other sites, and is to `site_links` of them;
-    None if that is unknown.
+    None if that is unknown. `rounds_per_second` is how many rounds all hosts sent in the last ten
+    seconds; None before that, and at a mirror.
     """
 
     name: str
@@ -67,6 +68,7 @@ class NodeReport(BaseModel, extra="allow"):
     site_links: int | None = None
     certificates: tuple[Certificate, ...] = ()
     retention: dict[str, SpaceReport] = {}
+    rounds_per_second: float | None = None
 
 
 class CredentialsRequest(BaseModel, extra="forbid"):

@@ -14,10 +14,12 @@ from nats_logship.app.address import Address, Listen, OptionalListen, parse_addr
 from nats_logship.app.configuration import Table, option, split_texts
 from nats_logship.app.units import Duration, format_duration
 from nats_logship.client.access_settings import ACCESS, AccessSettings
+from nats_logship.wire.interval import MAX_INTERVAL
 from nats_logship.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 _SCHEMES = ("", "nats-route", "nats-leaf", "nats", "tls")
 _CLUSTER_REPLICAS = 3  # one of the servers may be lost
+_LEAST_INTERVAL, _MOST_INTERVAL = timedelta(milliseconds=20), timedelta(seconds=MAX_INTERVAL)
 _MOST_AGE = timedelta(days=100_000)  # nanoseconds of it fit into 64 bits
 
 
@@ -40,6 +42,12 @@ def _validate_age(age: timedelta) -> timedelta:
     if not timedelta(seconds=1) <= age <= _MOST_AGE:
         raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
     return age
+
+
+def _validate_interval(interval: timedelta) -> timedelta:
+    if not _LEAST_INTERVAL <= interval <= _MOST_INTERVAL:
+        raise ValueError("must be from 20ms to 1m")
+    return interval
 
 
 Route = Annotated[Address, BeforeValidator(parse_route), PlainSerializer(str)]
@@ -91,6 +99,14 @@ class BrokerSettings(AccessSettings):
     )
     reserve: ByteSize | None = Field(
         None, description="Space to keep free on the disk; default: 5 % of it, at most 20 GiB."
+    )
+    rounds: Annotated[int, Field(ge=0, le=2**31 - 1)] = option(
+        200,
+        "N",
+        "Rounds a second of all hosts above which each host sends less often; 0: no limit.",
+    )
+    longest_interval: Annotated[Duration, AfterValidator(_validate_interval)] = Field(
+        timedelta(seconds=2), description="Longest time between two rounds that --rounds asks for."
     )
     max_streams: Count | None = option(
         None, "N", "Limit of streams and buckets, including those of logbroker.", file_only=True

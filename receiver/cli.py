@@ -3,11 +3,11 @@
 Clients of the broker and Spark are imported late: a receiver's JVM starts meanwhile.
 """
 
-import importlib.util
 import json
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,8 +30,8 @@ from receiver.settings import (
     ReplaySettings,
     StreamSettings,
 )
-from receiver.spark.java import find_java
-from receiver.spark.jvm import run_jvm
+from receiver.spark.java import find_java, is_local
+from receiver.spark.jvm import Jvm, run_jvm
 
 _COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
 
@@ -61,9 +61,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
     log_to_stderr(settings)
-    # Spark's processes inherit it: a SIGUSR1 to all processes of a service ends none of them
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    os.umask(0o027)  # files are for their owner and group; Spark's workers inherit it
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the driver handles it
+    os.umask(0o027)  # files are for their owner and group
     notifier = Notifier(os.environ)
 
     def reread() -> ReceiverSettings:
@@ -72,9 +71,9 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
-    if not importlib.util.find_spec("pyspark"):
-        raise ConfigurationError("pyspark is not installed; pip install 'nats-logship[receiver]'")
-    with run_jvm(settings.master) as jvm:
+    with ExitStack() as stack:
+        starting: Jvm | None = context.obj if is_local(settings.master) else None
+        jvm = starting or stack.enter_context(run_jvm(settings.master))
         from receiver.pipeline import receive  # imports pyspark, while the JVM starts
 
         receive(settings, notifier, reread, jvm)
@@ -142,12 +141,12 @@ def verify(as_json: bool, **options: Any) -> int:
     return Exit.DONE if report.is_well else Exit.FAILED
 
 
-def main() -> None:
-    """Run logreceiver."""
+def main(jvm: Jvm | None = None) -> None:
+    """Run the command line; a receiver whose Spark is on this machine uses `jvm`."""
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions)
+    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions, jvm)
 
 
 def _versions() -> list[str]:

@@ -257,7 +257,7 @@ class Agent:
         """Return the status in one line."""
         report = self.report()
         summary = report.summary if report.files or not report.unhealthy else ""
-        return ", ".join(filter(None, (summary, report.paused, report.unhealthy)))
+        return ", ".join(filter(None, (summary, report.held_back, report.unhealthy)))
 
     def report(self) -> HostReport:
         """Return the present status."""
@@ -274,6 +274,7 @@ class Agent:
             last_ack=format_time(meter.last_ack, "seconds") if meter.last_ack else None,
             waiting_for=publisher.connection.away or publisher.waiting.reason,
             paused=str(publisher.config.pause or ""),
+            interval_seconds=publisher.config.interval.seconds,
             troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
             unread=tuple(f"{path}: {text}" for path, text in meter.unread.items()),
             has_scanned=loop.has_scanned,

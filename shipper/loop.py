@@ -9,7 +9,7 @@ Rounds are published by tasks of their own, so scans go on while the broker is a
 
 import asyncio
 import math
-from contextlib import suppress
+import random
 from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
@@ -24,7 +24,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.notices import log_notices
 from shipper.status.report import AgentMeter
 
-_SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
+SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Intervals:
     Folders are scanned every `scan_every` seconds, or `scan_after` seconds after the last scan if
     files came or went. After a small round the next one is gathered when about `round_lines` lines
     have come, but `least_interval` to `interval` seconds after the round was sent: a round of one
-    line costs about as much as one of a hundred.
+    line costs about as much as one of a hundred. The broker may ask for more seconds, which differ
+    by up to `spread` of them from round to round: hosts that began together do not send together.
     """
 
     scan_after: float = 0.2
@@ -42,11 +43,18 @@ class Intervals:
     interval: float = 0.2
     least_interval: float = 0.02
     round_lines: int = 170
+    spread: float = 0.1
 
-    def interval_after(self, lines: int, seconds: float) -> float:
-        """Return the seconds from a round to the next; the round's lines came in `seconds`."""
+    def interval_after(self, lines: int, size: int, seconds: float, asked: float = 0.0) -> float:
+        """Return the seconds from a round to the next; the broker asks for `asked` of them.
+
+        The round's `lines`, of `size` bytes, came in `seconds`. No interval lets the next round
+        become larger than a small one.
+        """
         expected = self.round_lines * seconds / max(1, lines)
-        return min(self.interval, max(self.least_interval, expected))
+        own = min(self.interval, max(self.least_interval, expected))
+        spread = asked * random.uniform(1 - self.spread, 1 + self.spread)
+        return max(own, min(spread, SMALL_ROUND * seconds / max(1, size)))
 
     def scan_interval(self, took: float, *, is_due: bool) -> float:
         """Return the seconds from a scan to the next; `is_due` if files came or went.
@@ -74,6 +82,7 @@ class ShippingLoop:
         self.follower = follower
         self.acknowledged = Acknowledged()
         self.stopping = asyncio.Event()
+        self._pausing = asyncio.Event()  # set at the end of a pause
         self.sender = Sender(publisher, self.acknowledged, meter, settings, self.stopping)
         self.goals = Goals()
         self._publisher = publisher
@@ -102,6 +111,7 @@ class ShippingLoop:
     def stop(self) -> None:
         """Ask for the end."""
         self.stopping.set()
+        self._pausing.set()
         self.follower.wake.set()
 
     @property
@@ -219,10 +229,11 @@ class ShippingLoop:
 
     def _send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         size = sum(len(block.lines) for block in blocks)
-        self._is_small = size < _SMALL_ROUND and not self._is_behind
+        self._is_small = size < SMALL_ROUND and not self._is_behind
         before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
-        lines = sum(block.section.lines for block in blocks)
-        self._interval = self._intervals.interval_after(lines, self._sent_at - before)
+        lines, seconds = sum(block.section.lines for block in blocks), self._sent_at - before
+        asked = self._publisher.config.interval.seconds
+        self._interval = self._intervals.interval_after(lines, size, seconds, asked)
         self.sender.send(blocks, group)
 
     # wait
@@ -235,8 +246,9 @@ class ShippingLoop:
 
     async def _wait_for(self, task: Task) -> None:
         """Return when a task is done, and scan meanwhile: files come and go without the broker."""
-        while not (await asyncio.wait({task}, timeout=self._intervals.scan_every))[0]:
-            await self._scan_when_due()
+        while not task.done():
+            if not (await asyncio.wait({task}, timeout=self._intervals.scan_every))[0]:
+                await self._scan_when_due()
         await task
 
     async def _wait_for_interval(self) -> None:
@@ -247,10 +259,13 @@ class ShippingLoop:
             await self._pause(self._interval - since)
 
     async def _pause(self, seconds: float) -> None:
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.stopping.wait()
+        if seconds > 0 and not self.stopping.is_set():
+            self._pausing.clear()
+            timer = asyncio.get_running_loop().call_later(seconds, self._pausing.set)
+            try:
+                await self._pausing.wait()
+            finally:
+                timer.cancel()
 
 
 def _rules(settings: ShipperSettings) -> Rules:

@@ -114,7 +114,9 @@ class ShipperSettings(AccessSettings):
         "reordered.",
     )
     compression: Compression = Field(
-        "auto", description="Compress rounds: auto (from 4 KiB on), zstd (all) or none."
+        "auto",
+        description="Compress rounds: auto (from 4 KiB on, where a sample shrinks), zstd (all) or "
+        "none.",
     )
     max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
         ByteSize(1024 * 1024), description="Longest line that is shipped in one piece."

@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a batch that was not committed is cut off",
         "receiver/storage/recovery.py",
-        "length = row.length_before if is_undone else row.length",
-        "length = row.length",
+        "length=row.length_before,",
+        "length=row.length,",
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
@@ -101,11 +101,25 @@ MUTANTS = (
         "tests/receiver/test_task_kills.py",
     ),
     Mutant(
-        "bytes behind the committed length are cut",
+        "a start leaves bytes behind the committed length to the session",
         "receiver/storage/recovery.py",
-        "surplus = max(0, found.st_size - length)",
-        "surplus = max(0, length - found.st_size)",
-        "tests/receiver/test_task_kills.py",
+        "surplus.ends[row.path] = found.st_size",
+        "folders.cut(row.path, row.length)",
+        "tests/receiver/test_task_readers.py",
+    ),
+    Mutant(
+        "bytes that are not what is received again are cut",
+        "receiver/storage/surplus.py",
+        "return begin + _count_equal(piece, found)",
+        "return begin + len(found)",
+        "tests/receiver/test_task_readers.py",
+    ),
+    Mutant(
+        "a file with a surplus is not closed",
+        "receiver/storage/output.py",
+        "is_due &= path not in self.surplus.ends",
+        "is_due &= True",
+        "tests/receiver/test_task_readers.py",
     ),
     Mutant(
         "a stored batch counts as committed where KV names it",

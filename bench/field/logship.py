@@ -21,12 +21,14 @@ _KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=True)
 
 @dataclass(frozen=True, slots=True)
 class Logship:
-    """logship as it is by default, but for rotation."""
+    """logship as it is by default, but for rotation; the broker runs `under` another program."""
 
     name: str = "logship"
     guarantees: Guarantees = _KEPT
     follows: bool = True
     partitions: int = 1
+    streams: int = 1
+    under: tuple[str, ...] = ()
 
     def missing(self) -> str:
         """Nothing is: it is installed beside this."""
@@ -37,16 +39,23 @@ class Logship:
         return version("nats-logship")
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "StagedLogship":
-        """Start broker and receiver; Spark makes its workers with the first lines."""
+        """Start broker and receiver; it is warm once it has a line of each partition."""
         suite = Suite(folder, processes, self.partitions, f"nats://{address}:{free_port()}")
         anybody = () if address == LOOPBACK else ("--allow-anonymous",)  # the way is nobody else's
-        broker = suite.start_broker(*anybody)
+        broker = suite.start_broker("--streams", str(self.streams), *anybody, under=self.under)
         receiver = suite.start_receiver(range(self.partitions), *_ONE_FILE)
         suite.wait_for_receiver(receiver, range(self.partitions))
         staged = StagedLogship(suite, suite.output, {"broker": broker, "receiver": receiver})
-        for number in range(self.partitions):
-            suite.publish(_WARM_UP.format(number), b"one line\n")
-        wait_until("the first line is committed", staged.is_committed, 60, [receiver])
+        last = {
+            number: suite.publish(_WARM_UP.format(number), b"one line\n")
+            for number in range(self.partitions)
+        }
+
+        def is_warm() -> bool:
+            offsets = {number: suite.offset(number) for number in last}
+            return all(one and one.next > last[number] for number, one in offsets.items())
+
+        wait_until("a line of each partition is committed", is_warm, 120, [receiver])
         quiet_after(receiver, _QUIET, _TASK)
         return staged
 

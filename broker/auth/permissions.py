@@ -10,14 +10,14 @@ Host `web01` publishes:
     $KV.LOGS_POSITIONS.web01                its positions in its files
     API.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web01      reads its positions
     API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{partitions,streams}     finds its partition
-    API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.pause            reads whether it should pause
+    API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{pause,interval}         reads when to send
     API.DIRECT.GET.*.logs.*.web01           reads its last message
     API.CONSUMER.CREATE.*.shipper-web01.logs.*.web01               reads its messages' headers
     API.CONSUMER.{MSG.NEXT,DELETE}.*.shipper-web01                 the same
     $SYS.REQ.USER.INFO                      asks for its own rights (`nats account info`)
 Host `web01` subscribes to:
     _INBOX_web01.>                          answers to its requests
-    $KV.LOGS_CONFIG.pause                   an admin's pauses
+    $KV.LOGS_CONFIG.{pause,interval}        an admin's pauses, the interval of rounds
 
 Receiver `r2` of partition 2 publishes (and it may answer each message that it receives):
     $KV.LOGS_OFFSETS.p2                     commits the offset
@@ -104,6 +104,7 @@ from dataclasses import dataclass, replace
 from broker.auth.credentials import Credential, CredentialKind
 from broker.report import REPORT_SUBJECT
 from broker.topology import site_api, site_prefix
+from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_SUBJECT
 from nats_logship.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -220,6 +221,7 @@ def _grant_host(subject: str, consumer: str, key: str) -> SubjectRights:
     calls = (
         *_READ_LAYOUT,
         f"{_CONFIG}.{PAUSE_KEY}",
+        f"{_CONFIG}.{INTERVAL_KEY}",
         f"DIRECT.GET.*.{subject}",
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
         f"CONSUMER.CREATE.*.{consumer}.{subject}",
@@ -227,7 +229,8 @@ def _grant_host(subject: str, consumer: str, key: str) -> SubjectRights:
         f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
     return SubjectRights(
-        publish=(subject, positions, *_prefix_api(*calls), _ASK_RIGHTS), subscribe=(PAUSE_SUBJECT,)
+        publish=(subject, positions, *_prefix_api(*calls), _ASK_RIGHTS),
+        subscribe=(PAUSE_SUBJECT, INTERVAL_SUBJECT),
     )
 
 

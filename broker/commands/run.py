@@ -1,4 +1,4 @@
-"""`logbroker run`: run nats-server, and beside it health checks, retention and metrics."""
+"""`logbroker run`: run nats-server, and what works beside it."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from broker.commands.shared import find_store
 from broker.retention.worker import run_retention
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
+from broker.server.intervals import keep_interval
 from broker.server.store import check_membership, lock_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
 from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
@@ -58,7 +59,7 @@ async def _serve(
     """
     with report_errors(folder, "use the store"), lock_store(folder) as lock:
         remove_state(folder)
-        background = watch_health, run_retention, _serve_metrics
+        background = watch_health, run_retention, keep_interval, _serve_metrics
         context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 

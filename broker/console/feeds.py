@@ -96,7 +96,7 @@ class Feeds:
 
     def _show(self, view: TopView) -> None:
         point = {"time": time.time()}  # noqa: TID251 - the axis of a chart
-        for name in ("lines", "bytes", "lines_out", "bytes_out"):
+        for name in ("lines", "bytes", "rounds", "lines_out", "bytes_out"):
             point[name] = round(sum(getattr(one, name) for one in view.partitions.values()), 1)
         self._history.append(point)
         document = view.document()

@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 from broker.inspect.message import json_object, parse_subject
 from broker.inspect.servers import collect_reports
 from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
-from broker.inspect.streams import count_by_subject, read_known_layout, read_pauses
+from broker.inspect.streams import (
+    count_by_subject,
+    read_interval_in_force,
+    read_known_layout,
+    read_pauses,
+)
 from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time
@@ -114,6 +119,7 @@ async def collect_brief_status(connection: Connection) -> BrokerStatus:
         store_used=account.get("storage", 0),
         store_limit=account.get("limits", {}).get("max_storage", -1),
         current_partitions=layout.partitions,
+        interval_seconds=await read_interval_in_force(connection, parse_time(now)),
         streams=tuple(map(_read_stream, infos)),
         partitions=tuple(await asyncio.gather(*partitions)),
     )

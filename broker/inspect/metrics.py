@@ -95,12 +95,14 @@ def _make_gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row
 
 
 def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
-    yield from _make_gauges("", [], [([], status)], "answer_seconds", "hosts", "store_used")
+    names = ("answer_seconds", "hosts", "store_used", "rounds_per_second", "interval_seconds")
+    yield from _make_gauges("", [], [([], status)], *names)
     streams = [([one.name], one) for one in status.streams]
     yield from _make_gauges("stream_", ["stream"], streams, *_STREAM)
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
-    names = ("behind", "behind_seconds")
-    yield from _make_gauges("partition_", ["partition", "stream"], partitions, *names)
+    yield from _make_gauges(
+        "partition_", ["partition", "stream"], partitions, "behind", "behind_seconds"
+    )
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
     text = "Operations that the replica is behind the leader."

@@ -159,6 +159,8 @@ class BrokerStatus(BaseModel, frozen=True):
     `current_partitions` of `partitions`; 0 if the broker does not say. `hosts` counts hosts with
     messages, None if they were not counted. `nodes` are the reports of the logbrokers. A bare
     nats-server sends none. `paused_hosts` counts hosts that are paused, by partition.
+    `interval_seconds` is the shortest interval between two rounds that hosts are asked for; 0 if
+    they are asked for none.
     """
 
     server: str
@@ -168,6 +170,7 @@ class BrokerStatus(BaseModel, frozen=True):
     store_used: int
     store_limit: Limit
     current_partitions: int
+    interval_seconds: float = 0.0
     streams: tuple[StreamStatus, ...]
     partitions: tuple[PartitionStatus, ...]
     hosts: int | None = None
@@ -185,7 +188,20 @@ class BrokerStatus(BaseModel, frozen=True):
         """Messages that their receivers have not committed."""
         return sum(one.behind or 0 for one in self.partitions)
 
+    @property
+    def rounds_per_second(self) -> float | None:
+        """The rounds of all hosts, as logbroker measured them; None if none did."""
+        found = (one.rounds_per_second for one in self.nodes)
+        return max((rate for rate in found if rate is not None), default=None)
+
+    @property
+    def interval_text(self) -> str:
+        """The interval that hosts are asked for; empty if they are asked for none."""
+        if not self.interval_seconds:
+            return ""
+        return f"at least {self.interval_seconds:g} s between two rounds of a host"
+
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
-        totals = {"messages": self.messages, "behind": self.behind}
+        totals = {name: getattr(self, name) for name in ("messages", "behind", "rounds_per_second")}
         return {**totals, **self.model_dump(mode="json")}

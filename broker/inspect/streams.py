@@ -1,4 +1,4 @@
-"""Ask a broker for its streams, the number of messages by subject, and the pauses in force."""
+"""Ask a broker for its streams, messages by subject, and the pauses and interval in force."""
 
 import logging
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from nats_logship.app.exits import OperatorError
 from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
-from nats_logship.client.config import read_layout
+from nats_logship.client.config import read_interval, read_layout
 from nats_logship.client.connection import Connection
 from nats_logship.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses
 from nats_logship.wire.streams import CONFIG_BUCKET, StreamLayout
@@ -92,3 +92,14 @@ async def read_pauses(connection: Connection) -> tuple[Pause, ...]:
         return ()
     now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
     return tuple(one for one in pauses if not one.is_over(now))
+
+
+async def read_interval_in_force(connection: Connection, now: int) -> float:
+    """Return the shortest interval between two rounds of a host in seconds; 0 if there is none.
+
+    `now` is the broker's clock, in nanoseconds since the epoch. Raises `ConnectionLost`.
+    """
+    try:
+        return (await read_interval(connection)).in_force(now)
+    except Rejected:  # there is no bucket, or this user may not read it
+        return 0.0

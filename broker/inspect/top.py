@@ -137,7 +137,9 @@ def draw(view: TopView) -> Group:
     ]
     busiest = nsmallest(_MOST_ROWS, view.hosts.items(), lambda host: (-host[1].bytes, host[0]))
     messages = format_count(status.messages, "message")
-    head = f"{status.server}  {status.now[:19]}Z  {messages}, {status.behind} behind"
+    rounds = sum(one.rounds for one in view.partitions.values())
+    facts = (messages, f"{status.behind} behind", f"{rounds:,.0f} rounds/s", status.interval_text)
+    head = f"{status.server}  {status.now[:19]}Z  {', '.join(filter(None, facts))}"
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []
     hosts = table(_HOSTS, [(name, *rate.row()) for name, rate in busiest])
     return Group(plain(head, "bold"), *trouble, "", table(_PARTITIONS, partitions), "", hosts)

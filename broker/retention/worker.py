@@ -38,6 +38,7 @@ async def run_retention(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
     workers = {one: StreamRetention(context, one) for one in context.conf.topology.names}
     context.retention = {name: one.space for name, one in workers.items()}
+    context.infos = {}
     async with asyncio.TaskGroup() as group:
         for one in workers.values():
             group.create_task(one.run())
@@ -78,16 +79,12 @@ class StreamRetention:
         began = clock()
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
         share = compute_share(info, self._read_lacking_bytes())
-        if not share or not self._is_leader(info) or is_being_restored(info["config"]):
+        self._context.infos[self._stream] = info
+        if not share or not self._context.leads(info) or is_being_restored(info["config"]):
             self._report(SpaceDecision(SpaceState.OK))
             return _POLL_IDLE
         await self._purge(info, share)
         return max(_POLL_BUSY, _PAUSE_FACTOR * (clock() - began))
-
-    def _is_leader(self, info: Mapping[str, Any]) -> bool:
-        """Whether this broker leads the stream; a server without a cluster leads all streams."""
-        cluster = info.get("cluster") or {}
-        return not cluster.get("name") or cluster.get("leader") == self._context.settings.name
 
     def _read_lacking_bytes(self) -> int:
         disk = shutil.disk_usage(self._context.folder)

@@ -70,6 +70,8 @@ class ServerContext:
 
     connection: Connection
     """Logbroker's own connection to the server; set before background tasks start."""
+    rounds_per_second: float | None = None
+    """The rate of rounds of all hosts; None if it was not measured."""
 
     def __init__(
         self, settings: BrokerSettings, folder: Path, background: Sequence["Background"] = ()
@@ -82,6 +84,8 @@ class ServerContext:
         self.folder = folder
         self.retention: dict[str, SpaceReport] = {}
         """The state of retention by stream, for the report."""
+        self.infos: dict[str, Mapping[str, Any]] = {}
+        """The newest answer to STREAM.INFO of each stream, which retention asks for."""
         self.frozen = ""
         """The failed write after which nats-server stores nothing more; empty if there was none."""
         self._background = background
@@ -121,6 +125,11 @@ class ServerContext:
     def is_ready(self) -> bool:
         """Whether the broker serves clients, or waits only for the other servers of its cluster."""
         return self._ready.is_set() or bool(self._cluster_lacks)
+
+    def leads(self, info: Mapping[str, Any]) -> bool:
+        """Whether this broker leads the stream; a server without a cluster leads all streams."""
+        cluster = info.get("cluster") or {}
+        return not cluster.get("name") or cluster.get("leader") == self.settings.name
 
     def status(self) -> str:
         """Return the broker's state as one line for the service manager."""
@@ -271,6 +280,7 @@ class ServerContext:
             frozen=self.frozen or None,
             encrypted=self.settings.encryption_key_file is not None,
             retention=self.retention,
+            rounds_per_second=self.rounds_per_second,
         )
         await self.connection.publish(message.reply, report.model_dump_json().encode())
 

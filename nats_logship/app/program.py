@@ -25,17 +25,18 @@ def run(
     command: click.Command,
     arguments: Sequence[str],
     others: Callable[[], Sequence[str]] = tuple,
+    given: object = None,
 ) -> None:
     """Run a command line and exit with its code; an error is one line on stderr.
 
-    Adds `-h` and `--version`, which also prints the lines of `others`. Until the program handles
+    The command finds what is `given` in its context. Adds `-h` and `--version`, which also prints the lines of `others`. Until the program handles
     SIGTERM itself, it ends by SIGTERM: with code 1 after `--once`, as not everything was done.
     """
     end_on_sigterm(Exit.FAILED if "--once" in arguments else Exit.DONE)
     program = command.name or "logship"
     versioned = _version_option(program, others)(command)
     options: dict[str, Any] = {"standalone_mode": False, "help_option_names": ["-h", "--help"]}
-    sys.exit(_exit_code(lambda: versioned.main(arguments, program, **options), program))
+    sys.exit(_exit_code(lambda: versioned.main(arguments, program, obj=given, **options), program))
 
 
 def version_of(package: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads the bucket LOGS_CONFIG: the number of partitions, and the number of streams.
+"""Reads the bucket LOGS_CONFIG: the numbers of partitions and streams, the interval of rounds.
 
 More partitions exist than that number if it was once larger: receivers still read the others.
 """
@@ -7,8 +7,10 @@ import asyncio
 from dataclasses import dataclass
 
 from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.connection import Connection
+from nats_logship.wire.interval import INTERVAL_EXPIRES, INTERVAL_KEY, parse_interval
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
@@ -27,6 +29,26 @@ class Partitions:
     count: int
     time: str
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The entry of the interval of rounds: `seconds` is None if it is unreadable.
+
+    `written` is when it was written, in nanoseconds since the epoch by the broker's clock.
+    """
+
+    seconds: float | None = 0.0
+    written: int = 0
+    revision: int = 0
+
+    def age(self, now: int) -> float:
+        """Return the seconds since it was written; `now` is as `written`."""
+        return (now - self.written) / SECOND
+
+    def in_force(self, now: int) -> float:
+        """Return the seconds in force; 0 for none, also after it has expired."""
+        return (self.seconds or 0.0) if self.age(now) < INTERVAL_EXPIRES else 0.0
 
 
 async def read_layout(connection: Connection) -> StreamLayout | None:
@@ -60,6 +82,14 @@ async def read_streams(connection: Connection) -> int:
     """Return the number of streams, by default 1; raises as `read_layout` does."""
     entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
     return _parse(entry, MAX_STREAMS) if entry else 1
+
+
+async def read_interval(connection: Connection) -> Interval:
+    """Return the interval of rounds; raises `Rejected` without the bucket, `ConnectionLost`."""
+    entry = await bucket.read(connection, CONFIG_BUCKET, INTERVAL_KEY)
+    if entry is None:
+        return Interval()
+    return Interval(parse_interval(entry.value), parse_time(entry.time), entry.revision)
 
 
 def _parse(entry: bucket.Entry, most: int) -> int:

@@ -124,7 +124,7 @@ class Assignment:
 
     `first` is where the driver believes the offset to be; the task reads it in KV. The driver
     publishes to the subject `leave` if the task is to end after its batches. With a `rotation`
-    files are closed and nothing is received.
+    files are closed, and nothing is received but lines that a killed task has left in them.
     """
 
     partition: int

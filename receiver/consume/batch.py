@@ -19,8 +19,9 @@ with the undo:
 
 1. If the entry does not have the id of the stored batch, the session writes the entry unchanged
    (`OffsetEntry.fence`): the commit of a task that died may still be on its way, and fails now.
-2. `recover` (`receiver/storage/recovery.py`) undoes that batch, and cuts the files to what counts.
-3. The session fetches the messages again from the offset on.
+2. `recover` (`receiver/storage/recovery.py`) undoes that batch: the lengths before it count.
+3. The session fetches the messages again from the offset on. Lines that are in the files already
+   are written over themselves (`receiver/storage/surplus.py`).
 """
 
 from contextlib import suppress

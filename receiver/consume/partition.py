@@ -12,7 +12,7 @@ from secrets import token_hex
 from nats_logship.wire.endings import OpenLine
 from nats_logship.wire.message import Followed
 from nats_logship.wire.offset import Offset
-from receiver.consume.assignment import Assignment, Destination
+from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.host_claims import ReceivedEnd
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
@@ -25,6 +25,7 @@ from receiver.storage.rotation import Calendar, load_zone
 from receiver.storage.rows import UNKNOWN, StoredBatch
 from receiver.storage.spans import StoredSpanEnds, take_over_files
 from receiver.storage.store import Store, make_store_path
+from receiver.storage.surplus import Surplus
 
 
 class OpenPartition:
@@ -57,6 +58,7 @@ class OpenPartition:
             self.partition_folders.is_home_of,
         )
         self.spans = StoredSpanEnds(self.store)
+        self._surplus = Surplus()
         self._today = ""  # files of earlier days are closed
         self._period_begin = -1  # files whose last line is older than this period are closed
 
@@ -98,9 +100,33 @@ class OpenPartition:
         return self._first_undone() <= self.last_batch.number
 
     def recover(self) -> list[str]:
-        """Undo what is not committed; return notices. Raises OSError, `Damaged`."""
+        """Undo what is not committed; return notices. Raises OSError, `Damaged`.
+
+        Bytes behind the committed lengths stay: the next batches have their lines.
+        """
         since, template = self._first_undone(), self.partition_folders.template
-        return recover(self.store, self._folders, since, self._offset, template)
+        self._surplus = recover(self.store, self._folders, since, self._offset, template)
+        return self._surplus.take_notices()
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether a file has bytes behind its committed length that may be received again."""
+        return bool(self._surplus.ends)
+
+    def settle_surplus(self, done: Done) -> list[str]:
+        """Cut the bytes that nothing fills, after a commit; return notices. Raises OSError.
+
+        Does nothing while messages wait that were there before the session.
+        """
+        if not self.has_surplus:
+            return []
+        self._surplus.settle(self.store, self._folders, done.messages, done.pending)
+        return self._surplus.take_notices()
+
+    def cut_surplus(self) -> list[str]:
+        """Do that at once, when nothing waits in the stream."""
+        self._surplus.cut_rest(self.store, self._folders)
+        return self._surplus.take_notices()
 
     def open_line(self, live: str) -> OpenLine | None:
         """Return the unfinished line at the end of a live file, None if there is none."""
@@ -156,13 +182,14 @@ class OpenPartition:
         begin = self.calendar.period(moment).begin
         if begin != self._period_begin:
             self.close_files(output, begin)
-            self._period_begin = begin
+            # later batches close the files that have a surplus now
+            self._period_begin = -1 if self.has_surplus else begin
 
     def close_days(self, output: Output, moment: int) -> None:
         """Close the files of days before `moment`, once for each day; raises OSError."""
         if self.layout.has_date and (today := self.days.date(moment)) != self._today:
             output.close_days(today)
-            self._today = today
+            self._today = "" if self.has_surplus else today
 
     def close_files(self, output: Output, before: int) -> None:
         """Close live files whose last line was stored before a moment; raises OSError."""
@@ -175,7 +202,7 @@ class OpenPartition:
         last = self.last_batch
         self._offset = replace(self._offset, next=last.until, commit=last.commit_id)
         size = self._destination.rotate_size
-        return Output(self._folders, self.store, self.names, size, self.calendar)
+        return Output(self._folders, self.store, self.names, size, self.calendar, self._surplus)
 
     def close(self) -> None:
         """Close the folders and the store."""

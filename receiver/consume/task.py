@@ -39,6 +39,7 @@ from receiver.consume.assignment import (
     Ending,
     ForcedRotation,
     Report,
+    SessionLimits,
     Superseded,
 )
 from receiver.consume.batch import Batch, commit
@@ -170,15 +171,16 @@ class _Session:
             self._add_notices(partition.recover())
             partition.spans.forget_old(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
+                self._settle(partition, offset)
                 return self._close_files(partition)
             return self._receive(partition, offset)
 
     def _receive(self, partition: OpenPartition, offset: Offset) -> Ending:
         assignment, end = self._assignment, self._end
-        reader = PartitionReader(self._connection, assignment, offset.next, offset.stream, end)
-        with reader:
+        with self._make_reader(offset, assignment) as reader:
             while (done := self._write_batch(partition, reader, offset)) is not None:
                 self._commit(done)
+                self._add_notices(partition.settle_surplus(done))
                 end.note_activity()
                 if self.done.has_news:
                     end.report_soon()
@@ -186,7 +188,13 @@ class _Session:
                     return Ending.TIME
                 if end.is_over:
                     return end.reason
-            return end.reason if reader.waits or end.is_asked else Ending.SILENCE
+            ending = end.reason if reader.waits or end.is_asked else Ending.SILENCE
+        if ending is Ending.SILENCE:
+            self._add_notices(partition.cut_surplus())
+        return ending
+
+    def _make_reader(self, offset: Offset, assignment: Assignment) -> PartitionReader:
+        return PartitionReader(self._connection, assignment, offset.next, offset.stream, self._end)
 
     def _write_batch(
         self, partition: OpenPartition, reader: PartitionReader, offset: Offset
@@ -256,6 +264,26 @@ class _Session:
         self.batches += 1
         self.seconds += time.monotonic() - began
 
+    def _settle(self, partition: OpenPartition, offset: Offset) -> None:
+        """Receive again what live files have behind their committed lengths, to close them then.
+
+        If the driver asks for the end of the session, files that have more of it stay open.
+        """
+        if not partition.has_surplus:
+            return
+        with self._make_reader(
+            offset, replace(self._assignment, session=SessionLimits())
+        ) as reader:
+            while partition.has_surplus:
+                done = self._write_batch(partition, reader, offset)
+                if done is None and self._end.is_asked:
+                    return
+                if done is None:
+                    self._add_notices(partition.cut_surplus())
+                else:
+                    self._commit(done)
+                    self._add_notices(partition.settle_surplus(done))
+
     def _close_files(self, partition: OpenPartition) -> Ending:
         """Close live files in a batch without messages: all, or those whose period is over."""
         self._check_folders()
@@ -270,7 +298,7 @@ class _Session:
             batch = partition.describe_batch(self.done.until, self.done.until)
             store_batch(partition.store, batch, WrittenBatch(output.rows({}), partition.spans))
             fault("files_closed")
-            self.done = replace(self.done, closed=tuple(output.closed))
+            self.done = replace(self.done, closed=(*self.done.closed, *output.closed))
             self._add_notices(output.collect_notices())
         return Ending.SILENCE
 

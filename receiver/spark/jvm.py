@@ -13,23 +13,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.parent_death import die_with
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
-from receiver.spark.java import class_options, find_java, is_local, java_options
+from receiver.spark.java import (
+    class_options,
+    class_path,
+    find_archives,
+    find_java,
+    is_local,
+    java_options,
+)
 from receiver.spark.scratch import scratch_folder
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"  # SparkSubmit takes 0.25 s more
 _START = 120.0  # seconds
 _WRITING = 300.0  # seconds for the file of classes on a slow machine; a fast one takes ten
 _CONNECTION = "connection"  # the file in which the JVM writes where it listens
+_CONVERTERS = "py4j.java_collections"  # of lists, sets and maps
 _DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
 _WRONG_SETTING = ("IllegalArgumentException", "NumberFormatException")
-_DROPPED = (  # settings of another Spark, or of an enclosing one
+_DROPPED = (  # the service manager's, and settings of another Spark, or of an enclosing one
+    *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"),
     "SPARK_HOME",
     "SPARK_CONF_DIR",
     "SPARK_LOCAL_DIRS",
@@ -68,10 +76,10 @@ def run_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
             **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),
         }
         options = *java_options(java, scratch), *class_options(java, classes)
-        jars = distribution("pyspark").locate_file("pyspark/jars")
+        classpath = class_path(find_archives(), is_local=is_local(master))
         with explain_refusals("this machine"):
             process = subprocess.Popen(
-                [str(java.executable), *options, "-cp", f"{jars}/*", _MAIN],
+                [str(java.executable), *options, "-cp", classpath, _MAIN],
                 stdin=subprocess.PIPE,
                 # our stdout is for the lines of `replay`; Java logs much about a class file
                 stdout=subprocess.DEVNULL if classes else 2,
@@ -95,6 +103,10 @@ def run_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
 def _prepare_jvm(driver: int) -> None:
     """Let the kernel end the JVM with us: a JVM whose main thread has failed reads no pipe."""
     die_with(driver, signal.SIGTERM)
+    # Spark's processes inherit these: a SIGUSR1 to all processes of a service ends none of them,
+    # and files are for their owner and group
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.umask(0o027)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # its workers end by SIGHUP
 
 
@@ -171,6 +183,10 @@ def _connect(connection: Path) -> Any:
     os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
     try:
         # with these variables it connects instead of starting a JVM
-        return launch_gateway()  # type: ignore[no-untyped-call]
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    client = gateway._gateway_client
+    # pyspark's own converters, which no job needs, import numpy and pyarrow: 0.1 s, and 40 MiB
+    client.converters = [one for one in client.converters if type(one).__module__ == _CONVERTERS]
+    return gateway

@@ -8,10 +8,11 @@ import errno
 import os
 import resource
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from nats_logship.app.faults import fault
 from nats_logship.app.text import format_count
@@ -21,6 +22,7 @@ from receiver.storage.live_paths import LivePaths
 from receiver.storage.rotation import Calendar
 from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
 from receiver.storage.store import Store
+from receiver.storage.surplus import Surplus
 
 _MOST_OPEN = 256  # descriptors of one partition
 _SPARE = 128  # descriptors of the process that are left to connections and stores
@@ -63,7 +65,7 @@ class Output:
 
     `rotate_size` is in bytes, 0 for never; `calendar` rotates by time. `is_full` is True when a
     file has reached its size, so that the next batch closes it, and when the batch has lines for
-    many files. `closed` are the paths of closed segments.
+    many files. `closed` are the paths of closed segments. A file with a `surplus` is not closed.
     """
 
     folders: Folders
@@ -71,6 +73,7 @@ class Output:
     paths: LivePaths
     rotate_size: int
     calendar: Calendar = Calendar(timedelta())  # noqa: RUF009 - without periods
+    surplus: Surplus = field(default_factory=Surplus)
     closed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     is_full: bool = False
@@ -99,7 +102,8 @@ class Output:
         lines.pieces.append(piece)
         lines.moment = moment
         lines.size += len(piece)
-        self.is_full |= 0 < self.rotate_size <= lines.size
+        if 0 < self.rotate_size <= lines.size:
+            self.is_full |= lines.size >= self.surplus.ends.get(path, 0)
         self.is_full |= len(self._live) + len(self._buffers) >= _MOST_FILES
         return len(self._buffers)
 
@@ -116,6 +120,8 @@ class Output:
         Raises OSError.
         """
         buffers, self._buffers = self._buffers, {}
+        if self.surplus.ends:
+            self._compare_surplus(buffers)
         begins = {path: self.calendar.period(one.moment).begin for path, one in buffers.items()}
         self._prepare([(path, one.row, begins[path]) for path, one in buffers.items()])
         for path, lines in buffers.items():
@@ -123,10 +129,20 @@ class Output:
             live.moment = max(live.moment, lines.moment)
             self._append(path, lines.pieces)
 
+    def _compare_surplus(self, buffers: Mapping[str, _Buffer]) -> None:
+        """Cut the files to which other lines come than those that a killed task has left there."""
+        for path in self.surplus.ends.keys() & buffers.keys():
+            lines = buffers[path]
+            begin = lines.size - sum(map(len, lines.pieces))
+            if lines.row:
+                self.surplus.compare(self.folders, lines.row, begin, lines.pieces)
+
     def close_files(self, paths: Iterable[str]) -> None:
-        """Close live files that have lines; raises OSError."""
+        """Close live files that have lines, but none with a surplus; raises OSError."""
         found = []
         for path in paths:
+            if path in self.surplus.ends:
+                continue
             with suppress(OSError):  # the next lines for the file report the error
                 if self.folders.find(path):
                     found.append((path, self.store.find_file(path), _ANY_AGE))
@@ -134,8 +150,9 @@ class Output:
             self._prepare(found)
 
     def close_days(self, today: str) -> None:
-        """Close the files of days before `today` under their own names; raises OSError."""
-        rows = self.store.list_files_of_days_before(today)
+        """Close the files of days before `today` under their own names, as `close_files` does."""
+        files = self.store.list_files_of_days_before(today)
+        rows = [row for row in files if row.path not in self.surplus.ends]
         segments = [self._make_segment(row, row.path, row.number, row.length) for row in rows]
         if segments:
             self._announce(segments, [])
@@ -167,6 +184,7 @@ class Output:
                 continue
             row, size = self._inspect(path, known)
             is_due = row.unfinished == UNKNOWN or row.last_line < begin or self._is_large(row)
+            is_due &= path not in self.surplus.ends
             if size and (is_due or row.length != size):
                 number = self._find_free_number(row)
                 name = rotation.name_segment(path, number)
@@ -191,8 +209,8 @@ class Output:
                 raise self._not_ours(path)
             return self.paths.new_row(path, self.batch), 0
         if found and found.st_ino == row.inode and found.st_size > row.length:
-            self._cut_off[path] += found.st_size - row.length
-            self.folders.cut(path, row.length)
+            cut = partial(self.folders.cut, path)
+            self._cut_foreign(path, row.length, found.st_size, cut)
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
@@ -201,8 +219,16 @@ class Output:
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
 
+    def _cut_foreign(self, path: str, length: int, size: int, cut: Callable[[int], None]) -> None:
+        """Cut what another program has appended to `length` bytes of our lines and the surplus."""
+        end = max(length, self.surplus.ends.get(path, 0))
+        if size > end:
+            self._cut_off[path] += size - end
+            cut(end)
+
     def _is_large(self, row: FileRow) -> bool:
-        return bool(row.host) and 0 < self.rotate_size <= row.length
+        is_large = bool(row.host) and 0 < self.rotate_size <= row.length
+        return is_large and row.path not in self.surplus.ends
 
     def _find_free_number(self, row: FileRow) -> int:
         """Return the number of the next segment; no file is overwritten, also not a foreign one."""
@@ -265,6 +291,8 @@ class Output:
                 self._live[path].size += total
                 if total >= _LARGE:
                     disk.start_writeback(descriptor)
+        if path in self.surplus.ends:
+            self.surplus.note_written(path, self._live[path].size)
         fault("written")
 
     def _open_file(self, path: str) -> int:
@@ -299,8 +327,7 @@ class Output:
         if found < ours:
             raise OSError(errno.ESTALE, "was cut while lines were written; they are written again")
         if found > ours:
-            self._cut_off[path] += found - ours
-            os.ftruncate(descriptor, ours)
+            self._cut_foreign(path, ours, found, lambda end: os.ftruncate(descriptor, end))
 
     def _limit_open_files(self) -> None:
         """Close all files if too many are open here, or in the whole process.
@@ -369,9 +396,10 @@ class Output:
                 os.fdatasync(descriptor)
 
     def collect_notices(self) -> list[str]:
-        """Return what other programs did to files."""
+        """Return what other programs did to files, and what was cut off."""
         return [
             *self.notices,
+            *self.surplus.take_notices(),
             *(
                 f"{path}: {size} bytes that another program appended were cut off; {_OTHERS}"
                 for path, size in self._cut_off.items()

@@ -6,8 +6,8 @@ stored batch is not committed, the session has fenced the entry before (`OffsetE
 
 | the entry names | the stored batch is | the start |
 |---|---|---|
-| `commit_id` | committed | cuts each file to `length`: bytes behind it were never stored |
-| `previous_id` | not committed | cuts each file to `length_before`, undoes spans and gaps |
+| `commit_id` | committed | takes each file's `length` for committed |
+| `previous_id` | not committed | takes each file's `length_before`, undoes spans and gaps |
 | another stream: restored or created again | of messages that are gone | does as for `commit_id` |
 | any id, and a person set `next` to the files' end | confirmed | does as for `commit_id` |
 | anything else | unknown | raises `Damaged`, and changes nothing |
@@ -15,14 +15,15 @@ stored batch is not committed, the session has fenced the entry before (`OffsetE
 The first two rows also require that the entry's `next` is the batch's `until` or `first`, unless a
 person has set it with `logreceiver offsets set`.
 
+Bytes behind the committed length stay in the files: the session receives their lines again
+(`surplus`).
+
 A rename to a segment is finished and never undone: a batch renames a file before it appends, when
 all lines in the file are committed. A start that is killed can be repeated: each step first checks
 whether it is done.
 """
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
@@ -30,11 +31,10 @@ from nats_logship.wire.offset import Offset
 from receiver.storage.anomalies import Anomaly
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import Folders
-from receiver.storage.rows import FileRow, StoredBatch
+from receiver.storage.rows import UNKNOWN, FileRow, StoredBatch
 from receiver.storage.spans import StoredSpanEnds, put_gaps
 from receiver.storage.store import Store
-
-_MOST_NOTICES = 20  # per start
+from receiver.storage.surplus import BY_OTHERS, Surplus, find_safely
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +112,22 @@ def find_first_to_undo(batch: StoredBatch, offset: Offset, partition: int) -> in
 
 def recover(
     store: Store, folders: Folders, first_to_undo: int, offset: Offset, template: str
-) -> list[str]:
+) -> Surplus:
     """Undo the stored batch if its number is `first_to_undo`, and any batch that is announced only.
 
-    Finishes renames; returns notices for the log. To be called under the partition's lock, with the
-    result of `find_first_to_undo`. Bytes behind the committed length are cut off: a task died while
-    it wrote them, or another program appended them. Raises OSError, `Damaged`.
+    Finishes renames; returns the bytes that files have behind their committed lengths. To be called
+    under the partition's lock, with the result of `find_first_to_undo`. Raises OSError, `Damaged`.
     """
     batch = store.read_batch()
     assert batch is not None, "a store has a batch when it is created"
     trusts_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
     store.return_files_since(first_to_undo)
     has_renames = _finish_renames(store, folders)
-    notices: list[str] = []
-    before = store.list_open_files()
-    after = []
-    for row in before:
-        recovered, surplus = _recover_file(row, folders, first_to_undo, trusts_inodes=trusts_inodes)
-        after.append(recovered)
-        if surplus and trusts_inodes and row.batch < first_to_undo:
-            notices.append(_describe_cut(row.path, surplus))
+    before, surplus = store.list_open_files(), Surplus()
+    after = [
+        _recover_file(row, folders, surplus, first_to_undo, trusts_inodes=trusts_inodes)
+        for row in before
+    ]
     folders.sync()
     fault("undone")
     # the row becomes an empty batch, which is committed: a second start has nothing to undo
@@ -143,15 +139,14 @@ def recover(
             store.undo(first_to_undo)
             store.put_batch(committed)
         fault("recovered")
-    more = len(notices) - _MOST_NOTICES
-    return [*notices[:_MOST_NOTICES], *[f"bytes of {more} more files were cut off"] * (more > 0)]
+    return surplus
 
 
 def _finish_renames(store: Store, folders: Folders) -> bool:
     """Rename live files to segments that are announced; return whether there are any."""
     announced = store.list_segments_to_rename()
     for segment in announced:
-        found = _find(segment.live, folders)
+        found = find_safely(folders, segment.live)
         if found and not folders.find(segment.path):
             if segment.length is not None and found.st_size > segment.length:
                 folders.cut(segment.live, segment.length)  # another program has appended to it
@@ -161,43 +156,27 @@ def _finish_renames(store: Store, folders: Folders) -> bool:
 
 
 def _recover_file(
-    row: FileRow, folders: Folders, first_to_undo: int, *, trusts_inodes: bool
-) -> tuple[FileRow, int]:
-    """Cut a file to its committed length; return its row as of then, and how many bytes were cut.
+    row: FileRow, folders: Folders, surplus: Surplus, first_to_undo: int, *, trusts_inodes: bool
+) -> FileRow:
+    """Return the row of a file as of its committed length; note the bytes behind that.
 
     A file whose inode is not the one of its row is left as it is. In a copied store inodes say
     nothing: any file at the path is then the one of the row.
     """
-    is_undone = row.batch >= first_to_undo
-    length = row.length_before if is_undone else row.length
-    found, surplus = _find(row.path, folders), 0
-    is_new = is_undone and not row.inode
-    if found and (found.st_ino == row.inode or is_new or not trusts_inodes):
-        surplus = max(0, found.st_size - length)
-        if surplus:
-            folders.cut(row.path, length)
-            fault("undoing")
-        row = row._replace(inode=found.st_ino)
-    if not is_undone:
-        return row, surplus
-    restored = row._replace(
-        length=length,
-        length_before=length,
-        last_line=row.last_line_before,
-        unfinished=row.unfinished_before,
-        batch=0,
-    )
-    return restored, surplus
-
-
-def _describe_cut(path: str, surplus: int) -> str:
-    return (
-        f"{path}: {surplus} bytes behind the committed length were cut off: a task died while it "
-        "wrote them, or another program appended them"
-    )
-
-
-def _find(path: str, folders: Folders) -> os.stat_result | None:
-    with suppress(OSError):  # the next batch with lines for this file reports the error
-        return folders.find(path)
-    return None
+    is_undone, inode = row.batch >= first_to_undo, row.inode
+    if is_undone:
+        row = row._replace(
+            length=row.length_before,
+            last_line=row.last_line_before,
+            unfinished=row.unfinished_before,
+            batch=0,
+        )
+    found = find_safely(folders, row.path)
+    is_new = is_undone and not inode
+    if found is None or not (found.st_ino == inode or is_new or not trusts_inodes):
+        return row
+    if found.st_size > row.length:
+        surplus.ends[row.path] = found.st_size
+        if row.unfinished == UNKNOWN:  # we close an adopted file before we append to it
+            surplus.cut(folders, row.path, found.st_size, row.length, BY_OTHERS)
+    return row._replace(inode=found.st_ino)

@@ -1,8 +1,8 @@
-"""Reads `LOGS_CONFIG` for one host: its pause, and the number of partitions, hence its subject.
+"""Reads `LOGS_CONFIG` for one host: pause, interval of rounds, and partitions, hence its subject.
 
-Every shipper subscribes to the subject of the key of pauses: core NATS delivers a new value at
-once, without a consumer for each host. The entries are also read after each connect, before each
-claim and every ten seconds.
+Every shipper subscribes to the subjects of the keys of pauses and of the interval: core NATS
+delivers a new value at once, without a consumer for each host. The entries are also read after each
+connect, those of pauses and partitions also before each claim and every ten seconds.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import Partitions, read_partitions
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_SUBJECT
 from nats_logship.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -28,6 +29,7 @@ from nats_logship.wire.pause import (
 )
 from nats_logship.wire.streams import CONFIG_BUCKET
 from nats_logship.wire.subjects import Subject
+from shipper.publish.interval import RoundInterval
 
 _READ_EVERY = 10.0  # seconds
 _CHECK_EVERY = 1.0  # seconds at most between checks for the end of a pause: hosts spread
@@ -35,12 +37,16 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerConfig:
-    """The broker's configuration for one host: `partitions`, and the `subject` that follows."""
+    """The broker's configuration for one host: `partitions`, and the `subject` that follows.
+
+    `interval` is the shortest one between two small rounds.
+    """
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
         """Read nothing yet; `clock` is nanoseconds since the epoch."""
         self.partitions = Partitions(1, "", 0)
         self.subject = Subject.for_host(host, 1)
+        self.interval = RoundInterval(clock)
         self._connection = connection
         self._host = host
         self._clock = clock
@@ -81,10 +87,13 @@ class BrokerConfig:
             client = await self._connection.client()
             with suppress(ConnectionLost):
                 await self._connection.tap(PAUSE_SUBJECT, self._receive)
+                await self._connection.tap(INTERVAL_SUBJECT, self._receive_interval)
+                await self._read_interval()
                 while self._connection.is_current(client):
                     # an entry that cannot be read keeps its last value
                     with suppress(ConnectionLost, Rejected, ConfigurationError):
                         await self.read()
+                    self.interval.expire()
                     self._log()
                     every = _READ_EVERY * random.uniform(0.75, 1.0)
                     await asyncio.wait({client.lost}, timeout=every)
@@ -93,6 +102,9 @@ class BrokerConfig:
     def _receive(self, message: RawMessage) -> None:
         self._received += 1
         self._take(message.data)
+
+    def _receive_interval(self, message: RawMessage) -> None:
+        self.interval.take(message.data)
 
     def _take(self, value: bytes) -> None:
         if value == self._value:
@@ -105,6 +117,14 @@ class BrokerConfig:
             logger.warning("%s cannot be read, so no host is paused: %s", entry, error)
             self._pauses = ()
         self._log()
+
+    async def _read_interval(self) -> None:
+        """Read the interval after a connect; raises `ConnectionLost`."""
+        renewed = self.interval.renewed
+        with suppress(Rejected):  # the one received last counts, and is written again
+            entry = await bucket.read(self._connection, CONFIG_BUCKET, INTERVAL_KEY)
+            if renewed == self.interval.renewed:  # else the value received meanwhile is newer
+                self.interval.take(entry.value if entry else b"")
 
     def _log(self) -> None:
         """Log that a pause has begun, changed or ended."""

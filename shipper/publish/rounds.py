@@ -78,6 +78,14 @@ def next_size(size: int, round_: Round, took: float, most: int) -> int:
 _SMALLEST = 4096
 """Bytes of lines from which on `auto` compresses: smaller rounds gain little, and stay readable."""
 
+_SAMPLED = 64 * 1024
+"""Bytes of lines from which on `auto` compresses a sample first, of four pieces of 4 KiB.
+
+A sample takes 30 us of CPU. Shipping lines that zstd makes 2 % smaller takes 2.8 s of CPU per GB
+instead of 6.3 s, random bytes 2.6 s instead of 3.4 s.
+"""
+_PIECE, _PIECES, _LEAST_GAIN = 4096, 4, 0.05
+
 _PARAMETERS = tuple(
     zstandard.ZstdCompressionParameters.from_level(1, window_log=window, hash_log=table)
     for window, table in ((21, 16), (10, 8))
@@ -107,7 +115,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     """
     payload = blocks[0].lines if len(blocks) == 1 else b"".join(block.lines for block in blocks)
     compressed = False
-    if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
+    if compression == "zstd" or (compression == "auto" and _promises_gain(payload)):
         for compressor in _compressors.all:
             frame = compressor.compress(payload)
             if len(payload) <= limit_content(len(frame)):
@@ -116,3 +124,12 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
             payload = frame
     sections = tuple(block.section for block in blocks)
     return Round(Origin(agent, blocks[0].read_at, sections, compressed), payload)
+
+
+def _promises_gain(lines: bytes) -> bool:
+    """Whether a zstd frame is worth its CPU, here and at the receiver, going by a sample."""
+    if (size := len(lines)) < _SAMPLED:
+        return size >= _SMALLEST
+    step = size // _PIECES
+    sample = b"".join(lines[at : at + _PIECE] for at in range(step // 2, size, step))
+    return len(_compressors.all[0].compress(sample)) <= len(sample) * (1 - _LEAST_GAIN)

@@ -41,7 +41,7 @@ def make_pages(
 
     def show_health() -> Page:
         shown = report()
-        return health_page(shown.unhealthy, shown.paused or "ok")
+        return health_page(shown.unhealthy, shown.held_back or "ok")
 
     return {"/metrics": metrics_page(collect), "/healthz": show_health}
 
@@ -67,6 +67,7 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (gauge, "troubled_paths", "Paths that are not followed.", len(report.troubles)),
         (gauge, "unread_paths", "Paths that the start did not find.", len(report.unread)),
         (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
+        (gauge, "interval_seconds", "Asked for by the broker, or 0.", report.interval_seconds),
         (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
     ):
         yield kind(f"logshipper_{name}", text, value)

@@ -42,10 +42,11 @@ class HostReport(BaseModel):
     """The status of a host: of its running agent, or of the positions `saved` in the broker.
 
     `broker` differs between brokers. `paused` says until when, by whom and why an operator paused
-    the host. `troubles` are the paths that are not followed, with the reason. `unread` are files
-    that the last start did not find: some of their lines may be lost. `reading_seconds` is how long
-    the present scan or read takes, `waiting_seconds` how long ago the oldest line that is not
-    acknowledged was read, `retries` how often rounds were tried again, by reason.
+    the host. `interval_seconds` is the shortest interval between two rounds that the broker asks
+    for, 0 if for none. `troubles` are the paths that are not followed, with the reason. `unread`
+    are files that the last start did not find: some of their lines may be lost. `reading_seconds`
+    is how long the present scan or read takes, `waiting_seconds` how long ago the oldest line that
+    is not acknowledged was read, `retries` how often rounds were tried again, by reason.
     """
 
     host: str
@@ -57,6 +58,7 @@ class HostReport(BaseModel):
     last_ack: str | None = None
     waiting_for: str = ""
     paused: str = ""
+    interval_seconds: float = 0.0
     troubles: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     has_scanned: bool = True
@@ -81,6 +83,13 @@ class HostReport(BaseModel):
         if (age := self.waiting_seconds or 0.0) > _LONG:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
+
+    @property
+    def held_back(self) -> str:
+        """What an operator or the broker asks of the host; empty if it ships as it likes."""
+        if self.paused or not self.interval_seconds:
+            return self.paused
+        return f"at least {self.interval_seconds:g} s between rounds, as the broker asks"
 
     @property
     def behind_bytes(self) -> int:

@@ -107,7 +107,7 @@ def render(host: HostReport) -> list[RenderableType]:
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
     heads = ("size", "position", "unshipped", "oldest", "state", "path")
     return [
-        *filter(None, (head, host.paused, unhealthy)),
+        *filter(None, (head, host.held_back, unhealthy)),
         table(heads, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),

@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from nats_logship.wire.interval import (
+    INTERVAL_EXPIRES,
+    INTERVAL_RENEWED,
+    INTERVAL_SUBJECT,
+    MAX_INTERVAL,
+    format_interval,
+    parse_interval,
+)
 from nats_logship.wire.message import (
     ALWAYS_BYTES,
     MAX_ID_BYTES,
@@ -79,6 +87,16 @@ def test_the_pause_is_read_and_written_as_it_is() -> None:
     assert f"subscribe to `{PAUSE_SUBJECT}` with core NATS" in " ".join(TEXT.split())
 
 
+def test_the_interval_of_rounds_is_as_the_page_says() -> None:
+    text = " ".join(TEXT.split())
+
+    assert f"subscribe to `{INTERVAL_SUBJECT}`. It is written again each minute" in text
+    assert f"0 to {MAX_INTERVAL} (`0.5`); ignore other values" in text
+    assert (INTERVAL_RENEWED, INTERVAL_EXPIRES) == (60, 180)
+    assert [parse_interval(one) for one in (b"0.5", b"60", b"60.001")] == [0.5, 60.0, None]
+    assert format_interval(0.5) == b"0.5"
+
+
 @pytest.mark.parametrize("host", ["web01", "a" * 200, "a" * 201, "db.example.net", "münchen"])
 def test_the_key_of_a_snapshot_is_as_the_page_says(host: str) -> None:
     is_plain = re.fullmatch(r"[A-Za-z0-9_-]{1,200}", host)
@@ -107,7 +125,7 @@ def test_the_worked_hash_is_right_byte_by_byte() -> None:
 def test_the_vectors_are_the_partitions_of_their_hosts() -> None:
     vectors = rows("| host | hash | of 10 partitions | of 16 |")
 
-    assert len(vectors) == 5
+    assert len(vectors) == 4
     for host, digest, of_ten, of_sixteen in vectors:
         assert partition_of(host, 2**32) == int(digest, 16)
         assert (partition_of(host, 10), partition_of(host, 16)) == (int(of_ten), int(of_sixteen))

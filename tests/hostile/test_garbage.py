@@ -167,7 +167,7 @@ def test_garbage_in_what_all_read_ends_no_program_and_is_mended_as_advised(
     suite.start_broker()
     log = tmp_path / "app.log"
     log.write_bytes(b"1\n")
-    for key in ("partitions", "streams", "pause"):
+    for key in ("partitions", "streams", "pause", "interval"):
         suite.ask(partial(write, key=f"LOGS_CONFIG/{key}", value=b"garbage"))
 
     shipper = suite.start_shipper("web01", [log])

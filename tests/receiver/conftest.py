@@ -1,9 +1,11 @@
 """What the receiver's tests share: a partition, and a scene."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.receiver.faulty_disk import recorded_cuts
 from tests.receiver.partition import Partition
 from tests.receiver.scene import Scene
 from tests.support.processes import Processes
@@ -15,6 +17,13 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     made = Partition(logs_url, tmp_path)
     made.claim()
     return made
+
+
+@pytest.fixture
+def cuts() -> Iterator[list[str]]:
+    """Return the files that were truncated in this process."""
+    with recorded_cuts() as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Disks that fail: at the n-th call that changes a file the call fails, or the process dies.
 
 `FaultyDisk` also counts what a power cut would lose. After an fsync that failed, the kernel takes
-pages for clean that never reached the disk: only bytes that are cut off and written again are safe.
+pages for clean that never reached the disk: only bytes that are written again, or cut off, are
+safe.
 """
 
 import ctypes
@@ -86,7 +87,7 @@ class FaultyDisk:
             gone = self._inode(name, arguments, named)
             answer = self._real[name](*arguments, **named)
             self.unsafe.pop(gone, None)
-            self._note_done(name, arguments)
+            self._note_done(name, arguments, answer)
             return answer
 
         return call
@@ -157,13 +158,19 @@ class FaultyDisk:
             found = os.fstat(arguments[0])
             self._lose(found.st_ino, found.st_size, _path_of(arguments[0]))
 
-    def _note_done(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def _note_done(self, name: str, arguments: tuple[Any, ...], size: int) -> None:
         if name not in (*_WRITES, *_SYNCS, "ftruncate"):
             return
         found = os.fstat(arguments[0])
         inode = found.st_ino
         if name in _WRITES:
             self.written[inode] = _path_of(arguments[0])
+            end = os.lseek(arguments[0], 0, os.SEEK_CUR)
+            begin, until, path = self.unsafe.pop(inode, (0, 0, Path()))
+            if end - size <= begin < end:
+                begin = end
+            if begin < until:
+                self.unsafe[inode] = (begin, until, path)
         elif name in _SYNCS:
             self.synced[inode] = found.st_size
         else:
@@ -206,6 +213,21 @@ class FaultyDisk:
         if mode != "wb":
             return self._real_open(file, mode, *arguments, **named)
         return io.BufferedWriter(_Raw(file, mode))
+
+
+@contextmanager
+def recorded_cuts(cuts: list[str] | None = None) -> Iterator[list[str]]:
+    """Yield the files that this process truncates, each with the bytes that it has and had."""
+    found: list[str] = [] if cuts is None else cuts
+    real = os.ftruncate
+
+    def cut(descriptor: int, length: int) -> None:
+        size, name = os.fstat(descriptor).st_size, _path_of(descriptor).name
+        found.append(f"{name}: {length} of {size} bytes")
+        real(descriptor, length)
+
+    with patch.object(os, "ftruncate", cut):
+        yield found
 
 
 def _path_of(descriptor: int) -> Path:

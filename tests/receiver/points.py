@@ -15,8 +15,10 @@ IN_BATCH = (
     "reported",
 )
 """Those of a batch in which files are rotated, and of the end of its session, in order."""
-IN_UNDO = ("fenced", "undoing", "undone", "recovered")
+IN_UNDO = ("fenced", "undone", "recovered")
+IN_REPAIR = ("undoing", "surplus_cut")
+"""Those of a start that finishes renames, and of one whose files have bytes of others."""
 IN_ROTATION = ("files_closed",)
 IN_DRIVER = ("claimed", "report_received", "compressing", "compressed", "deleted")
 
-POINTS = (*IN_BATCH, *IN_UNDO, *IN_ROTATION, *IN_DRIVER)
+POINTS = (*IN_BATCH, *IN_UNDO, *IN_REPAIR, *IN_ROTATION, *IN_DRIVER)

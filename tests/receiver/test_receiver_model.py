@@ -1,7 +1,8 @@
 """Random programs of events around a receiver, against a model of its files.
 
 Whole tasks run without Spark on a real broker. They die at named points and at any call that
-changes a file; at these points others change files, offset, stream and broker. The model is
+changes a file; at these points others change files, offset, stream and broker. No file is truncated
+unless its lines do not come again, as readers would begin again. The model is
 `tests/receiver/model.py`. A death within this process is an exception that nothing catches; the
 connection stays as it was, as in a worker that is used again.
 """
@@ -41,10 +42,10 @@ from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.conftest import start_server
-from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, recorded_cuts
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Partition
-from tests.receiver.points import IN_BATCH, IN_ROTATION, IN_UNDO
+from tests.receiver.points import IN_BATCH, IN_REPAIR, IN_ROTATION, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.support.processes import Processes
@@ -66,7 +67,7 @@ RECEIVING = {
     "purge": 1,
     "restart_broker": 1,
 }
-POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
+POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO, *IN_REPAIR)
 POINTS_IN_ROTATION = ("closed", "rotated", *IN_ROTATION)
 MOST_ATTEMPTS = 12
 NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
@@ -89,6 +90,8 @@ class Program:
         self.epochs = {0: 0, 1: 0}
         self.first = {0: 1, 1: 1}
         self.clean = {0: True, 1: True}
+        self.cuts: list[str] = []
+        self.comes_again = {0: True, 1: True}  # what is not committed of a partition
         self.log: list[str] = []
 
     def claim(self, partition: int) -> None:
@@ -126,6 +129,8 @@ class Program:
             self.note("died")
             self.sync(partition)
             return False
+        finally:
+            self.note_cuts(partition)
         self.note(f"p{partition} {report}")
         self.sync(partition)
         return self.take_report(partition, epoch, report)
@@ -141,8 +146,16 @@ class Program:
                 pass
             case _:
                 self.clean[partition] = is_owner
+                self.comes_again[partition] |= report.batches == 0
                 return report.batches == 0
         return False
+
+    def note_cuts(self, partition: int) -> None:
+        """Log which files were truncated: none whose lines come again."""
+        for cut in self.cuts:
+            self.note(f"cut {cut}")
+        assert not (self.cuts and self.comes_again[partition])
+        self.cuts.clear()
 
     # what is known
 
@@ -192,6 +205,7 @@ class Program:
         to = self.broker.ask(put)
         self.note(f"p{partition} set to {to}")
         self.model.next[partition] = to
+        self.comes_again[partition] = False
         if amount > 1:
             self.claim(partition)
 
@@ -202,6 +216,7 @@ class Program:
         sequence = self.chance.randint(first, max(until, first))
         self.broker.ask(lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": sequence}))
         self.model.purge(sequence)
+        self.comes_again = {0: False, 1: False}
 
     def restart_broker(self, amount: int) -> None:
         if amount == 0:
@@ -337,7 +352,8 @@ def test_committed_lines_are_in_files_once(broker: Broker, seed: int, steps: lis
     with tempfile.TemporaryDirectory() as folder:
         program = Program(broker, Path(folder), random.Random(seed))
         try:
-            program.run(steps)
+            with recorded_cuts(program.cuts):
+                program.run(steps)
         except BaseException as error:
             error.add_note("\n".join(program.log))
             raise

@@ -64,7 +64,7 @@ def test_a_changed_file_is_reported_once_and_a_new_file_is_begun(
     assert live(partition).read_bytes() == b"two\nthree\n"
 
 
-FOREIGN = b"text of others\n"
+FOREIGN = b"by others\n"
 
 
 def append(path: Path) -> None:

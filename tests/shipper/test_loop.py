@@ -177,10 +177,29 @@ async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
 def test_rounds_of_a_busy_log_follow_sooner_than_small_rounds() -> None:
     intervals = Intervals()
 
-    assert intervals.interval_after(1, 0.1) == intervals.interval
-    assert intervals.interval_after(500, 0.1) == pytest.approx(0.034)
-    assert intervals.interval_after(1_000_000, 0.1) == intervals.least_interval
-    assert intervals.interval_after(1000, float("inf")) == intervals.interval
+    assert intervals.interval_after(1, 100, 0.1) == intervals.interval
+    assert intervals.interval_after(500, 50_000, 0.1) == pytest.approx(0.034)
+    assert intervals.interval_after(1_000_000, 10**8, 0.1) == intervals.least_interval
+    assert intervals.interval_after(1000, 10**5, float("inf")) == intervals.interval
+
+
+@pytest.mark.parametrize(
+    ("lines", "size", "seconds", "asked", "found"),
+    [
+        pytest.param(1, 100, 0.1, 0.1, 0.2, id="the host's own is longer"),
+        pytest.param(500, 50_000, 0.1, 0.5, 0.5, id="the broker's is longer"),
+        pytest.param(1, 100, float("inf"), 2.0, 2.0, id="after a silence"),
+        pytest.param(5000, 500_000, 0.5, 2.0, 0.524, id="until the next round is not small"),
+        pytest.param(9_000_000, 10**9, 1.0, 2.0, 0.02, id="a loud host keeps its own"),
+    ],
+)
+def test_the_broker_sets_the_least_interval_of_small_rounds(
+    lines: int, size: int, seconds: float, asked: float, found: float
+) -> None:
+    intervals = [Intervals().interval_after(lines, size, seconds, asked) for _ in range(200)]
+
+    assert found * 0.9 <= min(intervals) <= max(intervals) <= found * 1.1
+    assert (len({*intervals}) > 100) == (found == asked)
 
 
 async def test_all_but_64_gone_files_are_forgotten_after_the_first_scan(tmp_path: Path) -> None:

@@ -103,6 +103,13 @@ function show(view) {
     card("Messages behind", count(status.behind), `the oldest by ${duration(behind)}`),
     card("Hosts", count(view.broker?.hosts ?? 0), `${count(view.active_hosts)} sent just now`),
     card(
+      "Rounds in",
+      `${count(now.rounds)}/s`,
+      status.interval_seconds
+        ? `at least ${status.interval_seconds} s between two of a host`
+        : "each host chooses its interval",
+    ),
+    card(
       "Stored",
       size(status.store_used),
       oldest.length

@@ -45,6 +45,8 @@ class ChangeDetection:
         self._poll_every = poll_every
         self._listens = listen
         self._inotify = -1
+        self._is_awaited = False
+        self._silent_until = 0.0  # by the clock of the event loop
         self._shortage = ""
         self._watched: dict[WatchDescriptor, list[str]] = {}
         self._files: dict[str, FileKey] = {}
@@ -75,7 +77,7 @@ class ChangeDetection:
         return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
     def listen(self) -> None:
-        """Have the event loop wait for changes, unless it does, or is only to poll."""
+        """Open inotify, unless it is open, or changes are only polled."""
         if self._inotify >= 0 or not self._listens:
             return
         self._inotify = inotify_c.inotify_init()
@@ -85,7 +87,16 @@ class ChangeDetection:
             return
         os.set_blocking(self._inotify, False)
         os.set_inheritable(self._inotify, False)
-        self._await()
+
+    def await_change(self) -> None:
+        """Have `wake_up` called once at the next change, or one since events were read last."""
+        if self._is_awaited or self._inotify < 0:
+            return
+        self._is_awaited, loop = True, asyncio.get_running_loop()
+        if loop.time() >= self._silent_until:
+            self._await()
+        else:
+            loop.call_at(self._silent_until, self._await)
 
     def read_events(self) -> tuple[list[FileKey], bool]:
         """Return the files that were written to since the last call, and whether a scan is due.
@@ -122,12 +133,12 @@ class ChangeDetection:
 
     def _await(self) -> None:
         if self._inotify >= 0:
-            asyncio.get_running_loop().add_reader(self._inotify, self._pause)
+            asyncio.get_running_loop().add_reader(self._inotify, self._note_change)
 
-    def _pause(self) -> None:
+    def _note_change(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._inotify)
-        loop.call_later(_PAUSE, self._await)
+        self._is_awaited, self._silent_until = False, loop.time() + _PAUSE
         self._wake_up()
 
     def _parse(self, events: bytes) -> tuple[set[str], bool]:

@@ -73,15 +73,21 @@ class Follower:
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self.wake.wait()
+        self._changes.await_change()
+        timer = asyncio.get_running_loop().call_later(timeout, self.wake.set)
+        try:
+            await self.wake.wait()
+        finally:
+            timer.cancel()
         self.wake.clear()
 
     @property
     def is_scan_due(self) -> bool:
-        """Whether a file came, went, or was renamed or truncated since the last scan."""
-        return self._tracker.is_scan_due
+        """Whether a file came, went, or was renamed or truncated since the last scan.
+
+        Also once the poll interval is over.
+        """
+        return self._tracker.is_scan_due or self.poll_in <= 0
 
     @property
     def has_decided(self) -> bool:

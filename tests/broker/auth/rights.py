@@ -66,6 +66,7 @@ MESSAGES = (
     Row("$KV.LOGS_CONFIG.partitions", {"write": "ops", "read": "web01 r0 all watch ops"}),
     Row("$KV.LOGS_CONFIG.streams", {"write": "ops", "read": "web01 r0 all watch ops"}),
     Row("$KV.LOGS_CONFIG.pause", {"write": "ops", "read": "web01 watch ops"}),
+    Row("$KV.LOGS_CONFIG.interval", {"write": "ops", "read": "web01 watch ops"}),
 )
 
 

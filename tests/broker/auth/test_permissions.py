@@ -8,10 +8,11 @@ import pytest
 from broker.auth import permissions
 from broker.auth.credentials import Credential
 from broker.auth.permissions import API, grant_rights
+from nats_logship.wire.interval import INTERVAL_SUBJECT
 from nats_logship.wire.pause import PAUSE_SUBJECT
 from tests import secured
 
-CONFIG = ("partitions", "streams", "pause")
+CONFIG = ("partitions", "streams", "pause", "interval")
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
@@ -24,6 +25,7 @@ def test_every_right_of_a_host_has_its_name(host: str) -> None:
     assert shared == {
         *(f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{key}" for key in CONFIG),
         PAUSE_SUBJECT,
+        INTERVAL_SUBJECT,
         "$SYS.REQ.USER.INFO",
     }
     assert [one for one in mine.publish if one.startswith("logs.")] == [f"logs.*.{host}"]

@@ -14,6 +14,7 @@ from nats_logship.client.answer import Denied
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import at_sequence
+from nats_logship.wire.interval import INTERVAL_SUBJECT
 from nats_logship.wire.pause import PAUSE_SUBJECT
 from nats_logship.wire.streams import (
     CONFIG_BUCKET,
@@ -76,14 +77,17 @@ async def test_a_host_reads_writes_and_deletes_its_own_positions_only(
     assert len(others) == len(HOSTS) - 1
 
 
-def test_a_host_receives_the_pauses_of_an_admin(server: Secured) -> None:
+@pytest.mark.parametrize(("subject", "value"), [(PAUSE_SUBJECT, "[]"), (INTERVAL_SUBJECT, 0)])
+def test_a_host_receives_pauses_and_intervals_of_an_admin(
+    server: Secured, subject: str, value: object
+) -> None:
     with Raw(server.port, "web01") as host, Raw(server.port, "ops") as admin:
-        host.subscribe(PAUSE_SUBJECT)
-        stored = admin.ask(PAUSE_SUBJECT, "[]")
+        host.subscribe(subject)
+        stored = admin.ask(subject, value)
         heard = answers(host)
 
     assert stored["stream"] == "KV_LOGS_CONFIG"
-    assert [subject for subject, _ in heard] == [PAUSE_SUBJECT]
+    assert [found for found, _ in heard] == [subject]
 
 
 async def test_a_monitor_has_24_readers_of_its_own_which_leave_nothing(

@@ -24,11 +24,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 _START = 120  # seconds, on a machine that is busy otherwise; ten on a quiet one
 
 ONCE = """
-import time
+import sys, time
 from receiver.spark.session import spark_context
 with spark_context("local[*]", slots=2) as sc:
     assert sc.parallelize([1, 2], 2).map(lambda n: n + 1).collect() == [2, 3]
     print(sc.master, sc._jvm.System.getProperty("java.version"))
+    assert not {"numpy", "pyarrow"} & set(sys.modules), "they take 40 MiB"
     ended = time.monotonic()
 print(time.monotonic() - ended)
 """

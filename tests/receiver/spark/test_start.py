@@ -12,9 +12,10 @@ import pytest
 
 from nats_logship.app.exits import ConfigurationError, Exit, OperatorError
 from nats_logship.wire.streams import StreamLayout
+from receiver.__main__ import receives_locally
 from receiver.driver.from_settings import make_destination, make_limits
 from receiver.settings import ReceiverSettings
-from receiver.spark.java import SUPPORTED, find_java
+from receiver.spark.java import SUPPORTED, class_path, find_archives, find_java
 from receiver.spark.session import check_masters, spark_context
 from tests.receiver.scene import Scene
 from tests.support.ports import free_port
@@ -104,6 +105,42 @@ def test_an_unsupported_java_home_is_refused_with_a_remedy(tmp_path: Path, versi
     assert f"JAVA_HOME: {tmp_path}/bin/java is {version or 'no working Java'}; " in message
     assert "pip install 'nats-logship[receiver]'" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "is_local"),
+    [
+        ("--partition 0", "", True),
+        ("--partition 0 --config FILE", 'output = "/data"', True),
+        ("--partition 0 --config FILE", 'master = "spark://host:7077"', False),
+        ("--partition 0 --config=FILE", 'master = "spark://host:7077"', False),
+        ("--partition 0 --config /dev/null", "", False),  # no file that can be read twice
+        ("--partition 0 --master yarn", "", False),
+        ("status --json", "", False),
+        ("--help", "", False),
+    ],
+)
+def test_a_jvm_starts_before_the_settings_are_read_only_for_a_local_spark(
+    tmp_path: Path, arguments: str, content: str, *, is_local: bool
+) -> None:
+    config, credentials = tmp_path / "config.toml", tmp_path / "logreceiver.toml"
+    config.write_text(content)
+    given = arguments.replace("FILE", str(config)).split()
+
+    assert receives_locally(given, {"HOME": "/"}) is is_local
+    assert not receives_locally(given, {"LOGRECEIVER_MASTER": "yarn"})
+    credentials.write_text('master = "yarn"')
+    assert not receives_locally(given, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+
+def test_a_local_spark_reads_half_of_the_archives_and_a_cluster_those_first() -> None:
+    ours, all_of_them = (
+        class_path(find_archives(), is_local=is_local).split(":") for is_local in (True, False)
+    )
+
+    assert all_of_them[: len(ours)] == ours
+    assert sorted(all_of_them) == sorted(map(str, find_archives().glob("*.jar")))
+    assert 2 * len(ours) < len(all_of_them)
 
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")

@@ -93,6 +93,17 @@ def test_the_compression_mode_decides_which_rounds_are_compressed(
     assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
 
 
+@pytest.mark.parametrize(("noise", "compressed"), [(1.0, False), (0.98, False), (0.8, True)])
+def test_a_large_round_that_hardly_shrinks_is_sent_as_it_is(noise: float, compressed: bool) -> None:
+    chance, size = random.Random(1), int(100 * noise)
+    lines = b"".join(chance.randbytes(size) + b"x" * (100 - size) for _ in range(10_000))
+
+    made = make([block(0, lines)], AGENT, "auto")
+
+    assert made.origin.compressed is compressed
+    assert decode_payload(made.headers, made.payload) == lines
+
+
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 200_000)), max_size=3),
     st.binary(max_size=20_000),
