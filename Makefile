@@ -56,12 +56,11 @@ RUNS ?= 1
 MINUTES ?= 5
 FAULTS ?= all
 HOSTS ?= 5
-PARTITIONS ?= 3
 TOPOLOGY ?= single
 
 chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
-	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) \
+	  --hosts $(HOSTS) $(if $(PARTITIONS),--partitions $(PARTITIONS)) --topology $(TOPOLOGY) \
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
 
 lint: types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
