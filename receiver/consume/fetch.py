@@ -76,7 +76,7 @@ class Fetcher:
         leave = self._assignment.leave
         tap = await self._connection.tap(leave, self._take_request) if leave else None
         try:
-            await self._place()
+            await self._set_position()
             self.is_ready = True
             self._end.note_activity()
             self.arrivals.awake()
@@ -101,7 +101,7 @@ class Fetcher:
 
     # the consumer
 
-    async def _place(self) -> None:
+    async def _set_position(self) -> None:
         """Have the consumer deliver the next message."""
         delivered = (await self._open_consumer())["delivered"]
         if int(delivered["stream_seq"]) == self._reader.next_sequence - 1:

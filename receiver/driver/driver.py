@@ -139,8 +139,8 @@ class Driver:
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
             claim.owner, claim.presence = self.owner, self._presence.address
-            place, meter = len(self._supervised), self.meter.expect(number)
-            supervisor = PartitionSupervisor(self._shared, claim, meter, place)
+            index, meter = len(self._supervised), self.meter.expect(number)
+            supervisor = PartitionSupervisor(self._shared, claim, meter, index)
             task = group.create_task(self._run_supervisor(number, supervisor))
             self._supervised[number] = supervisor, task
         self.change(self.settings)

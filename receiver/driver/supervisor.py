@@ -91,15 +91,15 @@ class Shared:
 class PartitionSupervisor:
     """Keeps one partition received until `stop` is set, or with `once` until nothing is left."""
 
-    def __init__(self, shared: Shared, claim: Claim, meter: PartitionMeter, place: int = 0) -> None:
-        """Claim nothing yet; `claim` and `meter` are of one partition, which is the `place`-th."""
+    def __init__(self, shared: Shared, claim: Claim, meter: PartitionMeter, index: int = 0) -> None:
+        """Claim nothing yet; `claim` and `meter` are of one partition, the `index`-th."""
         self.stop = asyncio.Event()
         self.claim = claim
         self.wake = Wake(claim.connection, claim.partition, claim.stream)
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._shared = shared
         self._meter = meter
-        self._partition, self._place = meter.partition, place
+        self._partition, self._index = meter.partition, index
         self._is_silent = False  # nothing has come since the last task
         self._has_more = False  # the last task left messages behind
         self._was_damaged = False  # and has not been claimed again since
@@ -255,7 +255,7 @@ class PartitionSupervisor:
 
     @property
     def _slot(self) -> Slot:
-        return self._shared.slots[self._place % len(self._shared.slots)]
+        return self._shared.slots[self._index % len(self._shared.slots)]
 
     async def _run_task(self) -> bool:
         """Run a session at the partition; return whether there may be more for the next one."""
@@ -265,7 +265,8 @@ class PartitionSupervisor:
         report = await self._wait_for_report(rotation)
         self._meter.is_starting = False
         fault("report_received")
-        self.claim.advance(report.done)
+        if report.batches:  # else `done` has the offset that was read, which may be nonsense
+            self.claim.advance(report.done)
         self._is_silent = not report.batches
         if was_due and report.batches:
             self.timer.note_lines()
