@@ -148,7 +148,11 @@ def _start(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
 
 
 async def _end(generator: Process, patience: float) -> None:
-    if await asyncio.to_thread(generator.wait, patience):
+    try:
+        code = await asyncio.to_thread(generator.wait, patience)
+    except TookTooLong:
+        raise TookTooLong(f"all is acknowledged: not within {patience:g} s") from None
+    if code:
         raise ProgramDied(f"{generator.name}: {generator.last_output()}")
 
 
