@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.signals import block_signals
 from receiver.spark.jvm import Jvm, run_jvm
 
 _MASTER = "master"  # the setting; who names it may want a cluster
@@ -23,6 +24,7 @@ def main() -> None:
     with ExitStack() as stack:
         jvm = None
         if receives_locally(sys.argv[1:], os.environ):
+            block_signals()
             jvm = _start_jvm(stack)
         from receiver import cli
 

@@ -21,7 +21,8 @@ from nats_logship.app.command_line import (
 )
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
-from nats_logship.app.service import Notifier, block_signals
+from nats_logship.app.service import Notifier
+from nats_logship.app.signals import block_signals
 from receiver.settings import (
     BROKER_FIELDS,
     REPLAY_FIELDS,

@@ -24,7 +24,8 @@ from nats_logship.app.command_line import (
 )
 from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run
-from nats_logship.app.service import Notifier, block_signals
+from nats_logship.app.service import Notifier
+from nats_logship.app.signals import block_signals
 from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import InvalidHost, validate_host

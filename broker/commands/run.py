@@ -20,7 +20,8 @@ from nats_logship.app.command_line import SectionedCommand, settings_from_option
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.files import report_errors
 from nats_logship.app.program import log_to_stderr
-from nats_logship.app.service import Notifier, Service, block_signals
+from nats_logship.app.service import Notifier, Service
+from nats_logship.app.signals import block_signals
 
 logger = logging.getLogger(__name__)
 

@@ -18,22 +18,17 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nats_logship.app.configuration import ProgramSettings, name_of
 from nats_logship.app.exits import Exit, OperatorError, pick_error
+from nats_logship.app.signals import ENDING, HANDLED
 from nats_logship.app.text import printable
 
 _PATIENCE = 1.0  # seconds for a busy service manager
 _MAX_STATUS = 200  # characters
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SOON = 0.1  # seconds between checks whether the program is ready
 _STARTED = 10.0  # seconds after which a slow start counts as a good one
 _STATUS_EVERY = 5.0  # seconds
 Settings = TypeVar("Settings")
 Model = TypeVar("Model", bound=ProgramSettings)
 logger = logging.getLogger("service")
-
-
-def block_signals() -> None:
-    """Hold signals back until `Service.run`: one that is raised in an import may be lost."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*_SIGNALS, signal.SIGHUP})
 
 
 class Notifier:
@@ -124,10 +119,10 @@ class Service(Generic[Settings]):
         `reread` reads the settings again, in a thread. Raises the errors of `work`, `background`.
         """
         self._notifier, loop = notifier, asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in ENDING:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_SIGNALS, signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         try:
             async with self._limit, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 for context in background:
@@ -148,7 +143,7 @@ class Service(Generic[Settings]):
 
     def _stop(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in ENDING:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))

@@ -21,7 +21,7 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
 from receiver.consume.offset_entry import confirm_entry
-from receiver.consume.stream_check import find_first_sequence, require_same_stream
+from receiver.consume.stream_check import StreamStates, find_first_sequence
 from receiver.storage.damage import Damaged
 from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.recovery import find_first_to_undo
@@ -104,6 +104,8 @@ class Claim:
     folders: PartitionFolders | None = None
     presence: str = ""
     offset: Offset | None = None
+    states: StreamStates | None = None
+    """What other partitions have asked about streams, None to ask oneself."""
 
     @property
     def _at(self) -> tuple[Connection, str, str]:
@@ -191,7 +193,8 @@ class Claim:
     async def check_stream(self) -> None:
         """Raise `StreamMismatch` if the stream was recreated, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
-            await require_same_stream(self.connection, self.offset, self.partition)
+            states = self.states or StreamStates(self.connection)
+            await states.require_same_stream(self.offset, self.partition)
 
     def advance(self, done: Done) -> None:
         """Note what a task has committed in KV."""

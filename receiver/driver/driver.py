@@ -14,6 +14,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import Assignment, Destination, MarkedFolder, Report
 from receiver.consume.claim import TakenOver
+from receiver.consume.stream_check import StreamStates
 from receiver.driver.clean_segments import clean_segments
 from receiver.driver.from_settings import (
     make_calendar,
@@ -71,6 +72,7 @@ class Driver:
             calendar=make_calendar(self.settings),
             limits=make_limits(self.settings, 1),
         )
+        self._states = StreamStates(self.connection)
         self._presence = ReceiverPresence(self.connection, self.meter.report)
         self._cleaner = SegmentCleaner(make_segment_policy(self.settings), self.meter.clock)
 
@@ -139,6 +141,7 @@ class Driver:
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
             claim.owner, claim.presence = self.owner, self._presence.address
+            claim.states = self._states
             index, meter = len(self._supervised), self.meter.expect(number)
             supervisor = PartitionSupervisor(self._shared, claim, meter, index)
             task = group.create_task(self._run_supervisor(number, supervisor))

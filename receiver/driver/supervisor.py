@@ -265,8 +265,7 @@ class PartitionSupervisor:
         report = await self._wait_for_report(rotation)
         self._meter.is_starting = False
         fault("report_received")
-        if report.batches:  # else `done` has the offset that was read, which may be nonsense
-            self.claim.advance(report.done)
+        self.claim.advance(report.done)
         self._is_silent = not report.batches
         if was_due and report.batches:
             self.timer.note_lines()
@@ -281,6 +280,7 @@ class PartitionSupervisor:
             case Blocked(cause, detail):
                 self.timer.retry(rotation)
                 await self._wait_blocked(cause, detail)
+                return True  # only a session finds out whether it is mended
             case Superseded(detail, successor):
                 moved = FencedError(f"partition {self._partition}: {detail}")
                 raise TakenOver(self._partition, successor) if successor else moved

@@ -51,7 +51,7 @@ _NEEDLESS = (  # first words of the archives of SQL, Hive, MLlib, streaming and 
     *("spark-graphx", "spark-hive", "spark-kubernetes", "spark-mllib", "spark-pipelines"),
     *("spark-repl", "spark-sketch", "spark-sql", "spark-streaming", "spark-variant"),
     *("spark-yarn", "spire", "stax", "super-csv", "threeten", "tink", "transaction", "univocity"),
-    *("vertx", "volcano", "xmlschema", "zjsonpatch", "zookeeper"),
+    *("vert", "volcano", "xmlschema", "zjsonpatch", "zookeeper"),
 )
 _SMALL = (
     *("-Xms32m", "-Xmx512m", "-XX:+UseSerialGC"),  # Spark refuses less than 450 MiB

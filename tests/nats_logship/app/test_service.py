@@ -47,7 +47,8 @@ def test_the_watchdog_of_another_process_is_ignored() -> None:
 
 PROGRAM = """
 import asyncio, os, sys, time
-from nats_logship.app.service import Notifier, Service, block_signals
+from nats_logship.app.service import Notifier, Service
+from nats_logship.app.signals import block_signals
 class Slow:
     def __del__(self): pause(2.5)
 class View:

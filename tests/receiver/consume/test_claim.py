@@ -8,6 +8,7 @@ import pytest
 
 from nats_logship.app.exits import FencedError
 from nats_logship.client import bucket
+from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
 from nats_logship.wire.offset import Offset
@@ -16,7 +17,7 @@ from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, adapt_to_restored
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead, confirm_entry
-from receiver.consume.stream_check import StreamMismatch, find_first_sequence
+from receiver.consume.stream_check import StreamMismatch, StreamStates, find_first_sequence
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.damage import Damaged
 from tests.lagging import Crowded, Lagging
@@ -45,6 +46,26 @@ async def test_one_of_simultaneous_claims_is_the_owners(connection: Lagging) -> 
     assert sorted(claim.epoch for claim in claims if claim) == list(range(1, 9))
     assert [one.epoch for one in confirmed if isinstance(one, Offset)] == [8]
     assert sum(isinstance(one, FencedError) for one in confirmed) == 7
+
+
+async def test_a_state_that_is_remembered_clears_an_offset_and_objects_to_none(
+    connection: Lagging,
+) -> None:
+    states = StreamStates(connection)
+    claim = Claim(connection, 0, "r:1", "LOGS", states=states)
+    await claim.claim(NOW)
+    await claim.check_stream()
+
+    for _ in range(8):
+        await connection.ask("logs.p0.web01", b"x")
+    claim.advance(Done(0, 1, 9))
+    await claim.check_stream()  # the stream ended before this offset when it was seen
+
+    await connection.api("STREAM.DELETE.LOGS")
+    await claim.check_stream()
+    states.most_age = 0.0
+    with pytest.raises(Rejected):
+        await claim.check_stream()
 
 
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
