@@ -62,6 +62,7 @@ _MAX_PINGS = 24  # without a byte from the server: on a slow network they wait b
 _MAX_UNACKNOWLEDGED = 15  # seconds without an acknowledgement of TCP
 _CLOSE_WITHIN = 1.0  # seconds
 _END = b"\r\n"
+_BLANKS = str.maketrans("\r\n", "  ")
 _NOBODY = b"NATS/1.0 503"
 # a malformed line, an INFO of another shape, a PONG for a flush that has timed out
 _UNREADABLE = (
@@ -381,8 +382,11 @@ class BrokerClient(Client):
 
 
 def _header_block(headers: Mapping[str, str]) -> bytes:
-    """Return the headers' bytes (ADR-4); raises ValueError for a line break in one."""
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    if any(line.count("\n") != 1 or line.count("\r") != 1 for line in lines):
-        raise ValueError(f"a line break in a header: {headers!r}")
+    """Return the headers' bytes (ADR-4), with blanks for line breaks, which clients may have sent.
+
+    Raises ValueError for a name with a line break.
+    """
+    if any("\n" in name or "\r" in name for name in headers):
+        raise ValueError(f"a line break in the name of a header: {headers!r}")
+    lines = [f"{name}: {value.translate(_BLANKS)}\r\n" for name, value in headers.items()]
     return "".join(["NATS/1.0\r\n", *lines, "\r\n"]).encode()

@@ -179,9 +179,18 @@ async def test_a_flush_ends_after_all_earlier_messages_were_read(ends: Ends) -> 
     assert b"a line" in await answering
 
 
-async def test_a_line_break_in_a_header_is_refused(connection: Connection) -> None:
+@pytest.mark.parametrize("payload", [b"small", BLOCK], ids=["small", "large"])
+async def test_a_line_break_in_a_header_does_not_begin_another(
+    connection: Connection, payload: bytes
+) -> None:
+    received: asyncio.Queue[Message] = asyncio.Queue()
+    await connection.subscribe("elsewhere", received.put)
+
+    await connection.publish("elsewhere", payload, headers={"A": "b\r\nC: d"})
+
+    assert (await received.get()).headers == {"A": "b  C: d"}
     with pytest.raises(ValueError, match="line break"):
-        await connection.publish("elsewhere", BLOCK, headers={"A": "b\r\nC: d"})
+        await connection.publish("elsewhere", payload, headers={"A: b\r\nC": "d"})
 
 
 async def test_a_server_that_reads_nothing_blocks_the_sender_in_bounded_memory(ends: Ends) -> None:
