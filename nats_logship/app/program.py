@@ -29,8 +29,9 @@ def run(
 ) -> None:
     """Run a command line and exit with its code; an error is one line on stderr.
 
-    The command finds what is `given` in its context. Adds `-h` and `--version`, which also prints the lines of `others`. Until the program handles
-    SIGTERM itself, it ends by SIGTERM: with code 1 after `--once`, as not everything was done.
+    The command finds what is `given` in its context. Adds `-h` and `--version`, which also prints
+    the lines of `others`. Until the program handles SIGTERM itself, it ends by SIGTERM: with code 1
+    after `--once`, as not everything was done.
     """
     end_on_sigterm(Exit.FAILED if "--once" in arguments else Exit.DONE)
     program = command.name or "logship"

@@ -4,11 +4,8 @@
 folder and never through a symbolic link.
 """
 
-import errno
 import os
-import resource
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,21 +13,16 @@ from functools import partial
 
 from nats_logship.app.faults import fault
 from nats_logship.app.text import format_count
-from receiver.storage import disk, rotation
-from receiver.storage.folders import Folders, set_owner_and_mode
+from receiver.storage import rotation
+from receiver.storage.folders import Folders
 from receiver.storage.live_paths import LivePaths
+from receiver.storage.open_files import LiveFile, OpenFiles
 from receiver.storage.rotation import Calendar
 from receiver.storage.rows import UNKNOWN, FileRow, SegmentRow
 from receiver.storage.store import Store
 from receiver.storage.surplus import Surplus
 
-_MOST_OPEN = 256  # descriptors of one partition
-_SPARE = 128  # descriptors of the process that are left to connections and stores
-_MANY = 8  # files from which one sync of the file system is cheaper than a sync of each
 _MOST_FILES = 10_000  # of a batch: each is a row of the store, and may have to be created
-_LARGE = 1024 * 1024  # bytes from which writeback starts before the batch ends
-_MOST_PIECES = 1024  # IOV_MAX of Linux
-_FLAGS = os.O_WRONLY  # without O_APPEND: lines go behind our own, whatever others have appended
 _ANY_AGE = 2**63  # after every moment
 _OTHERS = "received files must not be written to by other programs"
 
@@ -47,16 +39,6 @@ class _Buffer:
     size: int
     moment: int = 0
     pieces: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _LiveFile:
-    """A live file as the batch has written it; `row` is what is committed of it."""
-
-    row: FileRow
-    size: int
-    moment: int
-    inode: int
 
 
 @dataclass(slots=True)
@@ -78,17 +60,14 @@ class Output:
     notices: list[str] = field(default_factory=list)
     is_full: bool = False
     batch: int = field(init=False)
-    _open: dict[str, int] = field(default_factory=dict)  # descriptors
-    _syncs_all: bool = False  # files were closed without a sync: one of the file system follows
-    _elsewhere: set[str] = field(default_factory=set)  # files that are on another file system
-    _live: dict[str, _LiveFile] = field(default_factory=dict)
+    _files: OpenFiles = field(init=False)
     _buffers: dict[str, _Buffer] = field(default_factory=dict)
     _until: int = 0  # the end of the batch's period of rotation
-    _cut_off: Counter[str] = field(default_factory=Counter)  # bytes of other programs, by file
 
     def __post_init__(self) -> None:
         batch = self.store.read_batch()
         self.batch = batch.number + 1 if batch else 1
+        self._files = OpenFiles(self.folders, self.surplus)
 
     def accepts(self, moment: int) -> bool:
         """Whether lines of a moment belong to the batch's period of rotation."""
@@ -104,11 +83,11 @@ class Output:
         lines.size += len(piece)
         if 0 < self.rotate_size <= lines.size:
             self.is_full |= lines.size >= self.surplus.ends.get(path, 0)
-        self.is_full |= len(self._live) + len(self._buffers) >= _MOST_FILES
+        self.is_full |= len(self._files.live) + len(self._buffers) >= _MOST_FILES
         return len(self._buffers)
 
     def _make_buffer(self, path: str) -> _Buffer:
-        if live := self._live.get(path):
+        if live := self._files.live.get(path):
             return _Buffer(live.row, live.size)
         row = self.store.find_file(path)
         return _Buffer(row, 0 if row is None or self._is_large(row) else row.length)
@@ -125,9 +104,13 @@ class Output:
         begins = {path: self.calendar.period(one.moment).begin for path, one in buffers.items()}
         self._prepare([(path, one.row, begins[path]) for path, one in buffers.items()])
         for path, lines in buffers.items():
-            live = self._live[path]
+            live = self._files.live[path]
             live.moment = max(live.moment, lines.moment)
-            self._append(path, lines.pieces)
+            try:
+                self._files.append(path, lines.pieces)
+            except FileExistsError:
+                self._forget(path)
+                raise
 
     def _compare_surplus(self, buffers: Mapping[str, _Buffer]) -> None:
         """Cut the files to which other lines come than those that a killed task has left there."""
@@ -180,7 +163,7 @@ class Output:
         closing: list[SegmentRow] = []
         rows: list[FileRow] = []
         for path, known, begin in files:
-            if path in self._live:
+            if path in self._files.live:
                 continue
             row, size = self._inspect(path, known)
             is_due = row.unfinished == UNKNOWN or row.last_line < begin or self._is_large(row)
@@ -193,7 +176,9 @@ class Output:
             if known is None or not row.inode or (row.inode, size) != (known.inode, known.length):
                 row = _make_empty_row(row, self.batch)
                 rows.append(row)
-            self._live[path] = _LiveFile(row=row, size=size, moment=row.last_line, inode=row.inode)
+            self._files.live[path] = LiveFile(
+                row=row, size=size, moment=row.last_line, inode=row.inode
+            )
         return closing, rows
 
     def _inspect(self, path: str, row: FileRow | None) -> tuple[FileRow, int]:
@@ -206,11 +191,11 @@ class Output:
             raise
         if row is None:
             if found:
-                raise self._not_ours(path)
+                raise self._files.describe_foreign(path)
             return self.paths.new_row(path, self.batch), 0
         if found and found.st_ino == row.inode and found.st_size > row.length:
             cut = partial(self.folders.cut, path)
-            self._cut_foreign(path, row.length, found.st_size, cut)
+            self._files.cut_foreign(path, row.length, found.st_size, cut)
             return row, row.length
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
@@ -218,13 +203,6 @@ class Output:
             # -1 differs from every size: a file of another program is closed as a segment
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
-
-    def _cut_foreign(self, path: str, length: int, size: int, cut: Callable[[int], None]) -> None:
-        """Cut what another program has appended to `length` bytes of our lines and the surplus."""
-        end = max(length, self.surplus.ends.get(path, 0))
-        if size > end:
-            self._cut_off[path] += size - end
-            cut(end)
 
     def _is_large(self, row: FileRow) -> bool:
         is_large = bool(row.host) and 0 < self.rotate_size <= row.length
@@ -274,126 +252,22 @@ class Output:
         self.folders.rename(segment.live, segment.path)
         fault("rotated")
         self.closed.append(segment.path)
-        self._create(segment.live)
-
-    # writing
-
-    def _append(self, path: str, pieces: list[bytes]) -> None:
-        descriptor = self._open_file(path)
-        with self.folders.naming(path):
-            self._require_length(path, descriptor, os.fstat(descriptor).st_size)
-            for begin in range(0, len(pieces), _MOST_PIECES):
-                part = pieces[begin : begin + _MOST_PIECES]
-                total = sum(map(len, part))
-                written = os.writev(descriptor, part)
-                if written != total:
-                    disk.write_all(descriptor, b"".join(part)[written:])
-                self._live[path].size += total
-                if total >= _LARGE:
-                    disk.start_writeback(descriptor)
-        if path in self.surplus.ends:
-            self.surplus.note_written(path, self._live[path].size)
-        fault("written")
-
-    def _open_file(self, path: str) -> int:
-        """Return the descriptor of a live file, at the end of its lines; create a new file."""
-        if (descriptor := self._open.get(path)) is not None:
-            return descriptor
-        if not self._live[path].inode:
-            return self._create(path)
-        self._limit_open_files()
-        with self.folders.open_parent(path) as (folder, name):
-            descriptor = self._open[path] = folder.open(name, _FLAGS)
-        os.lseek(descriptor, self._live[path].size, os.SEEK_SET)
-        return descriptor
-
-    def _create(self, path: str) -> int:
-        self._limit_open_files()
-        self.folders.note_change(path)
-        flags, permissions = _FLAGS | os.O_CREAT | os.O_EXCL, self.folders.permissions
         try:
-            with self.folders.make_parent(path) as (folder, name):
-                descriptor = self._open[path] = folder.open(name, flags, permissions.file)
-        except (FileExistsError, NotADirectoryError):
-            self._forget(path)
-            raise self._not_ours(path) from None
-        set_owner_and_mode(descriptor, permissions.file, permissions)
-        self._live[path].inode = os.fstat(descriptor).st_ino
-        return descriptor
-
-    def _require_length(self, path: str, descriptor: int, found: int) -> None:
-        """Cut off what another program has appended; raise OSError if it has cut the file."""
-        ours = self._live[path].size
-        if found < ours:
-            raise OSError(errno.ESTALE, "was cut while lines were written; they are written again")
-        if found > ours:
-            self._cut_foreign(path, ours, found, lambda end: os.ftruncate(descriptor, end))
-
-    def _limit_open_files(self) -> None:
-        """Close all files if too many are open here, or in the whole process.
-
-        The kernel gives the lowest free number, so the newest one tells how many there are. To sync
-        and close all files takes the disk no longer than one.
-        """
-        newest = next(reversed(self._open.values()), 0)
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE
-        if len(self._open) >= _MOST_OPEN or newest >= most > 0:
-            self._finish_all()
+            self._files.create(segment.live)
+        except FileExistsError:
+            self._forget(segment.live)
+            raise
 
     def _forget(self, path: str) -> None:
         """Forget a live file without lines, so that the next attempt chooses another path."""
         with self.store.transaction():
             self.store.forget_files([path])
 
-    def _not_ours(self, path: str) -> OSError:
-        reason = "was created by another program just now; move it away"
-        return FileExistsError(errno.EEXIST, reason, str(self.folders.root.path / path))
-
     # the end of the batch
 
     def sync(self) -> None:
         """Bring all appended lines and all changed names to disk; raises OSError."""
-        if self._syncs_all or len(self._open) > _MANY:
-            self._finish_all()
-            if self._syncs_all:
-                self.folders.sync_file_system()
-                for path in self._elsewhere:
-                    self.folders.note_change(path)
-        else:
-            for descriptor in self._open.values() if len(self._open) > 1 else ():
-                disk.start_writeback(descriptor)
-            for path, descriptor in self._open.items():
-                self._finish(path, descriptor)
-        fault("files_synced")
-        self.folders.sync()
-        disk.raise_if_failed(self.folders.root.descriptor)
-        self._syncs_all = False
-
-    def _finish_all(self) -> None:
-        """Close all files; sync each only if one sync of the file system cannot do it."""
-        self._syncs_all = self._syncs_all or disk.can_sync_file_system(self.folders.device)
-        while self._open:
-            path, descriptor = self._open.popitem()
-            try:
-                self._finish(path, descriptor)
-            finally:
-                os.close(descriptor)
-
-    def _finish(self, path: str, descriptor: int) -> None:
-        """Sync a file, unless its file system is synced later.
-
-        Raises OSError, also for a file that another program has removed.
-        """
-        with self.folders.naming(path):
-            found = os.fstat(descriptor)
-            if not found.st_nlink:
-                reason = "was removed while lines were written; they are written again"
-                raise OSError(errno.ESTALE, reason)
-            self._require_length(path, descriptor, found.st_size)
-            if found.st_dev != self.folders.device:
-                self._elsewhere.add(path)
-            if not self._syncs_all or path in self._elsewhere:
-                os.fdatasync(descriptor)
+        self._files.sync()
 
     def collect_notices(self) -> list[str]:
         """Return what other programs did to files, and what was cut off."""
@@ -402,7 +276,7 @@ class Output:
             *self.surplus.take_notices(),
             *(
                 f"{path}: {size} bytes that another program appended were cut off; {_OTHERS}"
-                for path, size in self._cut_off.items()
+                for path, size in self._files.cut_off.items()
             ),
         ]
 
@@ -411,7 +285,7 @@ class Output:
 
         `unfinished` has, for each file that got lines, the open line at its end, None for none.
         """
-        for path, live in self._live.items():
+        for path, live in self._files.live.items():
             yield live.row._replace(
                 length=live.size,
                 length_before=live.row.length,
@@ -427,8 +301,7 @@ class Output:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._open:
-            os.close(self._open.popitem()[1])
+        self._files.close()
 
 
 def _describe_change(row: FileRow, found: os.stat_result | None) -> str:

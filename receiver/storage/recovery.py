@@ -123,7 +123,7 @@ def recover(
     trusts_inodes = batch.store_inode in {0, store.inode}  # else files and store are copies
     store.return_files_since(first_to_undo)
     has_renames = _finish_renames(store, folders)
-    before, surplus = store.list_open_files(), Surplus()
+    before, surplus = store.list_files_to_recover(first_to_undo), Surplus()
     after = [
         _recover_file(row, folders, surplus, first_to_undo, trusts_inodes=trusts_inodes)
         for row in before

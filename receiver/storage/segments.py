@@ -71,7 +71,7 @@ class SegmentPolicy:
     layout: Layout = Layout()  # noqa: RUF009 - a frozen value
 
 
-def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
+def choose_excess(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return the segments to delete: no more than the limits require.
 
     Segments of one live file come in order. First come the oldest of each live file beyond
@@ -79,7 +79,7 @@ def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> 
     the oldest of all, until the rest fits `limits.size`. A segment counts as no older than those
     before it, so that deletion starts at the oldest of its file.
     """
-    surplus: list[SegmentRow] = []
+    excess: list[SegmentRow] = []
     kept: list[tuple[int, SegmentRow]] = []
     ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
     for _, group in groupby(ordered, key=lambda segment: segment.live):
@@ -88,16 +88,16 @@ def choose_surplus(segments: Iterable[SegmentRow], limits: Limits, now: int) -> 
         moments = accumulate((segment.last_line for segment in of_one[more:]), max)
         aged = list(zip(moments, of_one[more:], strict=True))
         old = sum(0 < limits.age < now - moment for moment, _ in aged)
-        surplus += of_one[: more + old]
+        excess += of_one[: more + old]
         kept += aged[old:]
     kept.sort(key=lambda item: item[0])  # stable: the lower number of a live file stays first
     remaining = sum(segment.size for _, segment in kept)
     for _, segment in kept:
         if not 0 < limits.size < remaining:
             break
-        surplus.append(segment)
+        excess.append(segment)
         remaining -= segment.size
-    return surplus
+    return excess
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class SegmentCleaner:
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.policy.limits != Limits() and not stopped():
-                self._delete_surplus(paths)
+                self._delete_excess(paths)
         if self._failure and self._failure != self._reported:
             logger.warning("closed files cannot be compressed or deleted: %s", self._failure)
         self._reported = self._failure
@@ -142,7 +142,7 @@ class SegmentCleaner:
             if suffix and (form := folder.find(name + suffix)):
                 store.note_compressed(segment.path, suffix, form.st_size)
 
-    def _delete_surplus(self, paths: list[Path]) -> None:
+    def _delete_excess(self, paths: list[Path]) -> None:
         limits, now, newest = self.policy.limits, self.clock(), 0
         owners: dict[str, Path] = {}
         segments: list[SegmentRow] = []
@@ -153,16 +153,16 @@ class SegmentCleaner:
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._join_days, present)
         # after a boot the clock may be years ahead: then measure age from the newest line
-        surplus = choose_surplus(segments, limits, min(now, newest) if newest else now)
-        for path in sorted({owners[segment.path] for segment in surplus}):
+        excess = choose_excess(segments, limits, min(now, newest) if newest else now)
+        for path in sorted({owners[segment.path] for segment in excess}):
             with self._note_errors(), Store(path) as store:
-                self._delete(store, [one for one in surplus if owners[one.path] == path])
-        if surplus:
+                self._delete(store, [one for one in excess if owners[one.path] == path])
+        if excess:
             logger.info(
                 "deleted %s beyond the limits (%s), the last one %s",
-                format_count(len(surplus), "closed file"),
-                format_size(sum(segment.size for segment in surplus)),
-                surplus[-1].path,
+                format_count(len(excess), "closed file"),
+                format_size(sum(segment.size for segment in excess)),
+                excess[-1].path,
             )
 
     def _join_days(self, row: SegmentRow) -> SegmentRow:

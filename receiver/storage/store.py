@@ -175,9 +175,14 @@ class Store(Database):
         """Return all files, also those of days that are over."""
         return self._files("TRUE")
 
-    def list_open_files(self) -> list[FileRow]:
-        """Return the files that may still get lines: not those of days that are over."""
-        return self._files(_IS_LIVE)
+    def list_files_to_recover(self, first_to_undo: int) -> list[FileRow]:
+        """Return the files that may get lines, and those changed by batches from a number on.
+
+        A file of the latest day may get lines although it is closed: a rotation closes it by the
+        clock of its machine, and lines come by the broker's.
+        """
+        is_latest = "day = (SELECT max(day) FROM files)"
+        return self._files(f"({_IS_LIVE} OR {is_latest} OR batch >= ?)", first_to_undo)
 
     def list_files_with_lines(self) -> list[FileRow]:
         """Return the live files that are not empty."""

@@ -145,7 +145,8 @@ class Program:
             case Superseded() | Blocked():
                 pass
             case _:
-                self.clean[partition] = is_owner
+                # while messages wait, files may have lines of these from a task that has ended
+                self.clean[partition] = is_owner and report.done.pending == 0
                 self.comes_again[partition] |= report.batches == 0
                 return report.batches == 0
         return False

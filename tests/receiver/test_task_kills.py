@@ -110,6 +110,24 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
     check(partition, sent)
 
 
+@pytest.mark.parametrize("point", ["appended", "stored"])
+def test_a_killed_batch_is_undone_in_files_whose_day_was_closed(
+    partition: Partition, cuts: list[str], point: str
+) -> None:
+    partition = replace(partition, template="{host}/{date}.log")
+    partition.lines("web01", b"1")
+    partition.receive()
+    # as a rotation closes it on a machine whose clock is ahead of the broker's
+    row = "path, path, 1, day, length, last_line, '', batch, length"
+    partition.sql(f"INSERT INTO segments SELECT {row} FROM files")
+    partition.lines("web01", b"2")
+    assert partition.run_apart(2, fault=point) == -9
+
+    partition.receive(2)
+
+    assert (list(partition.files().values()), cuts) == ([b"1\n2\n"], [])
+
+
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_ROTATION])
 def test_a_task_killed_while_it_closes_files_is_completed(partition: Partition, point: str) -> None:
     hosts = {f"{host}.log.000001": b"one\n" for host in _HOSTS}

@@ -108,13 +108,29 @@ def test_a_host_that_comes_back_loses_nothing_to_a_kill(moved: Moved, third: Par
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
-def test_a_task_killed_while_a_host_moves_is_completed(moved: Moved, point: str) -> None:
+def test_a_task_killed_while_a_host_moves_is_completed(
+    moved: Moved, cuts: list[str], point: str
+) -> None:
     for partition in moved:
         killed = partition.run_apart(fault=point, session=SessionLimits(60.0))
         assert killed == -9
         partition.take_over_and_receive()
 
-    assert received(moved[1]) == b"".join(lines(0, 20))
+    assert (received(moved[1]), cuts) == (b"".join(lines(0, 20)), [])
+
+
+def test_the_partition_that_takes_a_file_cuts_what_others_have_appended(
+    old: Partition, new: Partition, moved: Moved, cuts: list[str]
+) -> None:
+    assert old.run_apart(fault="stored") == -9
+    with (old.output / f"{HOST}.log").open("ab") as file:
+        file.write(b"by others\n" * 100)
+
+    old.take_over_and_receive()
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 20))
+    assert len(cuts) == 1
 
 
 @pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nats_logship.app.faults import VARIABLE
 from receiver.storage import rotation
 from receiver.storage.rows import SegmentRow
-from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, choose_surplus
+from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy, choose_excess
 from tests.receiver.stored import add, age, begun
 from tests.support.received import read_segment
 
@@ -200,7 +200,7 @@ def test_nothing_is_forgotten_without_the_output(policy: SegmentPolicy, tmp_path
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_hosts_surplus_is_removed_before_anothers_old_file(
+def test_a_hosts_excess_is_removed_before_anothers_old_file(
     policy: SegmentPolicy, compress: str
 ) -> None:
     (old,) = make(policy, 1, live="b.log")
@@ -266,7 +266,7 @@ THREE_NEW = [segment("a", number, number + 1, 10, "") for number in (1, 2, 3)]
 @given(segments, limits_of_all)
 @example([ONE_OLD, *THREE_NEW], Limits(number=1, size=32))
 def test_exactly_what_exceeds_limits_is_removed(found: list[SegmentRow], limits: Limits) -> None:
-    gone = choose_surplus(found, limits, 100)
+    gone = choose_excess(found, limits, 100)
 
     left = naively_left(found, limits, 100)
     assert sorted(gone) == sorted(one for one in found if one not in left)
