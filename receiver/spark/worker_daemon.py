@@ -1,8 +1,9 @@
 """pyspark's daemon, from which Python workers are forked, with three changes.
 
-Workers end with the daemon; they print no traceback then; they collect no garbage in modules. Spark
-starts it by `spark.python.daemon.module`. It imports what workers need, once for all of them, but
-nothing that starts threads, such as pyarrow: threads do not survive a fork.
+Workers end with the daemon; they print no traceback then; they collect no garbage in modules, and
+seldom among messages. Spark starts it by `spark.python.daemon.module`. It imports what workers
+need, once for all of them, but nothing that starts threads, such as pyarrow: threads do not survive
+a fork.
 """
 
 import gc
@@ -20,6 +21,7 @@ _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
 _frozen = False
 _daemon = os.getpid()
+_SOME_OBJECTS = 20_000  # no cycles; by default each 700 are looked at: an eighth of a drain's CPU
 
 
 def _worker(sock: socket.socket, authenticated: bool) -> int:
@@ -49,5 +51,6 @@ if __name__ == "__main__":
         importlib.import_module(name)
     gc.freeze()  # workers then share these pages with the daemon
     gc.enable()
+    gc.set_threshold(_SOME_OBJECTS)
     daemon.worker = _worker
     daemon.manager()
