@@ -56,12 +56,11 @@ RUNS ?= 1
 MINUTES ?= 5
 FAULTS ?= all
 HOSTS ?= 5
-PARTITIONS ?= 3
 TOPOLOGY ?= single
 
 chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
-	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) \
+	  --hosts $(HOSTS) $(if $(PARTITIONS),--partitions $(PARTITIONS)) --topology $(TOPOLOGY) \
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
 
 lint: types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
@@ -115,13 +114,14 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	  --results bench/results $(FIELD)
 	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 12 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.idle --seconds 30 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.agents --results bench/results $(FIELD)
 	$(BIN)/python -m bench.line_length --megabytes 100 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.wan --results bench/results $(FIELD)
 	$(BIN)/python -m bench.restart --results bench/results $(FIELD)
 	$(BIN)/python -m bench.catchup --results bench/results $(FIELD)
 	$(BIN)/python -m bench.hosts --results bench/results $(BENCH)
 	$(BIN)/python -m bench.partitions --results bench/results $(BENCH)
-	$(BIN)/python -m bench.fleet --results bench/results $(BENCH)
+	$(BIN)/python -m bench.fleet --runs 3 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
 	$(BIN)/python -m bench.soak --minutes 2 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report

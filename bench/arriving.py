@@ -15,7 +15,6 @@ from bench.trial import Outcome
 from tests.support.processes import Processes, wait_until
 from tests.support.received import received_in_all
 
-_GB = 1e9
 _LOOK = 0.05
 
 
@@ -43,12 +42,10 @@ def arrive(
             _LOOK,
         )
         wait_until("it is committed", staged.is_committed, 60, charge.programs, _LOOK)
-        seconds, cpu, peak = charge.seconds, charge.cpu(), charge.peak()
-    per_gb = {f"CPU s/GB {name}": used / (expected.size / _GB) for name, used in cpu.items()}
+        seconds, cpu, peak = charge.seconds, charge.per_gb(expected.size), charge.peak()
     figures = {
         "MB/s": expected.size / 1e6 / seconds,
-        "CPU s/GB": sum(per_gb.values()),
-        **per_gb,
+        **cpu,
         "peak RSS MiB": peak / 2**20,
     }
     return Outcome(figures, expected.judge(staged.output, messages()))

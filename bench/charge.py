@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from bench.cpu import cpu_seconds, peak_bytes_of
+from bench.cpu import cpu_seconds, peak_bytes_of, proportional_bytes, resident_bytes
 from bench.machine import touch_memory
 from tests.support.processes import Process
 
@@ -38,6 +38,24 @@ class Charge:
         return {
             name: cpu_seconds(program) - self._before[name]
             for name, program in self._programs.items()
+        }
+
+    def shares(self) -> dict[str, float]:
+        """Return the user and system time of all, and of each, in % of a core."""
+        passed = self.seconds
+        shares = {f"CPU % {name}": 100 * used / passed for name, used in self.cpu().items()}
+        return {"CPU %": sum(shares.values()), **(shares if len(shares) > 1 else {})}
+
+    def per_gb(self, size: int) -> dict[str, float]:
+        """Return the user and system seconds of all, and of each, per GB (1e9 bytes) of `size`."""
+        seconds = {f"CPU s/GB {name}": used / (size / 1e9) for name, used in self.cpu().items()}
+        return {"CPU s/GB": sum(seconds.values()), **seconds}
+
+    def memory(self) -> dict[str, float]:
+        """Return the resident MiB of all, with shared pages divided by who shares them, and not."""
+        return {
+            "PSS MiB": sum(map(proportional_bytes, self.programs)) / 2**20,
+            "RSS MiB": sum(map(resident_bytes, self.programs)) / 2**20,
         }
 
     def peak(self) -> int:

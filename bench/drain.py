@@ -22,7 +22,6 @@ from tests.support.processes import Processes, wait_until
 from tests.support.received import received_bytes
 
 _HOST = "web01"
-_GB = 1e9
 _LOOK = 0.01
 _ABOUT = """\
 From the start of the agent until all lines of a backlog of 200-byte lines are in the received \
@@ -56,13 +55,11 @@ def drain(
             _LOOK,
         )
         wait_until("it is committed", staged.is_committed, 60, charge.programs, _LOOK)
-        seconds, cpu, peak = charge.seconds, charge.cpu(), charge.peak()
-    per_gb = {f"CPU s/GB {name}": used / (size / _GB) for name, used in cpu.items()}
+        seconds, cpu, peak = charge.seconds, charge.per_gb(size), charge.peak()
     figures = {
         "MB/s": size / 1e6 / seconds,
         "lines/s": size / line_bytes / seconds,
-        "CPU s/GB": sum(per_gb.values()),
-        **per_gb,
+        **cpu,
         "peak RSS MiB": peak / 2**20,
     }
     # judged when nothing runs any more that could still write

@@ -47,6 +47,17 @@ class Expected:
         ]
 
 
+def added(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on many hosts, with the counts of all."""
+    every = list(verdicts)
+    examples = tuple(one for verdict in every for one in verdict.examples)[:3]
+    counts = {
+        name: sum(getattr(verdict, name) for verdict in every)
+        for name in ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
+    }
+    return Verdict(**counts, bytes_equal=all(one.bytes_equal for one in every), examples=examples)
+
+
 def _digest(segments: Iterable[Path]) -> bytes:
     digest = hashlib.blake2b()
     for part in parts_of(segments):

@@ -4,11 +4,9 @@ import asyncio
 import json
 import resource
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -18,21 +16,24 @@ from statistics import quantiles
 import click
 
 from bench.charge import Charge
-from bench.cpu import proportional_bytes, resident_bytes
+from bench.expected import added
 from bench.field.logship import Logship
 from bench.field.pair import Pair
 from bench.field.rsyslog import RSYSLOG_FLEET
 from bench.field.system import System
+from bench.fleet_hosts import CONNECTED
 from bench.fleet_times import Commits, Readable, commits_at
 from bench.fleet_wire import WIRES, Plan, Round, host_name, line
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
+from nats_logship.app.files import write_atomic
 from nats_logship.wire.subjects import partition_of
 from tests.support.oracle import Verdict, judge
-from tests.support.processes import Process, Processes, TookTooLong
+from tests.support.processes import Process, Processes, ProgramDied, TookTooLong, wait_until
 from tests.support.received import read_segment, received_in_all, segments_by_host
 
 _GENERATORS = 2  # processes
+_BEGIN = "begin"  # a file with the monotonic seconds at which hosts begin
 _PARTITIONS = 16
 _SILENCE = 10.0  # seconds: who has received nothing for so long has lost what is missing
 _UNCOUNTED = 5.0  # seconds at first, of peers
@@ -84,24 +85,23 @@ def _measure(
     with Processes(folder) as processes:
         centre = _stage(system, folder, processes)
         own = replace(plan, wire=system.name, port=centre.port)
-        return asyncio.run(_with_fleet(centre, folder, own, uncounted))
+        generators = _start(processes, folder, own)
+        return asyncio.run(_with_fleet(centre, generators, folder, own, uncounted))
 
 
-async def _with_fleet(centre: _Centre, folder: Path, plan: Plan, uncounted: float) -> Outcome:
+async def _with_fleet(
+    centre: _Centre, generators: Sequence[Process], folder: Path, plan: Plan, uncounted: float
+) -> Outcome:
     patience = 60 + 4 * plan.seconds
     before = received_in_all(centre.output)
     readable = Readable(centre.output, plan.until)
     async with commits_at(centre.url) as commits:
-        with _generators(folder, plan) as generators:
-            for one in generators:
-                await _expect(one, "connected", 120)
-            begin = time.monotonic() + 1
-            watching = asyncio.create_task(readable.watch())
-            for one in generators:
-                _send(one, f"{begin}\n")
-            costs = await _charged(centre.programs, begin + uncounted, begin + plan.seconds)
-            for one in generators:
-                await _expect(one, "done", patience)
+        begin = time.monotonic() + 1
+        write_atomic(folder / _BEGIN, str(begin), 0o600)
+        watching = asyncio.create_task(readable.watch())
+        costs = await _charged(centre.programs, begin + uncounted, begin + plan.seconds)
+        for one in generators:
+            await _end(one, patience)
         rounds = _rounds(folder)
         size = before + plan.until * sum(map(len, _lines(plan, 0)))
         await _until_received(centre.output, size, patience)
@@ -110,12 +110,13 @@ async def _with_fleet(centre: _Centre, folder: Path, plan: Plan, uncounted: floa
         watching.cancel()
     latency = partial(_latency, plan, begin, uncounted)
     acked = ((host, n, at) for host, _, first, end, at in rounds for n in range(first, end))
+    sent = sum(begin + uncounted <= at < begin + plan.seconds for *_, at in rounds)
     figures = {
         **costs,
         **latency("ack", acked),
         **latency("readable", readable.times()),
         **(latency("commit", _committed(commits, rounds)) if centre.url else {}),
-        "messages/s": len(rounds) / plan.seconds,
+        "messages/s": sent / (plan.seconds - uncounted),
     }
     return Outcome(figures, _judged(centre.output, plan))
 
@@ -124,38 +125,31 @@ async def _charged(programs: Mapping[str, Process], begin: float, end: float) ->
     await asyncio.sleep(begin - time.monotonic())
     charge = Charge(programs)
     await asyncio.sleep(end - time.monotonic())
-    used, passed = charge.cpu(), charge.seconds
-    shares = {f"CPU % {name}": 100 * seconds / passed for name, seconds in used.items()}
-    return {
-        "CPU %": sum(shares.values()),
-        **(shares if len(shares) > 1 else {}),
-        "PSS MiB": sum(map(proportional_bytes, charge.programs)) / 2**20,
-        "RSS MiB": sum(map(resident_bytes, charge.programs)) / 2**20,
-    }
+    return charge.shares() | charge.memory()
 
 
-@contextmanager
-def _generators(folder: Path, plan: Plan) -> Iterator[list["subprocess.Popen[str]"]]:
+def _start(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
+    """Start the generators; they are connected when this returns."""
     edges = [plan.until * number // _GENERATORS for number in range(_GENERATORS + 1)]
-    running = [
-        subprocess.Popen(
+    generators = [
+        processes.start(
+            f"hosts{first}",
             [
                 *(sys.executable, "-m", "bench.fleet_hosts"),
                 json.dumps(asdict(replace(plan, first=first, until=until))),
-                str(folder / f"rounds{first}.json"),
+                *(folder / f"rounds{first}.json", folder / _BEGIN),
             ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
         )
         for first, until in pairwise(edges)
     ]
-    try:
-        yield running
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
+    connected = lambda: all(one.last_output() == CONNECTED for one in generators)  # noqa: E731
+    wait_until("hosts are connected", connected, 120, generators)
+    return generators
+
+
+async def _end(generator: Process, patience: float) -> None:
+    if await asyncio.to_thread(generator.wait, patience):
+        raise ProgramDied(f"{generator.name}: {generator.last_output()}")
 
 
 def _rounds(folder: Path) -> list[Round]:
@@ -179,37 +173,18 @@ async def _until_received(output: Path, size: int, patience: float) -> None:
 
 async def _until_committed(commits: Commits, rounds: Sequence[Round], patience: float) -> None:
     deadline = time.monotonic() + patience
-    last = {partition_of(host_name(host), _PARTITIONS): n for host, n, *_ in _by_sequence(rounds)}
+    by_sequence = sorted(rounds, key=lambda one: one[1])
+    last = {partition_of(host_name(host), _PARTITIONS): number for host, number, *_ in by_sequence}
     while any(commits.of(partition, sequence) is None for partition, sequence in last.items()):
         if time.monotonic() > deadline:
             raise TookTooLong(f"what hosts sent is committed: not within {patience:g} s")
         await asyncio.sleep(0.1)
 
 
-def _by_sequence(rounds: Sequence[Round]) -> list[Round]:
-    return sorted(rounds, key=lambda one: one[1])
-
-
 def _committed(commits: Commits, rounds: Sequence[Round]) -> Iterator[tuple[int, int, float]]:
     for host, sequence, first, until, _ in rounds:
         at = commits.of(partition_of(host_name(host), _PARTITIONS), sequence) or 0
         yield from ((host, position, at) for position in range(first, until))
-
-
-async def _expect(one: "subprocess.Popen[str]", expected: str, patience: float) -> None:
-    assert one.stdout is not None
-    try:
-        answer = await asyncio.wait_for(asyncio.to_thread(one.stdout.readline), patience)
-    except TimeoutError:
-        raise TookTooLong(f"hosts are {expected}: not within {patience:g} s") from None
-    if answer.strip() != expected:
-        raise TookTooLong(f"hosts: {answer.strip() or 'ended'} instead of {expected}")
-
-
-def _send(one: "subprocess.Popen[str]", text: str) -> None:
-    assert one.stdin is not None
-    one.stdin.write(text)
-    one.stdin.flush()
 
 
 def _latency(
@@ -230,21 +205,13 @@ def _lines(plan: Plan, host: int) -> list[bytes]:
 
 
 def _judged(output: Path, plan: Plan) -> Verdict:
-    """Judge every host; the counts are those of all hosts together."""
     segments = segments_by_host(output)
-    total = Verdict(0, 0)
-    for host in range(plan.until):
-        received = b"".join(map(read_segment, segments.get(host_name(host), ())))
-        total = _added(total, judge([b"".join(_lines(plan, host))], received))
-    return total
-
-
-def _added(one: Verdict, other: Verdict) -> Verdict:
-    counts = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
-    return Verdict(
-        **{name: getattr(one, name) + getattr(other, name) for name in counts},
-        bytes_equal=one.bytes_equal and other.bytes_equal,
-        examples=(one.examples + other.examples)[:3],
+    return added(
+        judge(
+            [b"".join(_lines(plan, host))],
+            b"".join(map(read_segment, segments.get(host_name(host), ()))),
+        )
+        for host in range(plan.until)
     )
 
 

@@ -1,4 +1,7 @@
-"""A program that is many hosts at once (`bench.fleet_wire`); commands come from standard input."""
+"""A program that is many hosts at once (`bench.fleet_wire`), by a plan in JSON.
+
+They write from the monotonic seconds on that come in a file; their rounds go into another.
+"""
 
 import asyncio
 import json
@@ -8,6 +11,8 @@ from pathlib import Path
 
 from bench.fleet_wire import WIRES, Host, Plan, Round
 
+CONNECTED = "connected"
+"""What it prints when every host has a connection."""
 _AT_A_TIME = 100  # connections that are opened side by side
 
 
@@ -15,7 +20,7 @@ def _itself(host: Host) -> Host:
     return host
 
 
-async def _run(plan: Plan) -> list[Round]:
+async def _run(plan: Plan, begin: Path) -> list[Round]:
     hosts = [WIRES[plan.wire](number, plan) for number in range(plan.first, plan.until)]
     loop = asyncio.get_running_loop()
     for at in range(0, len(hosts), _AT_A_TIME):
@@ -23,10 +28,12 @@ async def _run(plan: Plan) -> list[Round]:
         for host in some:
             await loop.create_connection(partial(_itself, host), "127.0.0.1", plan.port)
         await asyncio.gather(*(host.connected for host in some))
-    print("connected", flush=True)
-    begin = float(await asyncio.to_thread(sys.stdin.readline))
+    print(CONNECTED, flush=True)
+    while not begin.exists():  # noqa: ASYNC110, ASYNC240 - another program makes it
+        await asyncio.sleep(0.1)
+    began = float(begin.read_text("utf-8"))  # noqa: ASYNC240 - before anything is timed
     for host in hosts:
-        host.begin(begin)
+        host.begin(began)
     await asyncio.gather(*(host.done for host in hosts))
     for host in hosts:
         host.close()
@@ -34,10 +41,10 @@ async def _run(plan: Plan) -> list[Round]:
 
 
 def main() -> None:
-    """Run the hosts of a plan, given as JSON, and write their rounds to a file."""
-    rounds = asyncio.run(_run(Plan(**json.loads(sys.argv[1]))))
-    Path(sys.argv[2]).write_text(json.dumps(rounds), "utf-8")
-    print("done", flush=True)
+    """Run the hosts: the plan, the file for rounds, and that of the begin are the arguments."""
+    plan, rounds, begin = sys.argv[1:]
+    done = asyncio.run(_run(Plan(**json.loads(plan)), Path(begin)))
+    Path(rounds).write_text(json.dumps(done), "utf-8")
 
 
 if __name__ == "__main__":

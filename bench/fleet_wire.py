@@ -14,8 +14,10 @@ from math import ceil, inf
 from typing import Any
 
 from bench.backlog import LINE_BYTES
+from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_SUBJECT, parse_interval
 from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, Section, Span, encode_origin
-from nats_logship.wire.streams import CONFIG_BUCKET
+from nats_logship.wire.pause import PAUSE_KEY
+from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from nats_logship.wire.subjects import Subject, partition_of
 
 Round = tuple[int, int, int, int, float]
@@ -164,9 +166,8 @@ class NatsHost(Host):
     """
 
     interval = 0.2  # a shipper's own, for lines as few as these
-    _KEYS = f"$KV.{CONFIG_BUCKET}."
-    _INTERVAL = f"{_KEYS}interval"
-    _ACK, _CONFIG = b"1", b"2"  # subscriptions
+    _BUSY = 429  # too many messages wait at the stream: they are sent again, as by a shipper
+    _ACK = b"1"  # the subscription of acknowledgements
 
     def __init__(self, number: int, plan: Plan) -> None:
         super().__init__(number, plan)
@@ -175,11 +176,12 @@ class NatsHost(Host):
         self._inbox = f"_INBOX.{number}"
         self._sequence = 0
         self._asked = plan.interval or 0.0
+        self._share = random.uniform(0.9, 1.1)  # of what is asked for, as a shipper has
 
     def begin(self, at: float) -> None:
         """Begin, and read the configuration from now on."""
         super().begin(at)
-        self._get("interval")
+        self._get(INTERVAL_KEY)
         self._loop.call_at(at + random.uniform(0, 10), self._read_config)
 
     def _open(self) -> None:
@@ -188,17 +190,17 @@ class NatsHost(Host):
     def _greet(self) -> None:
         options = {"verbose": False, "headers": True, "no_responders": True}
         commands = [f"CONNECT {json.dumps(options)}", f"SUB {self._inbox}.ack 1"]
-        commands += [f"SUB {self._inbox}.config 2", f"SUB {self._INTERVAL} 2", "PING", ""]
+        commands += [f"SUB {self._inbox}.config 2", f"SUB {INTERVAL_SUBJECT} 3", "PING", ""]
         self._transport.write("\r\n".join(commands).encode())
 
     def _read_config(self) -> None:
         if self._transport.is_closing():
             return
-        self._get("pause", "partitions")
+        self._get(PAUSE_KEY, PARTITIONS_KEY)
         self._loop.call_later(10 * random.uniform(0.75, 1), self._read_config)
 
     def _get(self, *keys: str) -> None:
-        get = f"PUB $JS.API.DIRECT.GET.KV_{CONFIG_BUCKET}.{self._KEYS}"
+        get = f"PUB $JS.API.DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}."
         asked = [f"{get}{key} {self._inbox}.config 0\r\n\r\n" for key in keys]
         self._transport.write("".join(asked).encode())
 
@@ -227,19 +229,24 @@ class NatsHost(Host):
 
     def _take(self, subject: str, subscription: bytes, headers: bytes, payload: bytes) -> None:
         if subscription == self._ACK:
-            answer = json.loads(payload)
-            if "seq" not in answer:
-                raise ConnectionError(f"{self._subject}: {answer}")
+            self._take_answer(json.loads(payload))
+        elif self._plan.interval is None and (
+            subject == INTERVAL_SUBJECT or INTERVAL_SUBJECT.encode() in headers
+        ):
+            self._asked = parse_interval(payload) or 0.0
+
+    def _take_answer(self, answer: dict[str, Any]) -> None:
+        if error := answer.get("error"):
+            if error["code"] != self._BUSY:
+                raise ConnectionError(f"{self._subject}: {error}")
+            pause = random.uniform(0.25, 0.5)
+            self._loop.call_later(pause, self._publish, self._acked, self._sent)
+        else:
             self._sequence = answer["seq"]
             self._acknowledge(self._sent, self._sequence)
-        elif self._plan.interval is None and (
-            subject == self._INTERVAL or self._INTERVAL.encode() in headers
-        ):
-            self._asked = float(payload or 0)
 
     def _publish(self, first: int, until: int) -> None:
-        asked = self._asked * random.uniform(0.9, 1.1)
-        self.interval = max(NatsHost.interval, asked)
+        self.interval = max(NatsHost.interval, self._asked * self._share)
         lines = b"".join(line(self._number, position) for position in range(first, until))
         span = Span("1-1", first * LINE_BYTES, until * LINE_BYTES)
         section = Section("/var/log/app.log", span, len(lines), until - first)

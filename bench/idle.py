@@ -6,6 +6,7 @@ share is part of it.
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import click
 
 from bench.charge import Charge
 from bench.cpu import quiet_after, resident_bytes
+from bench.field.logship import Logship
 from bench.field.system import System
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
-from tests.support.oracle import judge_host
+from tests.support.oracle import Verdict, judge_host
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.received import received_bytes
 
@@ -28,7 +30,8 @@ One line in each file, all received; then nothing is written. CPU: user and syst
 processes in % of a core. RSS: of the agent at the end of that. Start: CPU seconds of an agent \
 that is started again with all files known and a new line in one of them, until that is \
 received and the agent uses no more than it did; of who then repeats lines, or never comes to \
-rest, there is none."""
+rest, there is none. Cases of a receiver are ours alone: it has received a line of each partition; \
+PSS and RSS are of all its processes at the end."""
 _QUESTION = Question("idle", _ABOUT, ("CPU %", "CPU % agent", "RSS MiB agent"))
 
 
@@ -51,7 +54,7 @@ def idle(system: System, folder: Path, files: int, settle: float, seconds: float
         time.sleep(settle)
         charge = Charge(programs)
         time.sleep(seconds)
-        cpu, passed, resident = charge.cpu(), charge.seconds, resident_bytes(agent)
+        shares, resident = charge.shares(), resident_bytes(agent)
         verdict = judge_host(paths, staged.output, _HOST)
         agent.stop()
         size += _append(paths[-1])
@@ -59,15 +62,25 @@ def idle(system: System, folder: Path, files: int, settle: float, seconds: float
         start = None
         with suppress(TookTooLong):
             received("the new line is received", size)
-            start = quiet_after(agent, _QUIET + _EVERY * cpu["agent"] / passed, _EVERY)
+            start = quiet_after(agent, _QUIET + _EVERY * shares["CPU % agent"] / 100, _EVERY)
     again = judge_host(paths, staged.output, _HOST)
     if system.guarantees.survives_kill:
         verdict = again  # of who promises nothing of a second start it is no part of what is asked
-    shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
-    figures = {"CPU %": sum(shares.values()), **shares, "RSS MiB agent": resident / 2**20}
+    figures = {**shares, "RSS MiB agent": resident / 2**20}
     if start is not None and again.is_complete:
         figures["start CPU s"] = start
     return Outcome(figures, verdict)
+
+
+def idle_receiver(system: System, folder: Path, partitions: int, seconds: float) -> Outcome:
+    """Watch our broker and a receiver of so many partitions, which has a line of each."""
+    assert isinstance(system, Logship)
+    with Processes(folder) as processes:
+        centre = replace(system, partitions=partitions).stage(folder, processes).centre
+        charge, receiver = Charge(centre), Charge({"receiver": centre["receiver"]})
+        time.sleep(seconds)
+        memory = {f"{name} receiver": size for name, size in receiver.memory().items()}
+        return Outcome(charge.shares() | memory, Verdict(0, 0))
 
 
 def _wait_for(output: Path, programs: list[Process], what: str, size: int) -> None:
@@ -82,11 +95,21 @@ def _append(path: Path) -> int:
 
 @click.command()
 @click.option("--files", multiple=True, type=int, default=(1, 1_000, 10_000), show_default=True)
+@click.option("--partitions", multiple=True, type=int, default=(1, 10, 16, 64), show_default=True)
 @click.option("--seconds", default=60.0, show_default=True, help="How long to watch.")
 @click.option("--settle", default=15.0, show_default=True, help="Seconds to wait before that.")
 @field_options
-def main(field: Field, files: tuple[int, ...], seconds: float, settle: float) -> None:
-    """Measure what silent files cost; exits with 1 if a line of ours is not as it was written."""
+def main(
+    field: Field,
+    files: tuple[int, ...],
+    partitions: tuple[int, ...],
+    seconds: float,
+    settle: float,
+) -> None:
+    """Measure what silent files, and idle receivers, cost.
+
+    Exits with 1 if a line of ours is not as it was written.
+    """
     cases = [
         Case(
             f"{number:,} file{'s'[: number > 1]}",
@@ -95,6 +118,14 @@ def main(field: Field, files: tuple[int, ...], seconds: float, settle: float) ->
             grows=True,
         )
         for number in files
+    ] + [
+        Case(
+            f"a receiver of {number} partition{'s'[: number > 1]}",
+            {"partitions": number, "seconds": seconds},
+            partial(idle_receiver, partitions=number, seconds=seconds),
+            alone=True,
+        )
+        for number in partitions
     ]
     with field.folder() as folder:
         field.answer(_QUESTION, cases, folder)

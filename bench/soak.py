@@ -50,7 +50,7 @@ def soak(system: System, folder: Path, rate: int, minutes: float) -> Outcome:
             memory.append(sum(map(resident_bytes, charge.programs)) / 2**20)
             if len(latencies := road.latencies()) > 1:  # in a short slice there may be none
                 longest.append(quantiles(latencies, n=100)[98])
-        cpu, passed = sum(charge.cpu().values()), charge.seconds
+        cpu = charge.shares()["CPU %"]
         road.wait_for_all(_PATIENCE, charge.programs)
     first, last = median(memory[:_SHOWN]), median(memory[-_SHOWN:])
     figures = {
@@ -58,7 +58,7 @@ def soak(system: System, folder: Path, rate: int, minutes: float) -> Outcome:
         "RSS MiB at last": last,
         "RSS MiB at most": max(memory),
         "growth %": 100 * (last / first - 1),
-        "CPU %": 100 * cpu / passed,
+        "CPU %": cpu,
         "p99 ms, median of slices": median(longest or [0.0]),
     }
     return Outcome(figures, judge_large(file, staged.output, _HOST))

@@ -52,20 +52,18 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
         road.forget()
         charge, before = Charge(programs), road.written
         road.write_for(seconds)
-        cpu, passed = charge.cpu(), charge.seconds
+        shares, passed = charge.shares(), charge.seconds
         written = (road.written - before) / LINE_BYTES
         road.wait_for_all(_PATIENCE, charge.programs)
         peak = charge.peak()
     verdict = judge_host(files, staged.output, _HOST)
     if not verdict.is_complete:
         return Outcome({}, verdict)  # the lines that came are unknown
-    shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
     cuts = quantiles(latencies := road.latencies(), n=100)
     figures = {
         "p50 ms": cuts[49],
         "p99 ms": cuts[98],
         "max ms": max(latencies),
-        "CPU %": sum(shares.values()),
         **shares,
         "lines/s": written / passed,
         "peak RSS MiB": peak / 2**20,

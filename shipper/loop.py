@@ -24,7 +24,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.notices import log_notices
 from shipper.status.report import AgentMeter
 
-SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
+_SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ class Intervals:
     Folders are scanned every `scan_every` seconds, or `scan_after` seconds after the last scan if
     files came or went. After a small round the next one is gathered when about `round_lines` lines
     have come, but `least_interval` to `interval` seconds after the round was sent: a round of one
-    line costs about as much as one of a hundred. The broker may ask for more seconds, which differ
-    by up to `spread` of them from round to round: hosts that began together do not send together.
+    line costs about as much as one of a hundred. The broker may ask for more seconds.
     """
 
     scan_after: float = 0.2
@@ -43,18 +42,16 @@ class Intervals:
     interval: float = 0.2
     least_interval: float = 0.02
     round_lines: int = 170
-    spread: float = 0.1
 
     def interval_after(self, lines: int, size: int, seconds: float, asked: float = 0.0) -> float:
         """Return the seconds from a round to the next; the broker asks for `asked` of them.
 
-        The round's `lines`, of `size` bytes, came in `seconds`. No interval lets the next round
-        become larger than a small one.
+        The round's `lines`, of `size` bytes, came in `seconds`. The next round is sent before it
+        is too large for a small one.
         """
         expected = self.round_lines * seconds / max(1, lines)
         own = min(self.interval, max(self.least_interval, expected))
-        spread = asked * random.uniform(1 - self.spread, 1 + self.spread)
-        return max(own, min(spread, SMALL_ROUND * seconds / max(1, size)))
+        return max(own, min(asked, _SMALL_ROUND * seconds / max(1, size)))
 
     def scan_interval(self, took: float, *, is_due: bool) -> float:
         """Return the seconds from a scan to the next; `is_due` if files came or went.
@@ -89,6 +86,8 @@ class ShippingLoop:
         self._settings = settings
         self._meter = meter
         self._intervals = intervals
+        # hosts that sent at the same time, such as after an outage, soon do not any more
+        self._share = random.uniform(0.9, 1.1)  # of the interval that the broker asks for
         self._scanned_at = -math.inf
         self._scan_took = 0.0
         self._once = settings.once and not settings.is_input  # which ends when the input does
@@ -229,10 +228,10 @@ class ShippingLoop:
 
     def _send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
         size = sum(len(block.lines) for block in blocks)
-        self._is_small = size < SMALL_ROUND and not self._is_behind
+        self._is_small = size < _SMALL_ROUND and not self._is_behind
         before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
         lines, seconds = sum(block.section.lines for block in blocks), self._sent_at - before
-        asked = self._publisher.config.interval.seconds
+        asked = self._publisher.config.interval.seconds * self._share
         self._interval = self._intervals.interval_after(lines, size, seconds, asked)
         self.sender.send(blocks, group)
 

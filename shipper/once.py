@@ -69,7 +69,7 @@ def require_files(selection: Selection) -> None:
 
     A glob without a readable file does not keep other files waiting; `conclude` reports it.
     """
-    from shipper.status.show import Level, check_files  # tables, which an agent does not need
+    from shipper.status.show import Level, check_files  # which other agents do not need
 
     lacking = {}
     for pattern in selection.patterns:

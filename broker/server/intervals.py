@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.server.context import ServerContext
-from nats_logship.app.timestamps import parse_time
+from nats_logship.app.timestamps import SECOND, parse_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import read_interval
@@ -96,21 +96,22 @@ def _settle(seconds: float) -> float:
     return round(seconds, 3) if seconds >= _LEAST else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The ends of the streams at a moment, by stream and its time of creation."""
+Ends = Mapping[tuple[str, str], tuple[int, int]]
+"""The last sequence of each stream, by name and time of creation, and the nanoseconds of it."""
 
-    seconds: float
-    ends: Mapping[tuple[str, str], int]
 
-    def compute_rate(self, before: "Sample") -> float | None:
-        """Return the rounds per second since another sample.
+def compute_rate(before: Ends, after: Ends) -> float | None:
+    """Return the rounds per second between two samples.
 
-        None if a stream was created or restored between, or nothing was measured since.
-        """
-        grown = [end - before.ends.get(key, end + 1) for key, end in self.ends.items()]
-        elapsed = self.seconds - before.seconds
-        return sum(grown) / elapsed if elapsed > 0 and min(grown, default=-1) >= 0 else None
+    None if a stream was created or restored between them, or was not asked again.
+    """
+    rate = 0.0
+    for stream, (now, end) in after.items():
+        then, start = before.get(stream, (now, end))
+        if now <= then or end < start:
+            return None
+        rate += (end - start) * SECOND / (now - then)
+    return rate
 
 
 async def keep_interval(context: ServerContext) -> None:
@@ -132,7 +133,7 @@ class _Keeper:
 
     def __init__(self, context: ServerContext) -> None:
         self._context, self._connection = context, context.connection
-        self._sample: Sample | None = None
+        self._ends: Ends = {}
         self._state = IntervalState()
 
     async def step(self) -> None:
@@ -144,7 +145,7 @@ class _Keeper:
         infos = [context.infos.get(name) for name in context.conf.topology.names]
         known = [info for info in infos if info and _takes_rounds(info["config"])]
         if len(known) < len(infos):
-            self._sample, context.rounds_per_second = None, None
+            self._ends, context.rounds_per_second = {}, None
             return
         load = self._measure(known)
         context.rounds_per_second = load.rate if load else None
@@ -152,10 +153,8 @@ class _Keeper:
             await self._set(load, parse_time(known[0]["ts"]))
 
     def _measure(self, infos: Sequence[Mapping[str, Any]]) -> Load | None:
-        ends = {(i["config"]["name"], i["created"]): int(i["state"]["last_seq"]) for i in infos}
-        now = asyncio.get_running_loop().time()
-        before, self._sample = self._sample, Sample(now, ends)
-        rate = self._sample.compute_rate(before) if before else None
+        before, self._ends = self._ends, dict(map(_read_end, infos))
+        rate = compute_rate(before, self._ends)
         hosts = sum(int(info["state"].get("num_subjects", 0)) for info in infos)
         return None if rate is None else Load(rate, hosts)
 
@@ -169,7 +168,7 @@ class _Keeper:
         if load or not limits.rounds:
             self._state = decide_interval(self._state, load or Load(0.0, 0), limits)
         seconds = self._state.seconds
-        is_due = seconds and entry.age(now) >= INTERVAL_RENEWED
+        is_due = seconds and entry.age(now) > INTERVAL_RENEWED - _SAMPLE_EVERY / 2
         if seconds == entry.seconds and not is_due:
             return
         value, revision = format_interval(seconds), entry.revision
@@ -180,6 +179,13 @@ class _Keeper:
         if seconds != before:
             rate = f"{load.rate:.0f} rounds a second; " if load else ""
             logger.info("%sasks hosts for at least %g s between two rounds", rate, seconds)
+
+
+def _read_end(info: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[int, int]]:
+    return (info["config"]["name"], info["created"]), (
+        parse_time(info["ts"]),
+        int(info["state"]["last_seq"]),
+    )
 
 
 def _takes_rounds(config: Mapping[str, Any]) -> bool:

@@ -101,6 +101,8 @@ class Connection:
 
     async def client(self) -> BrokerClient:
         """Return a live client, however long that takes; logs once that the broker is away."""
+        if self._client is not None and not self.away and self.is_current(self._client):
+            return self._client
         pause = _FIRST_PAUSE
         while True:
             try:

@@ -4,7 +4,8 @@
 messages as they come, for many seconds: one request serves a consumer with a few messages a second.
 
 Each pull has an inbox of its own, so that late messages of one pull are not taken for messages of
-the next. A pull that waits asks for heartbeats, since the server of its consumer may die.
+the next. A pull that waits asks for heartbeats, since the server of its consumer may die: often in
+a cluster, where our own server may live on.
 
 For a client in another account than the stream, nats-server (2.15.1) takes a message without
 headers and payload as the last answer: the pull is cut, and the messages behind it never arrive.
@@ -22,7 +23,7 @@ from nats_logship.client.client import BrokerClient
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import Delivery, RawMessage, parse_reply
 
-_HEARTBEAT = 2  # seconds; the broker refuses more than half of the time that the pull waits
+_HEARTBEAT, _ALONE = 2, 10  # seconds, in a cluster or not; at most half of the pull's wait
 _PATIENCE = 10.0  # seconds without a message of a pull that does not wait
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
 _ALIVE = "100"  # the status of a heartbeat
@@ -101,8 +102,9 @@ async def _pull(
     if wait:
         request["expires"] = int(wait * SECOND)
     silence = wait + _PATIENCE
-    if wait >= 2 * _HEARTBEAT:
-        request["idle_heartbeat"], silence = _HEARTBEAT * SECOND, 2 * _HEARTBEAT
+    heartbeat = _HEARTBEAT if client.is_clustered else _ALONE
+    if wait >= 2 * heartbeat:
+        request["idle_heartbeat"], silence = heartbeat * SECOND, 2 * heartbeat
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
     under_way = _Pull(request["batch"], deliver, is_outside=bool(connection.user_token))
     async with connection.open_inbox(under_way.take) as inbox:

@@ -111,7 +111,11 @@ class PartitionReader:
 
 
 class _Linger:
-    """How long messages gather before they are written: `longest` seconds, less for many lines."""
+    """How long messages gather before they are written: `longest` seconds, less for many lines.
+
+    It ends at whole multiples of that time, so that the partitions of a process write one after the
+    other: what runs once a second alone takes four times the CPU, since no cache has it any more.
+    """
 
     def __init__(self, longest: float) -> None:
         self._longest = self._now = longest
@@ -121,7 +125,9 @@ class _Linger:
         """Begin after messages were taken."""
         before, self._took_at = self._took_at, time.monotonic()
         self._passed = self._took_at - before
-        self._until = self._took_at + self._now
+        self._until = self._took_at
+        if self._now:
+            self._until += self._now - self._took_at % self._now
 
     def adapt(self, lines: int) -> None:
         """Linger for about as long as some `_LINES` lines need."""

@@ -58,6 +58,7 @@ _SMALL = (
     *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=20"),
     # else Java moves the file of classes to a random address: 0.05 s, and 30 MiB not shared
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"),
+    "-XX:AsyncDeflationInterval=5000",  # ms; by default an idle JVM looks four times a second
     *("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
 )
 

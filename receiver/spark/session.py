@@ -79,6 +79,9 @@ def _configuration(
         own = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # executor and driver are one process: a heartbeat only costs processor time
+            "spark.executor.heartbeatInterval": "60s",
+            "spark.network.timeout": "600s",  # a machine that was asleep has missed heartbeats
             # other users of this machine reach Spark's ports; Spark makes a secret for each start
             "spark.authenticate": "true",
             "spark.local.dir": str(scratch),

@@ -98,9 +98,9 @@ class Publisher:
 
         A request of `size` bytes may also take as long as a slow connection needs.
         """
-        most = self.patience
-        if most is not None:
-            most += self.connection.seconds_for(size)
+        if self.patience is None:
+            return await request
+        most = self.patience + self.connection.seconds_for(size)
         try:
             async with asyncio.timeout(most):
                 return await request

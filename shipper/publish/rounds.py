@@ -23,8 +23,11 @@ from shipper.sources.block import Block
 LEAST_SIZE = 32 * 1024
 """Bytes of lines in the first round, and on the slowest connection, which needs 4 s for them."""
 
-NEARBY_SIZE = 2 * 1024 * 1024
-"""Bytes of lines in a round to a broker nearby: larger ones are no faster, and cost memory."""
+NEARBY_SIZE = 4 * 1024 * 1024
+"""Bytes of lines in a round to a broker nearby: larger ones cost memory.
+
+Rounds of 2 MiB take 7 % more CPU, and a fifth more at the broker.
+"""
 
 _NEAR, _QUICK, _SLOW = 0.06, 1.0, 5.0  # seconds
 

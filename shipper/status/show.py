@@ -8,12 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING, NamedTuple
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.table import table
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client.answer import ConnectionLost, Denied, Rejected
@@ -34,6 +31,9 @@ from shipper.sources.files.scan import scan
 from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Level(Enum):
@@ -97,8 +97,10 @@ def _status_of(cursor: Cursor) -> FileStatus:
     return FileStatus(path=path, state=state, size_bytes=size, position_bytes=position)
 
 
-def render(host: HostReport) -> list[RenderableType]:
+def render(host: HostReport) -> "list[RenderableType]":
     """Return a report as lines and a table; files that are furthest behind come first."""
+    from nats_logship.app.table import table  # rich, which an agent with --once does not need
+
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:

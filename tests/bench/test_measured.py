@@ -17,7 +17,8 @@ OURS, LOOP = ("--system", "logship"), ("--system", "nats-py")  # Spark's start i
 WORDS = {
     "drain": (*OURS, "--megabytes", "2", "--system", "cp"),
     "steady": (*LOOP, "--rate", "200", "--seconds", "1"),
-    "idle": (*OURS, "--files", "2", "--seconds", "0.2", "--settle", "0.2"),
+    "idle": (*OURS, "--files", "2", "--partitions", "2", "--seconds", "0.2", "--settle", "0.2"),
+    "agents": (*LOOP, *("--agents", "2", "--rate", "5", "--seconds", "1", "--settle", "1")),
     "line_length": (*OURS, "--bytes", "50", "--megabytes", "1", "--system", "cp"),
     "restart": (*OURS, "--rate", "100"),
     "wan": (*LOOP, "--megabytes", "1", "--milliseconds", "50"),

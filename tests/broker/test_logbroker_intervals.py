@@ -4,8 +4,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from nats_logship.client.bucket import Entry, read
 from nats_logship.client.connection import Connection
 from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_RENEWED
 from nats_logship.wire.streams import CONFIG_BUCKET
+from nats_logship.wire.subjects import Subject
 from tests.broker.cluster import Cluster
 from tests.broker.conftest import Broker, StartBroker, logbroker
 from tests.pages import page, samples
-from tests.support.processes import Processes, wait_until
-from tests.support.suite import ask
+from tests.shipper.conftest import read_stream
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite, ask
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 
@@ -122,6 +126,42 @@ def test_one_broker_of_a_cluster_sets_the_interval_and_another_goes_on(tmp_path:
     assert renewed.revision == first.revision + 1
     assert [text.count("between two rounds") for text in logs].count(1) == 1
     assert sum(text.count("between two rounds") for text in logs) == 1
+
+
+@pytest.mark.long
+def test_shippers_send_as_often_as_asked_until_they_have_little_to_send(suite: Suite) -> None:
+    logs = [suite.folder / "hosts" / f"host{number}.log" for number in range(5)]
+    broker = suite.start_broker("--rounds", "5")
+    agents = [suite.start_shipper(log.stem, [log]) for log in logs]
+    with Traffic(logs, 40):
+        wait_for_interval(suite, lambda seconds: seconds >= 0.8, broker)  # hosts / rounds: 1 s
+        is_known = lambda: all("asks for at least" in one.read_log() for one in agents)  # noqa: E731
+        wait_until("all are asked", is_known, 20, agents)
+        before = suite.last_sequence()
+        time.sleep(10)
+        rounds = suite.last_sequence() - before
+    first = suite.ask(read_entry)
+    last = wait_for_interval(suite, lambda seconds: seconds <= 0.5, broker)
+
+    assert 30 <= rounds <= 75  # 250 without an interval
+    assert last.revision == first.revision + 2  # it was written again after a minute
+    assert [agent.stop() for agent in agents] == 5 * [0]
+    for log in logs:
+        subject = Subject.for_host(log.stem, 2)
+        stored = suite.ask(partial(read_stream, subject=subject))
+        assert b"".join(one.lines for one in stored) == log.read_bytes()
+
+
+def wait_for_interval(suite: Suite, holds: Callable[[float], bool], broker: Process) -> Entry:
+    """Return the entry once its seconds fulfil a condition."""
+    found = [Entry(b"", 0)]
+
+    def is_there() -> bool:
+        found[0] = suite.ask(read_entry)
+        return bool(found[0].value) and holds(float(found[0].value))
+
+    wait_until("the interval is another one", is_there, 2 * INTERVAL_RENEWED, [broker], every=0.5)
+    return found[0]
 
 
 def wait_for_entry(cluster: Cluster, value: bytes, revision: int = 0) -> Entry:

@@ -24,6 +24,7 @@ _TOOLS = ("unshare", "nsenter", "mount", "ip")
 _INIT = '"$@"; exit $?'  # the first process of a namespace inherits orphans, and a shell reaps them
 _COUNT = click.IntRange(min=1)
 _FOLDER = click.Path(path_type=Path)
+_PARTITIONS = (3, 16)
 _RECEIVERS = ("alone", "standby", "spark")
 
 
@@ -44,7 +45,8 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
 @click.option("--minutes", default=5.0, show_default=True, help="How long faults strike in a run.")
 @click.option("--faults", default="all", show_default=True, help="Names or groups of faults.")
 @click.option("--hosts", type=_COUNT, default=5, show_default=True)
-@click.option("--partitions", type=_COUNT, default=3, show_default=True)
+@click.option("--partitions", type=_COUNT, help="Drawn from the seed by default: 3 or 16.")
+@click.option("--slots", type=_COUNT, help="Tasks of a receiver: one for 16 partitions, else two.")
 @click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
 @click.option("--receivers", type=click.Choice(_RECEIVERS), help="Drawn from the seed by default.")
 @click.option("--secured/--open", default=None, help="Drawn from the seed by default.")
@@ -56,7 +58,8 @@ def main(
     minutes: float,
     faults: str,
     hosts: int,
-    partitions: int,
+    partitions: int | None,
+    slots: int | None,
     topology: str,
     receivers: str | None,
     secured: bool | None,
@@ -71,7 +74,9 @@ def main(
     logging.disable(logging.WARNING)  # of our own connection: brokers that are away are wanted
     receivers = receivers or _RECEIVERS[seed % 3]
     secured = seed % 4 == 3 if secured is None else secured
-    shape = Shape(seed, topology, receivers, hosts, partitions, secured=secured)
+    partitions = partitions or _PARTITIONS[seed % 2]
+    slots = slots or 1 + (partitions < max(_PARTITIONS))
+    shape = Shape(seed, topology, receivers, hosts, partitions, slots, secured=secured)
     try:
         drawn = chosen(faults, shape.features | machine_features())
     except ValueError as error:

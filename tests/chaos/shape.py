@@ -36,7 +36,8 @@ class Shape:
 
     `topology`: "single" or "cluster" (three brokers). `receivers`: "alone", "standby" (two compete
     for all partitions) or "spark" (a standalone cluster). `secured`: each program has its
-    credential. `rate`: mean lines per second and host.
+    credential. `rate`: mean lines per second and host. `slots`: tasks of a receiver without a
+    cluster, which share the partitions.
     """
 
     seed: int = 1
@@ -44,6 +45,7 @@ class Shape:
     receivers: str = "alone"
     hosts: int = 5
     partitions: int = 3
+    slots: int = 2
     rate: int = 200
     secured: bool = False
 
@@ -54,7 +56,8 @@ class Shape:
 
     def __str__(self) -> str:
         secured = ", secured" if self.secured else ""
-        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts"
+        shared = f"{self.partitions} partitions in {self.slots} tasks"
+        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts, {shared}"
 
 
 def host_name(number: int) -> str:

@@ -303,8 +303,9 @@ class World:
         arguments += ["--rotate-size", "300kB", "--compress", "zstd"]
         if self.shape.receivers == "standby":
             arguments += ["--standby", "--takeover-after", "3s"]
+        arguments += ["--master", f"local[{self.shape.slots}]"]
         if self.shape.receivers == "spark":
-            arguments += self._start_spark(machine)
+            arguments[-2:] = self._start_spark(machine)
         for name in self._receiver_names:
             own = [*self._receiver_arguments(name), *arguments]
             started = self.start_program("logreceiver", _RECEIVER + name, machine, own)

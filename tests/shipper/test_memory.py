@@ -99,6 +99,20 @@ async def test_a_followed_file_needs_less_than_5_kib_and_rounds_have_few_blocks(
     assert most <= 400
 
 
+async def test_the_buffer_for_reading_is_as_small_as_what_there_is_to_read(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_bytes(b"a line\n")
+
+    tracemalloc.start()
+    host = Host(tmp_path, "*.log")
+    await host.ship()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await host.follower.close()
+
+    assert host.shipped == b"a line\n"
+    assert held < MIB // 2
+
+
 def cursors() -> int:
     """Return how many cursors anything in this process holds."""
     gc.collect()

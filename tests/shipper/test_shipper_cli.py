@@ -42,6 +42,21 @@ def test_help_takes_less_than_half_a_second_of_cpu_and_no_pyspark() -> None:
     assert late == "[]"
 
 
+@pytest.mark.nats
+def test_an_agent_loads_no_library_of_tables_pages_or_keys(logs_url: str, log: Path) -> None:
+    script = (
+        "import sys\n"
+        "for name in ('rich', 'prometheus_client', 'aiohttp', 'nacl', 'cryptography', 'psutil'):\n"
+        "    sys.modules[name] = None\n"
+        "from shipper.cli import main\nmain()\n"
+    )
+    options = ("--file", log, "--server", logs_url, "--host", "web01", "--once")
+
+    subprocess.run([sys.executable, "-c", script, *options], cwd=ROOT, check=True)
+
+    assert read_lines(logs_url) == b"one\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

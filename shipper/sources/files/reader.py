@@ -27,6 +27,7 @@ from shipper.sources.files.progress import Reading
 from shipper.sources.files.sampling import close, open_file
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
+_LEAST_BUFFER = 16 * 1024  # bytes
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
@@ -71,8 +72,9 @@ class Reader:
         self._limit = open_files
         self._block_size = block_size
         self._max_line = max_line
-        # one buffer for all reads spares the kernel from clearing fresh memory for every one
-        self._buffer = bytearray(TAIL_BYTES + max(block_size, max_line) + 1)
+        # one buffer for all reads spares the kernel from clearing fresh memory for every one; it
+        # grows when that much can be read
+        self._buffer = bytearray(_LEAST_BUFFER)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -261,6 +263,9 @@ class Reader:
 
         def fill(most: int) -> int:
             wanted = max(0, min(start + most, before - begin))
+            if wanted > len(self._buffer):
+                largest = start + max(self._block_size, self._max_line) + 1
+                self._buffer = bytearray(min(2 * wanted, largest))
             with memoryview(self._buffer) as view:
                 return os.preadv(descriptor, [view[:wanted]], begin)
 

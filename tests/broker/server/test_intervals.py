@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.server.intervals import IntervalState, Limits, Load, Sample, decide_interval
+from broker.server.intervals import IntervalState, Limits, Load, compute_rate, decide_interval
+from nats_logship.app.timestamps import SECOND
 
 LIMITS = Limits(rounds=200, longest=2.0)
 
@@ -52,16 +53,16 @@ def test_one_busy_sample_keeps_the_interval_from_becoming_shorter() -> None:
 
 
 def test_a_rate_is_known_only_between_samples_of_the_same_streams() -> None:
-    before = Sample(10.0, {("LOGS_0", "a"): 100, ("LOGS_1", "b"): 50})
+    before = {("LOGS_0", "a"): (10 * SECOND, 100), ("LOGS_1", "b"): (10 * SECOND, 50)}
 
-    def rate(first: int, second: int, created: str = "b", at: float = 20.0) -> float | None:
-        return Sample(at, {("LOGS_0", "a"): first, ("LOGS_1", created): second}).compute_rate(
-            before
-        )
+    def rate(first: int, second: int, created: str = "b", at: int = 20) -> float | None:
+        after = {("LOGS_0", "a"): (20 * SECOND, first), ("LOGS_1", created): (at * SECOND, second)}
+        return compute_rate(before, after)
 
     assert rate(200, 150) == 20.0
+    assert rate(200, 450, at=50) == 20.0  # that one was not asked for long
     assert rate(100, 50) == 0.0
-    assert rate(200, 40) is rate(200, 150, "c") is rate(200, 150, at=10.0) is None
+    assert rate(200, 40) is rate(200, 150, "c") is rate(200, 150, at=10) is None
 
 
 def play(

@@ -155,7 +155,7 @@ def needs_no_foreign_package(code: str, *arguments: str) -> None:
 def test_a_task_needs_no_package_that_only_the_driver_has() -> None:
     settings = ReceiverSettings(partition=("0",))
     sent = pickle.dumps(
-        (make_destination(settings, (), StreamLayout(10)), make_limits(settings, 2, 2).session)
+        (make_destination(settings, (), StreamLayout(10)), make_limits(settings, 2).session)
     )
 
     load = "import pickle, receiver.consume.task, receiver.driver.jobs; "
