@@ -107,7 +107,7 @@ class OpenFiles:
     def _limit_open_files(self) -> None:
         """Close all files if too many are open here, or in the whole process.
 
-        The kernel gives the lowest free number, so the newest one tells how many there are. To sync
+        The kernel gives the lowest free number, so the newest one shows how many there are. To sync
         and close all files takes the disk no longer than one.
         """
         newest = next(reversed(self._open.values()), 0)
