@@ -99,6 +99,18 @@ def test_after_a_power_loss_only_bytes_that_differ_are_cut(
     assert all(one.startswith(expected or "-") for one in done.notices)
 
 
+@pytest.mark.parametrize("change", [zero, lengthen])
+def test_a_task_killed_after_a_cut_is_completed(
+    partition: Partition, change: Callable[[Path], None]
+) -> None:
+    change(live(partition))
+    assert partition.run_apart(11, fault="surplus_cut") == -9
+
+    partition.receive(partition.offset().next)
+
+    assert live(partition).read_bytes() == WHOLE
+
+
 def test_what_nothing_fills_is_cut_once_all_is_received(
     partition: Partition, cuts: list[str]
 ) -> None:
