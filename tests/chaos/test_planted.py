@@ -58,9 +58,12 @@ HARMS = {
 }
 
 
-def chaos(folder: Path, faults: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run such faults for half a minute, with what is in a folder in place of the checkout."""
-    options = ["--seed", "3", "--open", "--receivers", "alone", "--hosts", "2", "--minutes", "0.5"]
+def chaos(
+    folder: Path, faults: str, minutes: float = 0.5, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run such faults, with what is in a folder in place of the checkout."""
+    options = ["--seed", "3", "--open", "--receivers", "alone", "--hosts", "2"]
+    options += ["--partitions", "3", "--minutes", str(minutes)]
     program = [sys.executable, "-m", "tests.chaos", *options, "--faults", faults]
     where, env = environment.get("PYTHONPATH", ROOT), os.environ | environment
     done = subprocess.run(
@@ -113,6 +116,6 @@ def test_a_receiver_that_syncs_nothing_is_found_by_cuts_of_power(tmp_path: Path)
     (tmp_path / "sitecustomize.py").write_text(code, "utf-8")
     shutil.copytree(ROOT / "tests", tmp_path / "tests")
 
-    done = chaos(tmp_path / "run", "power-receiver", PYTHONPATH=str(tmp_path))
+    done = chaos(tmp_path / "run", "power-receiver", 1, PYTHONPATH=str(tmp_path))
 
     assert done.returncode == 1, done.stdout
