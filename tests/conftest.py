@@ -168,9 +168,11 @@ def spark() -> "Iterator[SparkSession]":
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
+    from receiver.spark.jvm import run_jvm
     from receiver.spark.session import spark_context
 
-    with spark_context("local[2]") as context:
+    # a JVM for a cluster has all of Spark's archives, those of SQL too
+    with run_jvm("spark://") as jvm, spark_context("local[2]", jvm=jvm) as context:
         session = SparkSession(context)
         try:
             yield session

@@ -54,7 +54,8 @@ def follow_advice(advice: str, url: str) -> None:
         pytest.param(spoil, is_running, id=f"{name}, {'in mid-run' if is_running else 'at first'}")
         for name, spoil in ENTRIES.items()
         for is_running in (True, False)
-        if not (is_running and name == "behind another batch")  # moved back under its hands
+        # in mid-run, an offset moved by hand without a new epoch is mended after a restart only
+        if not (is_running and name.startswith("behind")) and name != "behind another batch"
     ],
 )
 async def test_garbage_in_an_offset_blocks_its_partition_until_mended_as_advised(

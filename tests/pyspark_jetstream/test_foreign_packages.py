@@ -28,7 +28,7 @@ from receiver.spark.jvm import connect_jvm, run_jvm
 
 url, folder, own, master = sys.argv[1:]
 os.environ |= {"PYTHONPATH": own, "PYSPARK_PYTHON": sys.executable}  # of Spark's workers
-with run_jvm(master) as jvm, connect_jvm(jvm) as gateway:
+with run_jvm("spark://") as jvm, connect_jvm(jvm) as gateway:
     for name in [one for one in sys.modules if one.partition(".")[0] == "receiver"]:
         del sys.modules[name]
     sys.path.insert(0, own)
