@@ -86,6 +86,8 @@ class Slot:
         loop = asyncio.get_running_loop()
         asking = asyncio.create_task(self._ask_to_leave(leave))
         task = loop.run_in_executor(self.threads, self.run_task, assignments)
+        # read its error in any case, or asyncio logs it
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.wait({task})
         asking.cancel()
         error = task.exception()
