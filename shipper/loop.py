@@ -23,6 +23,7 @@ from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.notices import log_notices
 from shipper.status.report import AgentMeter
+from shipper.timer import wait_for_event
 
 _SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 
@@ -260,11 +261,7 @@ class ShippingLoop:
     async def _pause(self, seconds: float) -> None:
         if seconds > 0 and not self.stopping.is_set():
             self._pausing.clear()
-            timer = asyncio.get_running_loop().call_later(seconds, self._pausing.set)
-            try:
-                await self._pausing.wait()
-            finally:
-                timer.cancel()
+            await wait_for_event(self._pausing, seconds)
 
 
 def _rules(settings: ShipperSettings) -> Rules:

@@ -45,7 +45,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RoundLimits:
     """The wanted rounds per second of all hosts, 0 without a limit; the longest interval, s."""
 
     rounds: int
@@ -64,7 +64,7 @@ class IntervalState:
     calm_seconds: float = 0.0
 
 
-def decide_interval(state: IntervalState, load: Load, limits: Limits) -> IntervalState:
+def decide_interval(state: IntervalState, load: Load, limits: RoundLimits) -> IntervalState:
     """Return the state after a sample; a changed `seconds` is what hosts must be sent."""
     if not limits.rounds:
         return IntervalState()
@@ -79,7 +79,7 @@ def decide_interval(state: IntervalState, load: Load, limits: Limits) -> Interva
     return IntervalState(_settle(max(calm_seconds, seconds * _STEP_DOWN)))
 
 
-def _compute_wanted(seconds: float, load: Load, limits: Limits) -> float:
+def _compute_wanted(seconds: float, load: Load, limits: RoundLimits) -> float:
     """Return the interval at which these hosts would send the wanted rounds.
 
     If each of them sent all the time, hosts / rounds would do: so a few clients that publish
@@ -164,7 +164,7 @@ class _Keeper:
         if (before := entry.seconds or 0.0) != self._state.seconds:
             self._state = IntervalState(before)
         settings = self._context.settings
-        limits = Limits(settings.rounds, settings.longest_interval.total_seconds())
+        limits = RoundLimits(settings.rounds, settings.longest_interval.total_seconds())
         if load or not limits.rounds:
             self._state = decide_interval(self._state, load or Load(0.0, 0), limits)
         seconds = self._state.seconds

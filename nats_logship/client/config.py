@@ -33,14 +33,19 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The entry of the interval of rounds: `seconds` is None if it is unreadable.
+    """The entry of the interval of rounds.
 
     `written` is when it was written, in nanoseconds since the epoch by the broker's clock.
     """
 
-    seconds: float | None = 0.0
+    value: bytes = b""
     written: int = 0
     revision: int = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """The interval, 0 for none; None if the entry cannot be read."""
+        return parse_interval(self.value)
 
     def age(self, now: int) -> float:
         """Return the seconds since it was written; `now` is as `written`."""
@@ -89,7 +94,7 @@ async def read_interval(connection: Connection) -> Interval:
     entry = await bucket.read(connection, CONFIG_BUCKET, INTERVAL_KEY)
     if entry is None:
         return Interval()
-    return Interval(parse_interval(entry.value), parse_time(entry.time), entry.revision)
+    return Interval(entry.value, parse_time(entry.time), entry.revision)
 
 
 def _parse(entry: bucket.Entry, most: int) -> int:

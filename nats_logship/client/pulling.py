@@ -55,7 +55,7 @@ class Pulled(NamedTuple):
         return self.status == _CUT
 
 
-class Limits(NamedTuple):
+class PullLimits(NamedTuple):
     """After how many messages or bytes `follow` ends."""
 
     messages: int
@@ -80,7 +80,7 @@ async def pull(
 
 
 async def follow(
-    connection: Connection, consumer: str, limits: Limits, wait: float, deliver: Deliver
+    connection: Connection, consumer: str, limits: PullLimits, wait: float, deliver: Deliver
 ) -> str:
     """Hand the messages of a consumer to `deliver`: those that it has, and those that come.
 

@@ -26,7 +26,7 @@ from nats_logship.client import pulling
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import Deliver, Limits, Pulled
+from nats_logship.client.pulling import Deliver, Pulled, PullLimits
 from nats_logship.wire.delivery import Delivery, RawMessage
 
 Start = Mapping[str, Any]
@@ -148,7 +148,7 @@ class StreamReader:
         """Pull as `pulling.pull` does; `verify` the messages next."""
         return await pulling.pull(self.connection, self.consumer, most, most_bytes, wait)
 
-    async def follow(self, limits: Limits, wait: float, deliver: Deliver) -> str:
+    async def follow(self, limits: PullLimits, wait: float, deliver: Deliver) -> str:
         """Follow as `pulling.follow` does; `deliver` has to `verify` each message."""
         return await pulling.follow(self.connection, self.consumer, limits, wait, deliver)
 

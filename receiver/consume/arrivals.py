@@ -44,7 +44,7 @@ class Arrivals:
                 self._waiting = self._loop.create_future()
             await self._waiting
 
-    def add(self, *messages: Delivered) -> None:
+    def add(self, messages: Messages) -> None:
         """Hand over messages, in the order of their delivery."""
         with self._changed:
             self._messages += messages

@@ -17,7 +17,7 @@ from nats_logship.app.timestamps import SECOND
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
-from nats_logship.client.pulling import Delivered, Limits, Pulled, pull_singly
+from nats_logship.client.pulling import Delivered, Pulled, PullLimits, pull_singly
 from nats_logship.client.stream_reader import Messages, OutOfOrder, StreamReader
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.subjects import consumer_name, partition_filter
@@ -53,11 +53,8 @@ class Fetcher:
         self._connection = connection
         self._assignment = assignment
         self._end = end
-        name, filters = (
-            consumer_name(assignment.partition),
-            (partition_filter(assignment.partition),),
-        )
-        self._reader = StreamReader(connection, stream, name, filters)
+        name, only = consumer_name(assignment.partition), partition_filter(assignment.partition)
+        self._reader = StreamReader(connection, stream, name, (only,))
         self._reader.next_sequence = first
         self._size = _PullSize(assignment.pull)
         self._pending = 0  # messages that the consumer had left after the last delivery
@@ -175,7 +172,7 @@ class Fetcher:
         return await (self._pull(_FOLLOW) if self._connection.user_token else self._follow())
 
     async def _follow(self) -> bool:
-        limits = Limits(_PULL_MESSAGES, self._size.now)
+        limits = PullLimits(_PULL_MESSAGES, self._size.now)
         status = await self._reader.follow(limits, _FOLLOW, self._accept_one)
         pulled = Pulled([], status)
         if pulled.is_too_large and self.arrivals.is_empty:
@@ -235,7 +232,7 @@ class Fetcher:
         self._reader.verify(messages)
         if messages:
             self._pending = messages[-1][0].pending
-            self.arrivals.add(*messages)
+            self.arrivals.add(messages)
 
 
 class _PullSize:

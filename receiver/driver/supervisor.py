@@ -280,6 +280,7 @@ class PartitionSupervisor:
             case Blocked(cause, detail):
                 self.timer.retry(rotation)
                 await self._wait_blocked(cause, detail)
+                return True  # only a session finds out whether it is mended
             case Superseded(detail, successor):
                 moved = FencedError(f"partition {self._partition}: {detail}")
                 raise TakenOver(self._partition, successor) if successor else moved

@@ -32,17 +32,8 @@ _OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
 )
 _NEEDLESS = (  # first words of the archives of SQL, Hive, MLlib, streaming and clusters
     *("HikariCP", "JLargeArrays", "JTransforms", "ST4", "aircompressor", "algebra", "antlr"),
-    *(
-        "arpack",
-        "arrow",
-        "avro-ipc",
-        "avro-mapred",
-        "blas",
-        "breeze",
-        "cats",
-        "curator",
-        "datanucleus",
-    ),
+    *("arpack", "arrow", "avro-ipc", "avro-mapred", "blas", "breeze", "cats", "curator"),
+    "datanucleus",
     *("datasketches", "derby", "flatbuffers", "hive", "icu4j", "janino", "javax.jdo", "javolution"),
     *("jdo", "jline", "joda", "jpam", "jta", "jts", "kubernetes", "lapack", "libfb303"),
     *("libthrift", "netty-all", "netty-codec-dns", "netty-codec-http", "netty-codec-socks"),

@@ -15,10 +15,10 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.config import Partitions, read_partitions
+from nats_logship.client.config import Partitions, read_interval, read_partitions
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_SUBJECT
+from nats_logship.wire.interval import INTERVAL_SUBJECT
 from nats_logship.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -122,9 +122,9 @@ class BrokerConfig:
         """Read the interval after a connect; raises `ConnectionLost`."""
         renewed = self.interval.renewed
         with suppress(Rejected):  # the one received last counts, and is written again
-            entry = await bucket.read(self._connection, CONFIG_BUCKET, INTERVAL_KEY)
+            entry = await read_interval(self._connection)
             if renewed == self.interval.renewed:  # else the value received meanwhile is newer
-                self.interval.take(entry.value if entry else b"")
+                self.interval.take(entry.value)
 
     def _log(self) -> None:
         """Log that a pause has begun, changed or ended."""

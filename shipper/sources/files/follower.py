@@ -18,6 +18,7 @@ from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
+from shipper.timer import wait_for_event
 
 _CLOSING = 1.0  # seconds
 Answer = TypeVar("Answer")
@@ -74,11 +75,7 @@ class Follower:
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
         self._changes.await_change()
-        timer = asyncio.get_running_loop().call_later(timeout, self.wake.set)
-        try:
-            await self.wake.wait()
-        finally:
-            timer.cancel()
+        await wait_for_event(self.wake, timeout)
         self.wake.clear()
 
     @property

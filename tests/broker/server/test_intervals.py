@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.server.intervals import IntervalState, Limits, Load, compute_rate, decide_interval
+from broker.server.intervals import IntervalState, Load, RoundLimits, compute_rate, decide_interval
 from nats_logship.app.timestamps import SECOND
 
-LIMITS = Limits(rounds=200, longest=2.0)
+LIMITS = RoundLimits(rounds=200, longest=2.0)
 
 
 def decide_often(state: IntervalState, samples: int, rate: float, hosts: int) -> list[float]:
@@ -49,7 +49,7 @@ def test_one_busy_sample_keeps_the_interval_from_becoming_shorter() -> None:
         state = decide_interval(state, Load(rate, 1000), LIMITS)
 
     assert state.seconds == 0.7
-    assert decide_interval(state, Load(5000, 1000), Limits(0, 2.0)) == IntervalState()
+    assert decide_interval(state, Load(5000, 1000), RoundLimits(0, 2.0)) == IntervalState()
 
 
 def test_a_rate_is_known_only_between_samples_of_the_same_streams() -> None:
