@@ -66,9 +66,10 @@ class SessionLimits:
     files, anomalies, notices). It ends if nothing has come for `silence`: to start a session costs
     60 ms of processor time, to wait costs nothing. What comes is written at most `linger` later,
     sooner if many lines come, and committed `commit_every` after the batch's first message: a
-    commit costs about the same for one message as for a hundred. A session waits for `lock` while
-    another task has the partition. A host's claim waits for the host's former partition until that
-    has committed nothing for `stalled_after`, if nothing has disturbed this receiver for as long.
+    commit costs about the same for one message as for a hundred. A session waits for at most `lock`
+    while another task has the partition. A host's claim waits for the host's former partition until
+    that has committed nothing for `stalled_after`, if nothing has disturbed this receiver for as
+    long.
     """
 
     longest: float = 0.0

@@ -58,6 +58,7 @@ from receiver.storage.recovery import WrittenBatch, store_batch
 
 _KV_PATIENCE = 10.0  # seconds
 _COMMIT_PATIENCE = 60.0  # seconds; the write of the entry gives up before
+_SHORT = 2.0  # seconds for the lock at the end of a task
 _SKEW = 5.0  # seconds by which clocks of a cluster may differ
 _ANY_TIME = 2**62  # nanoseconds: later than any line
 
@@ -132,12 +133,18 @@ class _Session:
             make_synced_folder(destination.output, destination.permissions)
             make_synced_folder(destination.state)
             lock = destination.state / f"p{self.done.partition}.lock"
-            with exclusive_lock(lock, self._assignment.session.lock):
+            with exclusive_lock(lock, self._lock_patience):
                 return self._run_locked()
         except EntryTaken as taken:
             return _explain_loss(self._assignment, taken.found)
         except _BLOCKING as error:
             return _explain_error(error, destination)
+
+    @property
+    def _lock_patience(self) -> float:
+        """For how long to wait for the lock: the reports of other sessions wait for ours."""
+        most = self._assignment.session.lock
+        return min(most, max(self._end.seconds_left, _SHORT)) if self._end.waits else most
 
     def _check_folders(self) -> None:
         for one in self._destination.folders:

@@ -188,7 +188,8 @@ def test_killed_drivers_and_workers_lose_no_line(scene: Scene, tmp_path: Path) -
     scene.publish(20)
     for point in ("claimed", "report_received"):
         (tmp_path / point).touch()
-    receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
+    one_worker = ("--master", "local[1]")  # for both partitions
+    receiver = scene.receiver("receiver", *one_worker, environment={VARIABLE: str(tmp_path)})
     for _ in range(2):
         assert receiver.wait(90) == -signal.SIGKILL, receiver.last_output()
         receiver.start()

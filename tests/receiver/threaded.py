@@ -19,7 +19,7 @@ HOSTS = ("web01", "web02")
 
 
 class Receiver(Running):
-    """A receiver of both partitions without Spark: its tasks run in threads."""
+    """A receiver of both partitions without Spark: one slot, whose tasks run in a thread."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Receiver(Running):
         self.stop = asyncio.Event()
         self.driver = Driver(
             *(self.settings, self.connection, name, self.meter, ()),
-            *(lambda destination, all_: task.run_sessions(all_, destination), 2),
+            *(lambda destination, all_: task.run_sessions(all_, destination), 1),
         )
 
     async def run(self) -> None:

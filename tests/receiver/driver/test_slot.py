@@ -1,0 +1,44 @@
+"""Partitions that share a slot: each is received at once, and stops alone."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nats_logship.app.locks import exclusive_lock
+from tests.receiver.threaded import HOSTS, Receiver
+
+pytestmark = pytest.mark.nats
+
+
+async def write_to(receiver: Receiver, number: int, text: bytes) -> None:
+    await asyncio.to_thread(receiver.partitions[number].lines, HOSTS[number], text)
+
+
+async def test_a_partition_that_wakes_joins_the_task_that_runs_for_another(
+    logs_url: str, tmp_path: Path
+) -> None:
+    async with Receiver(logs_url, tmp_path) as receiver:
+        await receiver.send(b"1\n")
+        await receiver.until(receiver.has(0, b"1\n"))
+        await receiver.until(receiver.has(1, b"1\n"))
+        clock = asyncio.get_running_loop().time
+        for number in (0, 1):
+            began = clock()
+            await write_to(receiver, number, b"2\n")
+            await receiver.until(receiver.has(number, b"1\n2\n"))
+            assert clock() - began < 20, "a task of the slot lasts for a minute"
+
+
+async def test_a_blocked_partition_blocks_no_other_of_its_slot(
+    logs_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    async with Receiver(logs_url, tmp_path) as receiver:
+        with exclusive_lock(tmp_path / "state" / "p0.lock", 20.0):
+            await receiver.send(b"1\n")
+            await receiver.until(receiver.has(1, b"1\n"))
+            await receiver.until(lambda: receiver.meter.expect(0).blocked is not None)
+            await write_to(receiver, 1, b"2\n")
+            await receiver.until(receiver.has(1, b"1\n2\n"))
+        await receiver.until(receiver.has(0, b"1\n"))
