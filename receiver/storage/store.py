@@ -82,13 +82,13 @@ class Store(Database):
     Files that were left to another partition are in `list_left_files`, and until that partition
     takes them also in `list_sizes`, `read_newest_line` and `read_last_day`; nowhere else.
 
-    Rows of live files and of the batch are remembered, also from one batch to the next; `refresh`
-    forgets them if another connection has changed the database.
+    The task that writes the files lets rows of live files and of the batch be remembered, also from
+    one batch to the next, by `refresh`.
     """
 
     def _connect(self, path: Path, uri: str) -> None:
         super()._connect(path, uri)
-        self._version = 0
+        self._version: int | None = None
         self._forget_rows()
 
     def _forget_rows(self) -> None:
@@ -96,7 +96,10 @@ class Store(Database):
         self._batch: StoredBatch | None = None
 
     def refresh(self) -> None:
-        """See what other connections have changed; to be called between batches."""
+        """Remember rows from now on; forget them if another connection has changed the database.
+
+        To be called between batches, under the partition's lock.
+        """
         ((version, *_), *_) = self.rows("PRAGMA data_version")
         if version != self._version:
             self._version = int(str(version))
@@ -116,8 +119,9 @@ class Store(Database):
 
     def read_batch(self) -> StoredBatch | None:
         """Return the batch that was stored last; None for a new store."""
-        if self._batch is None and (found := self.rows(f"SELECT {_BATCH} FROM batch")):
-            self._batch = StoredBatch(*found[0])  # type: ignore[arg-type] # by the schema
+        if self._batch is None or self._version is None:
+            found = self.rows(f"SELECT {_BATCH} FROM batch")
+            self._batch = StoredBatch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
         return self._batch
 
     def put_batch(self, batch: StoredBatch) -> None:
@@ -161,7 +165,7 @@ class Store(Database):
 
     def find_file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None if it is not known."""
-        if path not in self._found:
+        if path not in self._found or self._version is None:
             if len(self._found) >= _MOST_REMEMBERED:
                 self._found.clear()
             self._found[path] = next(iter(self._files("path = ?", path)), None)

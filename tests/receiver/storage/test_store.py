@@ -81,6 +81,20 @@ def test_an_operator_can_read_every_row(name: str) -> None:
         assert rows[0] == (name,)
 
 
+def test_a_reader_sees_what_the_receiver_writes_meanwhile(tmp_path: Path) -> None:
+    with begun(tmp_path, tmp_path) as reader, Store(reader.path) as writer:
+        assert reader.find_file("web01.log") is None
+        before = reader.read_batch()
+        assert before is not None
+        written = FileRow("web01.log", "web01", "", "", length=7)
+        with writer.transaction():
+            writer.put_files([written])
+            writer.put_batch(before._replace(number=2))
+
+        assert reader.find_file("web01.log") == written
+        assert reader.read_batch() == before._replace(number=2)
+
+
 def gap(file: str, start: int) -> Anomaly:
     return Anomaly(AnomalyKind.GAP, "web01", file, "id", start, start + 1, 1, 0)
 
