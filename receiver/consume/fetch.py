@@ -27,7 +27,7 @@ from receiver.consume.task_end import TaskEnd
 
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _SINGLE = 256  # messages that are pulled one by one; the broker takes 512 requests for a consumer
-_FOLLOW = 30.0  # seconds of a request for new messages
+_FOLLOW = 10.0  # seconds of a request for new messages: for so long it may outlive us
 _CONNECT = 30.0  # seconds
 _FIRST_PULL, _LEAST_PULL = 1024 * 1024, 128 * 1024  # bytes
 _QUICK, _SLOW = 1.0, 5.0  # seconds for a pull

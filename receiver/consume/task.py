@@ -52,6 +52,7 @@ from receiver.consume.poison import BatchFailed, BatchPlan, blame_messages
 from receiver.consume.reader import PartitionReader
 from receiver.consume.stream_check import require_same_stream
 from receiver.consume.task_end import TaskEnd
+from receiver.consume.wake import Wake
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.recovery import WrittenBatch, store_batch
@@ -197,8 +198,20 @@ class _Session:
                     return end.reason
             ending = end.reason if reader.waits or end.is_asked else Ending.SILENCE
         if ending is Ending.SILENCE:
-            self._add_notices(partition.cut_surplus())
+            self._cut_surplus(partition, offset)
         return ending
+
+    def _cut_surplus(self, partition: OpenPartition, offset: Offset) -> None:
+        """Cut what nothing fills, if the stream has no message left.
+
+        That none came does not prove it: the broker may deliver to the request of a receiver that
+        was killed, until it notices that.
+        """
+        if partition.has_surplus:
+            number, epoch = self._assignment.partition, self._assignment.epoch
+            wake = Wake(self._connection, number, offset.stream, epoch)
+            if not background.wait(wake.count(self.done.until), _KV_PATIENCE):
+                self._add_notices(partition.cut_surplus())
 
     def _make_reader(self, offset: Offset, assignment: Assignment) -> PartitionReader:
         return PartitionReader(self._connection, assignment, offset.next, offset.stream, self._end)
@@ -274,7 +287,7 @@ class _Session:
     def _settle(self, partition: OpenPartition, offset: Offset) -> None:
         """Receive again what live files have behind their committed lengths, to close them then.
 
-        If the driver asks for the end of the session, files that have more of it stay open.
+        Files whose rest does not come, or not before the driver asks for the end, stay open.
         """
         if not partition.has_surplus:
             return
@@ -283,13 +296,12 @@ class _Session:
         ) as reader:
             while partition.has_surplus:
                 done = self._write_batch(partition, reader, offset)
-                if done is None and self._end.is_asked:
-                    return
                 if done is None:
-                    self._add_notices(partition.cut_surplus())
-                else:
-                    self._commit(done)
-                    self._add_notices(partition.settle_surplus(done))
+                    break
+                self._commit(done)
+                self._add_notices(partition.settle_surplus(done))
+        if not self._end.is_asked:
+            self._cut_surplus(partition, offset)
 
     def _close_files(self, partition: OpenPartition) -> Ending:
         """Close live files in a batch without messages: all, or those whose period is over."""

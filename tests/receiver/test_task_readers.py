@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nats_logship.client import background
+from nats_logship.client.pulling import Delivered, PullLimits, follow
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done, ForcedRotation
 from receiver.storage.adoption import adopt
@@ -57,6 +59,23 @@ def test_lines_of_a_killed_batch_are_kept_in_a_copy(
     assert copy.receive(11).notices == ()
 
     assert (copy.files(), cuts) == ({"web01.log": WHOLE}, [])
+
+
+def test_a_request_of_another_receiver_that_takes_the_lines_has_none_cut(
+    partition: Partition, cuts: list[str]
+) -> None:
+    connection, taken = background.connection((partition.url,)), list[Delivered]()
+    request = follow(connection, "LOGS.receiver-p0", PullLimits(1000, 10_000_000), 60, taken.append)
+    taking = background.submit(request)
+    state = lambda: partition.ask(lambda c: c.api("CONSUMER.INFO.LOGS.receiver-p0"))  # noqa: E731
+    wait_until("the request waits", lambda: state()["num_waiting"] == 1, 20)
+    assert partition.run(11) == Done(0, 11, 11)
+    assert len(taken) == 20, "the session has reset the consumer, whose oldest request it was not"
+    assert (live(partition).read_bytes(), cuts) == (WHOLE, [])
+
+    taking.cancel()
+    partition.receive(partition.offset().next)
+    assert (live(partition).read_bytes(), cuts, partition.offset().next) == (WHOLE, [], 31)
 
 
 def zero(file: Path) -> None:
