@@ -12,7 +12,6 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
@@ -28,6 +27,7 @@ from shipper.settings import ShipperSettings, reload
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import most_open_files
+from shipper.sources.several import Sources
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, HostReport, list_files, seconds_since
 
@@ -78,8 +78,11 @@ class Agent:
             self._publisher.patience = settings.patience.total_seconds()
         self._spool: Spool | None = None
         intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
-        self._meter, follower = AgentMeter(clock), self._follower(_NO_FILES, Positions())
-        self._loop = ShippingLoop(follower, self._publisher, settings, self._meter, intervals)
+        self._meter = AgentMeter(clock)
+        self._wake = asyncio.Event()
+        self._files = self._follower()
+        sources = Sources([self._files], self._wake)
+        self._loop = ShippingLoop(sources, self._publisher, settings, self._meter, intervals)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self, self._change, self._end, code)
 
@@ -139,7 +142,7 @@ class Agent:
             async with _run_with(self._publisher.config.run()):
                 await self._run_sessions()
         finally:
-            await self._loop.follower.close()
+            await self._loop.source.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._publisher.connection.close()
@@ -149,7 +152,8 @@ class Agent:
         acknowledged = self._loop.acknowledged
         acknowledged.positions = await self._publisher.in_time(self._open_first_session())
         while True:
-            await self._rewind()
+            # what is open stays open
+            await self._loop.source.rewind(acknowledged.positions.files)
             with suppress(SessionLost):
                 return await self._run_session()
 
@@ -161,27 +165,14 @@ class Agent:
             await require_alone(self._host, publisher.config.partitions.time)
         return await publisher.open_session(Positions())
 
-    async def _rewind(self) -> None:
-        """Have the files read on from the positions; known files stay open."""
-        loop = self._loop
-        has_begun, positions = loop.has_scanned, loop.acknowledged.positions
-        if not has_begun or not await loop.follower.rewind(positions.files):
-            await loop.follower.close()
-            selection = self._settings.selection
-            if self._spool is not None:
-                selection = _NO_FILES  # until the spool selects a segment
-            elif has_begun:
-                # files that came while the subject was claimed again came after the start
-                selection = replace(selection, from_end=False)
-            loop.follower = self._follower(selection, positions)
-
-    def _follower(self, selection: Selection, positions: Positions) -> Follower:
+    def _follower(self) -> Follower:
         settings = self._settings
         return Follower(
-            selection,
-            positions.files.values(),
+            _NO_FILES if settings.is_input else settings.selection,
+            (),
             new_id=self._publisher.new_file,
             clock=self._clock,
+            wake=self._wake,
             grace=settings.grace.total_seconds(),
             hold=settings.hold_deleted.total_seconds(),
             open_files=most_open_files(),
@@ -197,7 +188,7 @@ class Agent:
         elif loop.stopping.is_set():
             await self._end_early()
         elif self._settings.once:
-            loop.goals.conclude(loop.follower, self._settings.selection.patterns)
+            loop.goals.conclude(loop.source, self._settings.selection.patterns)
 
     async def _ship_and_save(self) -> None:
         """Ship, and save the positions meanwhile and at the end, unless another agent owns them."""
@@ -219,12 +210,12 @@ class Agent:
         acknowledged = self._loop.acknowledged
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await acknowledged.forget_gone(self._loop.follower, self._clock())
+            await acknowledged.forget_gone(self._loop.source, self._clock())
             await self._publisher.snapshots.try_write(acknowledged.positions)
 
     async def _follow_spool(self) -> None:
         if self._spool is not None:
-            await self._spool.run(self._loop.acknowledged, self._loop.follower)
+            await self._spool.run(self._loop.acknowledged, self._files)
             self._loop.stop()
 
     async def _change(self, settings: ShipperSettings) -> None:
@@ -233,11 +224,10 @@ class Agent:
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
         self._loop.change(self._settings)
-        follower = self._loop.follower
         grace, hold = self._settings.grace, self._settings.hold_deleted
-        follower.change_limits(grace.total_seconds(), hold.total_seconds())
+        self._files.change_limits(grace.total_seconds(), hold.total_seconds())
         if self._spool is None:
-            await follower.retarget(self._settings.selection)
+            await self._files.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
 
     @property
@@ -250,7 +240,7 @@ class Agent:
         return (self._reading_seconds() or 0.0) < most
 
     def _reading_seconds(self) -> float | None:
-        since = self._loop.follower.busy_since
+        since = self._loop.source.busy_since
         return None if since is None else asyncio.get_running_loop().time() - since
 
     def status(self) -> str:
@@ -262,23 +252,23 @@ class Agent:
     def report(self) -> HostReport:
         """Return the present status."""
         publisher, loop, meter, now = self._publisher, self._loop, self._meter, self._clock()
-        follower, read_at = loop.follower, loop.sender.unacknowledged()
+        source, read_at = loop.source, loop.sender.unacknowledged()
         position, spool = loop.acknowledged.position, self._spool
         spooled = spool.behind if spool else None
         return HostReport(
             host=self._host,
             running=True,
-            files=list_files(follower.files(), position, read_at, now, spooled),
+            files=list_files(source.files(), position, read_at, now, spooled),
             broker=publisher.config.partitions.time,
             pid=os.getpid(),
             last_ack=format_time(meter.last_ack, "seconds") if meter.last_ack else None,
             waiting_for=publisher.connection.away or publisher.waiting.reason,
             paused=str(publisher.config.pause or ""),
             interval_seconds=publisher.config.interval.seconds,
-            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in source.troubles),
             unread=tuple(f"{path}: {text}" for path, text in meter.unread.items()),
             has_scanned=loop.has_scanned,
-            open_files=follower.open_files,
+            open_files=source.open_files,
             reading_seconds=self._reading_seconds(),
             waiting_seconds=seconds_since(read_at.values(), now),
             spool_trouble=spool.trouble if spool else "",

@@ -12,8 +12,8 @@ from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND
 from nats_logship.app.units import format_size
 from shipper.publish.rounds import Round
-from shipper.sources.files.file import FollowedFile
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.source import SourceState
 
 _LONG = 60.0  # seconds
 
@@ -140,7 +140,7 @@ class AgentMeter:
 
 
 def list_files(
-    files: Sequence[FollowedFile],
+    files: Sequence[SourceState],
     position: Callable[[str], int],
     read_at: Mapping[str, int],
     now: int,
@@ -160,7 +160,7 @@ def list_files(
         is_held = file.unfinished and file.unfinished == size - at
         status = FileStatus(
             path=file.path,
-            state=file.problem or ("unfinished line" if is_held else file.status_text),
+            state=file.problem or ("unfinished line" if is_held else file.condition),
             size_bytes=size,
             position_bytes=at,
             oldest_unshipped_seconds=seconds_since(

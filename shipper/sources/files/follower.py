@@ -14,25 +14,26 @@ from typing import TypeVar
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.changes import ChangeDetection
-from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
-from shipper.timer import wait_for_event
+from shipper.sources.source import Source, SourceState
 
 _CLOSING = 1.0  # seconds
 Answer = TypeVar("Answer")
 
 
-class Follower:
+class Follower(Source):
     """Follows all files of one host.
 
     Reading begins at the `known` cursors, and unknown files at their beginning. `clock` gives
     nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` seconds.
+    `is_only`: the host has no other source, so pieces of a line may wait for the rest of it.
 
-    `wake` is set on any change. `busy_since` is when the thread began what it does, on the clock of
-    the event loop; None if it does nothing.
+    `busy_since` is when the thread began what it does; None if it does nothing.
     """
+
+    busy_since: float | None = None
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Follower:
         *,
         new_id: Callable[[], str],
         clock: Callable[[], int],
+        wake: asyncio.Event | None = None,
         block_size: int = 256 * 1024,
         max_line: int = 1024 * 1024,
         grace: float = 5.0,
@@ -48,12 +50,13 @@ class Follower:
         open_files: int = 500,
         poll_every: float = 1.0,
         listen: bool = True,
+        is_only: bool = True,
     ) -> None:
-        self.wake = asyncio.Event()
-        self.busy_since: float | None = None
+        self.wake = wake or asyncio.Event()
         self._most_open = open_files
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._tracker = Tracker(selection, known, new_id, clock, self._changes)
+        self._tracker.is_only = is_only
         self._thread = ThreadPoolExecutor(1, "files")
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
@@ -72,11 +75,9 @@ class Follower:
         """
         return await self._do(self._tracker.gather, budget)
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is no error here
-        """Return when something changed since the last call, or after `timeout` seconds."""
+    def await_change(self) -> None:
+        """Have `wake` set at the next change, or one since the last gathering."""
         self._changes.await_change()
-        await wait_for_event(self.wake, timeout)
-        self.wake.clear()
 
     @property
     def is_scan_due(self) -> bool:
@@ -99,29 +100,44 @@ class Follower:
         """The seconds after which to gather again even if nothing changes."""
         return self._changes.poll_in
 
-    async def close(self) -> None:
-        """Stop watching and close all files, but for one in whose file system the thread hangs."""
+    @property
+    def is_inside_line(self) -> bool:
+        """Whether the file that was read last goes on inside an over-long line."""
+        return self._tracker.interrupted is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """False: files may always be written to, and new ones come."""
+        return False
+
+    async def close(self) -> list[str]:
+        """Stop watching and close all files, but for one in whose file system the thread hangs.
+
+        What was not read is there at the next start, but for deleted files, which it reports.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 await self._do(self._tracker.close)
         self._changes.close()
+        return []
+
+    def owns(self, cursor: Cursor) -> bool:
+        """Whether it is a file's: their paths are absolute."""
+        return cursor.path.startswith("/")
 
     # what it knows
 
-    def files(self) -> list[FollowedFile]:
+    def files(self) -> list[SourceState]:
         """Return every followed file as it was seen last."""
-        return list(self._tracker.files.values())
-
-    def is_waited_for(self, file: FollowedFile) -> bool:
-        """Whether other files wait for the end of this one's last line."""
-        return self._tracker.is_waited_for(file)
+        return self._tracker.list_states()
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where each followed file began, also an empty one, but for the ids in `but`.
 
         The next start finds the file by it, if the file is renamed before a line of it is shipped.
         """
-        return [file.progress.start for file in self.files() if file.file not in but]
+        files = self._tracker.files.values()
+        return [file.progress.start for file in files if file.file not in but]
 
     @property
     def ended_files(self) -> set[str]:
@@ -132,6 +148,11 @@ class Follower:
     def troubles(self) -> list[Notice]:
         """What kept files from being read at the last scan."""
         return self._tracker.troubles
+
+    @property
+    def obstacle(self) -> str:
+        """Empty: files that cannot be read are `troubles`, and keep no others waiting."""
+        return ""
 
     @property
     def open_files(self) -> int:
@@ -169,15 +190,14 @@ class Follower:
         await self._do(self._tracker.retarget, selection, known)
         self.wake.set()
 
-    async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
+    async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read every followed file on from its cursor, or from its start; forget other cursors.
 
-        All files stay open. The next scan is due. Returns False, and does nothing, if a cursor is
-        of a file that this follower does not know: another agent read it.
+        All files stay open, and the next scan is due. If a cursor is of a file that this follower
+        does not know, as another agent read it, all files are closed, and found again.
         """
-        is_known = await self._do(self._tracker.rewind, cursors)
+        await self._do(self._tracker.rewind, cursors)
         self.wake.set()
-        return is_known
 
     async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
         """Do work in the thread; if the caller is cancelled, the thread goes on to the end."""
