@@ -155,7 +155,7 @@ SETTINGS := $(DESTDIR)/etc/logship
 
 install-units: ## Put systemd's units and files into place (DESTDIR); settings that are there stay as they are
 	install -d -m 755 $(UNITS) $(SETTINGS) $(DESTDIR)/etc/sysusers.d $(DESTDIR)/etc/tmpfiles.d
-	install -m 644 systemd/*.service systemd/*.target $(UNITS)
+	install -m 644 systemd/*.service systemd/*.target systemd/*.timer $(UNITS)
 	install -m 644 systemd/sysusers.d/logship.conf $(DESTDIR)/etc/sysusers.d
 	install -m 644 systemd/tmpfiles.d/logship.conf $(DESTDIR)/etc/tmpfiles.d
 	@for file in systemd/settings/*.toml; do \
