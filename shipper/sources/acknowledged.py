@@ -53,7 +53,8 @@ class Acknowledged:
         # until the follower has decided on all files, it does not follow all that are there
         if not follower.has_decided:
             return
-        old = find_forgettable(self.positions.without(_followed(follower)).files.values(), now)
+        unfollowed = self.positions.without(_followed(follower)).files.values()
+        old = find_forgettable(unfollowed, now, follower.deleted_files)
         there = {(one.entry.path, one.entry.key.inode) for one in follower.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]

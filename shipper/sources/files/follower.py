@@ -129,6 +129,11 @@ class Follower:
         return self._tracker.ended
 
     @property
+    def deleted_files(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return self._tracker.deleted
+
+    @property
     def troubles(self) -> list[Notice]:
         """What kept files from being read at the last scan."""
         return self._tracker.troubles
