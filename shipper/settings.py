@@ -9,20 +9,22 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 
 from nats_logship.app.address import OptionalListen
-from nats_logship.app.configuration import Many, option
+from nats_logship.app.configuration import option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
-from shipper.sources.files.paths import Selection
+from shipper.host_name import read_host
+from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.inputs import find_inputs
 
 Compression = Literal["auto", "zstd", "none"]
 
 
-def _host(value: str) -> str:
-    return validate_host(value) if value else value
+def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        check_braces(pattern)
+    return value
 
 
 def _expressions(value: object) -> object:
@@ -34,6 +36,14 @@ def _expressions(value: object) -> object:
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
+
+
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_globs),
+    AfterValidator(_check_globs),
+]
+"""Globs: a repeatable option, a list in TOML, commas outside braces in the environment."""
 
 
 class ShipperSettings(AccessSettings):
@@ -52,13 +62,13 @@ class ShipperSettings(AccessSettings):
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Many = option(
+    file: Globs = option(
         (),
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
         "repeatable.",
     )
-    exclude: Many = option(
+    exclude: Globs = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
     )
     from_: Literal["beginning", "end"] = Field(
@@ -82,8 +92,11 @@ class ShipperSettings(AccessSettings):
         description="How often to check every file and folder, besides inotify; less often if a "
         "check takes long.",
     )
-    host: Annotated[str, AfterValidator(_host)] = option(
-        "", "NAME", "Host name that the lines are shipped under (default: name of this machine)."
+    host: Annotated[str, AfterValidator(read_host)] = option(
+        "",
+        "NAME",
+        "Host name that the lines are shipped under; @FILE and '$VARIABLE' say where it is "
+        "(default: name of this machine).",
     )
     state_dir: Path | None = option(
         None,
