@@ -283,4 +283,6 @@ class Agent:
             waiting_seconds=seconds_since(read_at.values(), now),
             spool_trouble=spool.trouble if spool else "",
             retries=publisher.waiting.retries,
+            max_rate_bytes=loop.sender.limit.rate,
+            rate_held_seconds=loop.sender.limit.holding_seconds,
         )
