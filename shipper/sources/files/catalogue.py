@@ -124,6 +124,8 @@ class Catalogue:
         lost, what = file.end - file.offset, "read to its end"
         if lost:
             what = f"bytes {file.offset} to {file.end} were not read"
+        if not file.is_linked:
+            self.memory.deleted[file.file] = None
         self.ended.add(file.file)
         self.report(NoticeKind.GONE, file.entry.path, f"{how}, {what}", lost)
 
@@ -276,7 +278,7 @@ class Catalogue:
         if Action.REPORT_DAMAGE in actions:
             text = f"is damaged ({sample.damage}): what was not read before is lost"
             self.report(NoticeKind.DAMAGED, path, text)
-        if Action.REPORT_OLDER in actions:
+        if Action.REPORT_OLDER in actions and not self.memory.is_before_known(sample.entry):
             known = (one.cursor for one in self.memory.find_known(sample.entry.group))
             self.notices += report_sibling(sample.entry, known)
 
@@ -317,15 +319,11 @@ class Catalogue:
 
     # the selection and the positions
 
-    def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
-        """Follow another selection; with `known`, forget all files but that.
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection.
 
         A file that is not selected any more is not followed any more; its cursor is remembered.
         """
-        if known is not None:
-            self.memory.remembered = {known.file: known}
-            self.memory.live_paths.clear()
-            self.files.clear()
         for file in list(self.files.values()):
             path, is_shown = file.entry.path, selection.shows
             if selection.excludes_file(path) or not (is_shown(path) or is_shown(file.entry.group)):

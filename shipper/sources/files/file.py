@@ -13,6 +13,7 @@ from shipper.sources.files.decide import Event, FileState, decide
 from shipper.sources.files.entry import FileEntry
 from shipper.sources.files.identity import TAIL_BYTES, Sample
 from shipper.sources.files.progress import Progress, Reading
+from shipper.sources.source import SourceState
 
 
 class Accepted(NamedTuple):
@@ -78,8 +79,8 @@ class FollowedFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where a scan saw the file last; `-` for standard input."""
-        return self.entry.path if "/" in self.progress.label else self.progress.label
+        """Where a scan saw the file last."""
+        return self.entry.path
 
     @property
     def end(self) -> int:
@@ -107,9 +108,23 @@ class FollowedFile(NamedTuple):
         has_moved = entry.path != self.home and entry.real == entry.path
         return has_moved or not entry.is_live
 
+    def describe(self, now: int, grace: int) -> SourceState:
+        """Return what others see of it."""
+        return SourceState(
+            file=self.file,
+            path=self.path,
+            condition=self._condition,
+            position=self.offset,
+            end=self.end,
+            readable_since=self.readable_since,
+            unfinished=self.unfinished,
+            problem=self.problem,
+            is_awaited=self.is_waited_for(now, grace),
+            inode=self.entry.key.inode,
+        )
+
     @property
-    def status_text(self) -> str:
-        """Its state for the status."""
+    def _condition(self) -> str:
         if self.is_doubtful:
             return "doubtful"
         if self.unseen_since is not None:

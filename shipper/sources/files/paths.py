@@ -46,6 +46,32 @@ def expand_braces(pattern: str) -> list[str]:
     return [pattern]
 
 
+def split_globs(value: object) -> object:
+    """Split a text at its commas outside braces; return anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    parts, depth = [""], 0
+    for letter in value:
+        depth += (letter == "{") - (letter == "}" and depth > 0)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(part.strip() for part in parts)
+
+
+def check_braces(pattern: str) -> None:
+    """Raise ValueError for a brace without its partner, but in a path that exists."""
+    depth = 0
+    for token in _TOKEN.findall(pattern):
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            break
+    if depth and not os.path.lexists(pattern):
+        lone, missing = "{}" if depth > 0 else "}{"
+        raise ValueError(f"{pattern} has {lone} without {missing}; [{lone}] is the brace itself")
+
+
 def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
     """Return the positions of a brace's commas, and of its end; 0 if it has no end."""
     depth, commas = 0, []

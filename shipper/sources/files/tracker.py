@@ -9,6 +9,7 @@ scan.
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -24,6 +25,7 @@ from shipper.sources.files.reader import Reader
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.source import SourceState
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes of each of many files that are read at a time
@@ -36,7 +38,8 @@ class Tracker:
 
     `is_scan_due`: a file came, went, or was renamed or truncated since the last scan.
     `has_decided`: the last scan decided on all files that it saw. `troubles` kept files from being
-    read at the last scan. `stored` returns up to which byte a file is stored, by id.
+    read at the last scan. `stored` returns up to which byte a file is stored, by id. `is_only`: the
+    host has no lines but those of these files.
     """
 
     # How a rotation runs, from its first sight to the successor's first byte. The writer of
@@ -73,10 +76,17 @@ class Tracker:
         self.has_decided = False
         self.troubles: list[Notice] = []
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
-        self._selection = selection
+        self.is_only = True
+        self._new_id = new_id
         self._clock = clock
         self._changes = changes
-        self._catalogue = Catalogue(selection, known, new_id)
+        self._begin(selection, known)
+
+    def _begin(self, selection: Selection, known: Iterable[Cursor]) -> None:
+        """Know nothing but these cursors."""
+        self._selection = selection
+        self._has_scanned = False
+        self._catalogue = Catalogue(selection, known, self._new_id)
         self._memory = self._catalogue.memory
         self.files: Mapping[FileKey, FollowedFile] = self._memory.files
         self._reader = Reader(self.files)
@@ -90,9 +100,10 @@ class Tracker:
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
         """Read blocks and lines of these sizes, in bytes, and keep so many files open."""
+        self._sizes = block_size, max_line, open_files
         self._least_share = min(_LEAST_SHARE, block_size)
         self._most_files = min(_MOST_FILES, open_files)
-        self._reader.resize(block_size, max_line, open_files)
+        self._reader.resize(*self._sizes)
 
     @property
     def ended(self) -> set[str]:
@@ -100,26 +111,43 @@ class Tracker:
         return set(self._catalogue.ended)
 
     @property
+    def deleted(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return list(self._memory.deleted)
+
+    @property
     def open_files(self) -> int:
         """How many files are open."""
         return len(self._reader)
 
-    def is_waited_for(self, file: FollowedFile) -> bool:
-        """Whether files wait for the end of this one's last line."""
-        return file.is_waited_for(self._clock(), self._grace)
+    def list_states(self) -> list[SourceState]:
+        """Return the state of each followed file."""
+        now, grace = self._clock(), self._grace
+        return [file.describe(now, grace) for file in list(self.files.values())]
 
-    def retarget(self, selection: Selection, known: Cursor | None) -> None:
-        """Follow another selection from the next scan on; with `known`, forget all other files."""
-        self._catalogue.retarget(selection, known)
+    @property
+    def interrupted(self) -> FollowedFile | None:
+        """The file that was read last, if it goes on inside a line and can be read."""
+        last = self.files.get(self._last) if self._last else None
+        if last is None or last.readable_since is None or last.is_doubtful:
+            return None
+        return last if last.progress.in_line else None
+
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection from the next scan on."""
+        self._catalogue.retarget(selection)
         self._selection = selection
         self._start_over()
 
-    def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
-        """Read on from these cursors; return False if one is of an unknown file."""
-        is_known = self._catalogue.rewind(cursors, self._clock())
-        if is_known:
-            self._start_over()
-        return is_known
+    def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Read on from these cursors; if one is of an unknown file, find all files again."""
+        if not (self._has_scanned and self._catalogue.rewind(cursors, self._clock())):
+            self._reader.close()
+            # files that came since the first scan came after the start
+            from_end = self._selection.from_end and not self._has_scanned
+            self._begin(replace(self._selection, from_end=from_end), cursors.values())
+            self._reader.resize(*self._sizes)
+        self._start_over()
 
     def close(self) -> None:
         """Close all files."""
@@ -142,7 +170,7 @@ class Tracker:
     def scan(self) -> list[Notice]:
         """Scan the folders, and decide what each file is; return what changed."""
         self._take_changes()
-        self.is_scan_due = False
+        self.is_scan_due, self._has_scanned = False, True
         catalogue = self._catalogue
         try:
             paths = self._memory.list_sibling_paths()
@@ -272,7 +300,7 @@ class Tracker:
             share = max(self._least_share, budget // len(files))
             for file in files:
                 # among other files' lines an over-long line is shipped once it has its end
-                is_alone = len(self.files) == 1
+                is_alone = self.is_only and len(self.files) == 1
                 may_split = is_alone or file.is_at_rest(self._clock(), self._grace)
                 reading = self._reader.read(file, share, may_split=may_split)
                 budget -= len(reading.run) + reading.unfinished
@@ -311,13 +339,7 @@ class Tracker:
 
         One compressed file at most, since each takes memory to decompress.
         """
-        last = self.files.get(self._last) if self._last else None
-        if (
-            last
-            and last.progress.in_line
-            and last.readable_since is not None
-            and not last.is_doubtful
-        ):
+        if last := self.interrupted:
             return [last]
         ready: list[FollowedFile] = []
         for chain in list(self._queue):
