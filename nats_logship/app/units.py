@@ -69,7 +69,8 @@ def parse_rate(value: object) -> int:
         raise ValueError(f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit")
     number, prefix, is_binary = found.groups()
     power = " kmgt".index(prefix) if prefix else 0
-    rate = round(float(number) * (1024 if is_binary else 1000) ** power)
+    unit: int = (1024 if is_binary else 1000) ** power
+    rate = round(float(number) * unit)
     if 0 < rate < _LEAST_RATE:
         raise ValueError(f"{text!r} is less than 1KiB/s; give more, or 0 for no limit")
     return rate

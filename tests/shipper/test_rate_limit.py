@@ -45,7 +45,7 @@ def send(limit: RateLimit, clock: Clock, sizes: list[int]) -> list[float]:
         pytest.param([400, 600, 500, 500], [0, 0, 0.5, 1], id="a second at once, then the rate"),
         pytest.param([5000, 1000], [0, 5], id="after a large round the next one waits longer"),
         pytest.param([1000, 5000, 1], [0, 1, 5.001], id="a large round waits for a second"),
-        pytest.param([0, 1000, 0], [0, 0, 0], id="a round without lines never waits"),
+        pytest.param([0, 1000, 0], [0, 0, 0], id="a round without lines needs nothing"),
     ],
 )
 def test_rounds_pass_at_the_rate(sizes: list[int], sent: list[float]) -> None:
@@ -111,15 +111,18 @@ def test_a_rate_is_shown_reloaded_and_ends_at_once_and_no_line_is_lost(
     began = time.monotonic()
     agent.stop()
     took = time.monotonic() - began
-    before = read_lines(logs_url)
+    before, first_log = read_lines(logs_url), agent.read_log()
     agent = start()
     wait_for_log(agent, "ships on")
     config.write_text(settings(logs_url, log, "0"))
     agent.hang_up()
     wait_for_log(agent, "changed: max_rate")
     wait_for_lines(logs_url, written, agent)
+    agent.stop()
 
     assert took < 5  # a round in flight would have six seconds
+    assert " unshipped; the next start with the same --file ships them" in first_log
+    assert "stopped, 0 B unshipped" in agent.read_log()
     assert written.startswith(before)
     assert len(before) < len(written)
     assert json.loads(status)[0]["max_rate_bytes"] == metrics["logshipper_max_rate_bytes"] == 65536
@@ -138,5 +141,6 @@ def test_once_keeps_to_the_rate(logs_url: str, tmp_path: Path, own_host: str) ->
     took = time.monotonic() - began
 
     assert done.returncode == 0, done.stderr
+    assert "shipped 30000 lines, 849.6 KiB, of 1 file\n" in done.stderr
     assert took >= 0.9 * (len(written) / 200_000 - 1)
     assert read_lines(logs_url) == written
