@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
 from nats_logship.app.service import merge_reloaded
-from nats_logship.app.units import Duration
+from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
 from shipper.expressions import expression
 from shipper.host_name import read_host
@@ -58,7 +58,7 @@ class ShipperSettings(AccessSettings):
             "state_dir",
         ),
         "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
-        "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
+        "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
 
@@ -134,6 +134,12 @@ class ShipperSettings(AccessSettings):
         description="Largest round: bytes of lines in one message. Memory: up to seven times this, "
         "10 MiB, 45 MiB for the program and 5 KiB for each file.",
     )
+    max_rate: Rate = option(
+        0,
+        "RATE",
+        "Most bytes of lines to send per second, e.g. 5MB/s or 512KiB/s, over all files; after a "
+        "silence the bytes of a second go at once; 0 for no limit.",
+    )
     grace: Duration = Field(
         timedelta(seconds=5),
         description="How long to wait for the end of a rotated file's last line before it is "
@@ -178,7 +184,7 @@ class ShipperSettings(AccessSettings):
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
-    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
+    *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
 }
 
 
