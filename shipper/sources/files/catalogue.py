@@ -239,9 +239,14 @@ class Catalogue:
             # whatever its time says, it was written after what was read of the truncated file
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
+            is_new &= not (sample.entry.compression and self._begins_at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
             observation = Unmatched(sample, is_new, is_too_old)
             self._act(sample, decide(FileState.FOUND, observation, known), now)
+
+    @property
+    def _begins_at_end(self) -> bool:
+        return self._selection.from_end and self.memory.scanned_at is None
 
     def _supersede(self, same: Iterable[Cursor], best: Cursor) -> None:
         """Forget cursors of the same file: a copy would be taken for it.

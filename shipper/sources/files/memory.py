@@ -42,6 +42,8 @@ class Memory:
         self.is_clock_back = False
         self._latest = 0
         self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
+        # what was rotated later was not there when an agent scanned or read last
+        self._known_until = max((one.seen for one in self.remembered.values()), default=None)
         self.index()
 
     def note_time(self, now: int) -> None:
@@ -51,7 +53,8 @@ class Memory:
 
     def note_decided(self, scanned_at: int) -> None:
         """Note that a scan decided on all files: what is unknown by now was there before us."""
-        self.scanned_at, self.is_clock_back = scanned_at, False
+        self.scanned_at = self._known_until = scanned_at
+        self.is_clock_back = False
 
     def note_entries(self, entries: Iterable[FileEntry]) -> None:
         """Note what a scan saw; links show a file at several paths: the first one counts."""
@@ -219,7 +222,7 @@ class Memory:
         """Return the time from which on an unknown file of a group is new; None if none is."""
         # a backlog may be read long after its successor was written and rotated, but not before
         # the last scan
-        times = [] if self.scanned_at is None else [self.scanned_at]
+        times = [] if self._known_until is None else [self._known_until]
         # nor before a file was found; that counts only if none was read, since a copy of its lines
         # may be older
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]

@@ -165,7 +165,7 @@ _MULTILOG = re.compile(r"(@[0-9a-f]{24})\.[su]", re.ASCII)
 """The name that svlogd and multilog give the file that was `current`: its time in TAI64N."""
 _NUMBER = re.compile(rf"(.*?)[._-]([0-9]{{1,5}}){_EXTENSION}?", re.ASCII | re.DOTALL)
 _TIME = re.compile(
-    rf"(.*?)[._-]([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
+    rf"(?:(.*?)[._-])?([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
 )
 
 
@@ -217,7 +217,7 @@ def rotation_key(path: str) -> tuple[str, tuple[int, ...]] | None:
         return "current", (int(found[1][1:], 16),)
     if found := _TIME.fullmatch(name):
         digits = map(int, re.findall("[0-9]+", found[2]))
-        return f"{found[1]}@{found[3] or ''}", tuple(digits)
+        return f"{found[1] or ''}@{found[3] or ''}", tuple(digits)
     if found := _NUMBER.fullmatch(name):
         return f"{found[1]}#{found[3] or ''}", (-int(found[2]),)
     return None
@@ -228,6 +228,12 @@ def group_of(path: str, live_paths: Collection[str]) -> str:
     folder, _, name = path.rpartition("/")
     before = (f"{folder}/{live}" for live in live_names(name))
     return next((live for live in before if live in live_paths), path)
+
+
+def family_of(archive: str) -> str:
+    """Return the live path that an archive was rotated from, by its name alone."""
+    folder, _, name = archive.rpartition("/")
+    return f"{folder}/{live_names(name)[0]}"
 
 
 def _absolute(pattern: str) -> list[str]:

@@ -53,6 +53,8 @@ def scan(
     found = listing.expand_patterns(live_paths)
     wanted = dict.fromkeys(path for shown in found.values() for path in shown)
     homes = listing.find_homes({**live_paths, **{path: path for path in wanted}})
+    # a glob may show the archives of years: they are read if it names them, as in *.gz
+    asked = {path for one, shown in found.items() if paths.compression_of(one) for path in shown}
     folders = dict.fromkeys(map(os.path.dirname, homes))
     siblings = listing.find_siblings(folders, homes)
     closed = {notice.path for notice in listing.troubles}
@@ -60,6 +62,8 @@ def scan(
     archives: list[UnreadableSibling] = []
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
+        if path in asked and live == path:
+            live = paths.family_of(path)
         match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
             case FileEntry() as entry:
                 # a link to a file that is shown itself is that file, also if the file was created
@@ -67,7 +71,7 @@ def scan(
                 is_shown = entry.real != path and selection.shows(entry.real)
                 is_own = not is_shown or os.path.dirname(entry.real) in closed  # noqa: PTH120
                 if is_own and not listing.refuses(entry, found):
-                    entries[path] = entry
+                    entries[path] = replace(entry, wanted=entry.wanted or path in asked)
             case UnreadableSibling() as archive:
                 archives.append(archive)
             # a glob may show folders, and files that are gone by now
@@ -141,7 +145,8 @@ def inspect(
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
     if path.endswith(paths.COMPRESSED) and (compression is None or group == path):
         archive = UnreadableSibling(path, group, status.st_size, status.st_mtime_ns)
-        return Notice(NoticeKind.REFUSED, path, "is compressed") if wanted else archive
+        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
+        return Notice(NoticeKind.REFUSED, path, refusal) if wanted else archive
     return FileEntry(
         path=path,
         real=real,
@@ -149,7 +154,6 @@ def inspect(
         key=FileKey(status.st_dev, status.st_ino),
         size=status.st_size,
         modified=status.st_mtime_ns,
-        # a glob may show the archives of years: compressed files are followed only as rotated ones
         wanted=wanted and compression is None,
         compression=compression,
     )
