@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_logship.app.address import Address, parse_address
-from nats_logship.app.text import format_count
+from nats_logship.app.text import format_count, format_ranges
 from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import format_duration, parse_duration, parse_moment, parse_rate
 
@@ -126,3 +126,8 @@ def test_a_listener_on_all_addresses_is_reached_by_loopback() -> None:
 )
 def test_a_count_has_its_noun_and_verb(count: int, arguments: tuple[str, ...], text: str) -> None:
     assert format_count(count, *arguments) == text
+
+
+def test_neighbouring_numbers_are_shown_as_a_range() -> None:
+    assert format_ranges([7, 1, 0, 2, 9, 10]) == "0 to 2, 7, 9 to 10"
+    assert format_ranges([]) == ""
