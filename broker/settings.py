@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainSerializer
+from pydantic_settings import SettingsConfigDict
 
 from broker.topology import Topology
 from nats_logship.app.address import Address, Listen, OptionalListen, parse_address
@@ -64,6 +65,7 @@ class BrokerSettings(AccessSettings):
     operator set by hand stays. Settings of a cluster need `cluster`, those of sites need `site`.
     """
 
+    model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
     credential_kinds = ("admin", "monitor")
     secrets = (

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
@@ -137,6 +138,7 @@ SparkSettings = Annotated[
 class ReceiverSettings(AccessSettings):
     """The settings of logreceiver."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin", "monitor")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
@@ -49,6 +50,7 @@ Globs = Annotated[
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
     credential_kinds = ("host", "admin", "monitor")
 

@@ -14,17 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import click
-from pydantic import (
-    AliasGenerator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import AliasGenerator, BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.secret_files import check_kind
@@ -68,11 +61,16 @@ def name_of(field: str) -> str:
     return field.removesuffix("_")
 
 
-class ProgramSettings(BaseModel):
-    """The settings of every program; a program's model adds its name and fields."""
+class ProgramSettings(BaseSettings):
+    """The settings of every program; a program's model adds fields, and its `env_prefix`."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=AliasGenerator(validation_alias=name_of)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=AliasGenerator(validation_alias=name_of),
+        env_prefix_target="alias",
+        env_ignore_empty=True,
+        enable_decoding=False,  # read a variable as an option, not as JSON
     )
     program: ClassVar[str]
     section: ClassVar[str] = "Logging"
@@ -142,7 +140,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def prefix_of(model: type[ProgramSettings]) -> str:
     """Return the prefix of a program's environment variables, e.g. `LOGBROKER_`."""
-    return f"{model.program.upper()}_"
+    return model.model_config.get("env_prefix", "")
 
 
 def extra_of(field: FieldInfo) -> Mapping[str, Any]:
@@ -184,23 +182,18 @@ def _merge(files: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
     return {key: value for file in reversed([*files.values()]) for key, value in file.items()}
 
 
-def _read_variables(model: type[ProgramSettings]) -> dict[str, str]:
-    """Return the settings in the environment, by name; an empty variable is none.
-
-    Raises `ConfigurationError` for an unknown one.
-    """
-    prefix, found = prefix_of(model), {}
-    known = {f"{prefix}{name.upper()}": name for name in map(name_of, model.model_fields)}
+def _read_variables(model: type[ProgramSettings]) -> dict[str, Any]:
+    """Return the settings in the environment; raises `ConfigurationError` for an unknown one."""
+    prefix = prefix_of(model)
+    known = {f"{prefix}{name_of(field)}".upper() for field in (*model.model_fields, "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
-        if name in known:
-            found[known[name]] = value
-        elif name.startswith(prefix) and name != f"{prefix}CONFIG":
-            if _is_of_kubernetes(name.removeprefix(prefix), value):
-                continue
-            near = suggest(name, (*known, f"{prefix}CONFIG"))
-            raise ConfigurationError(f"environment variable {variable} is not a setting{near}")
-    return {name: value for name, value in found.items() if value}
+        is_unknown = name.startswith(prefix) and name not in known
+        if is_unknown and not _is_of_kubernetes(name.removeprefix(prefix), value):
+            raise ConfigurationError(
+                f"environment variable {variable} is not a setting{suggest(name, known)}"
+            )
+    return EnvSettingsSource(model)()
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:

@@ -5,6 +5,7 @@ from typing import ClassVar
 import click
 import pytest
 from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.configuration import Many, ProgramSettings, load
 from nats_logship.app.exits import ConfigurationError
@@ -12,6 +13,7 @@ from nats_logship.app.units import Duration
 
 
 class Example(ProgramSettings):
+    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
     program: ClassVar[str] = "example"
 
     name: str = Field("default", description="A name.")

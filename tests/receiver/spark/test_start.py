@@ -143,7 +143,7 @@ def test_a_local_spark_reads_half_of_the_archives_and_a_cluster_those_first() ->
     assert 2 * len(ours) < len(all_of_them)
 
 
-_FOREIGN = ("pydantic", "click", "prometheus_client", "watchdog", "aiofiles")
+_FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 
 
 def needs_no_foreign_package(code: str, *arguments: str) -> None:
