@@ -13,7 +13,7 @@ from shipper.sources.block import Block
 from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
 
-_LEAST_SHARE = 64 * 1024  # bytes
+_LEAST_SHARE = 16 * 1024  # bytes
 
 
 class Sources(Source):
