@@ -31,6 +31,7 @@ from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import InvalidHost, validate_host
 from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
+from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
 
@@ -122,13 +123,15 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
         raise click.UsageError(
             "--file is missing; give it, or LOGSHIPPER_FILE, or file in the --config file"
         )
-    if settings.is_input:
-        if sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-            raise click.UsageError("--file -: standard input is closed, or open for writing only")
-        if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":
-            raise click.UsageError(
-                "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
-            )
+    if STANDARD_INPUT in settings.file and (
+        sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+    ):
+        raise click.UsageError("--file -: standard input is closed, or open for writing only")
+    is_for_files = settings.exclude or settings.ignore_older is not None or settings.from_ == "end"
+    if set(settings.file) == {STANDARD_INPUT} and is_for_files:
+        raise click.UsageError(
+            "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
+        )
     return settings
 
 

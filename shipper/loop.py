@@ -91,7 +91,7 @@ class ShippingLoop:
         self._share = random.uniform(0.9, 1.1)  # of the interval that the broker asks for
         self._scanned_at = -math.inf
         self._scan_took = 0.0
-        self._once = settings.once and not settings.is_input  # which ends when the input does
+        self._once = settings.once
         self._begin_session()
 
     def _begin_session(self) -> None:

@@ -1,7 +1,7 @@
 """The settings of a shipper: options, variables (LOGSHIPPER_…), keys, defaults and help."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -17,18 +17,13 @@ from nats_logship.client.access_settings import AccessSettings
 from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
 from shipper.sources.files.paths import Selection
+from shipper.sources.inputs import find_inputs
 
 Compression = Literal["auto", "zstd", "none"]
 
 
 def _host(value: str) -> str:
     return validate_host(value) if value else value
-
-
-def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
-    if "-" in value and len(value) > 1:
-        raise ValueError("- (standard input) cannot be combined with files; run a second shipper")
-    return value
 
 
 def _expressions(value: object) -> object:
@@ -59,10 +54,11 @@ class ShipperSettings(AccessSettings):
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Annotated[Many, AfterValidator(_alone)] = option(
+    file: Many = option(
         (),
         "PATH_OR_GLOB",
-        "File to follow, or a glob in quotes, or - for standard input; repeatable.",
+        "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
+        "repeatable.",
     )
     exclude: Many = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
@@ -94,7 +90,8 @@ class ShipperSettings(AccessSettings):
     state_dir: Path | None = option(
         None,
         "DIR",
-        "Folder that keeps standard input until it is acknowledged (default: $STATE_DIRECTORY, or "
+        "Folder that keeps standard input and pipes until they are acknowledged (default: "
+        "$STATE_DIRECTORY, or "
         "/var/lib/logshipper if that is writable, or ~/.local/state/logship).",
     )
     once: bool = Field(
@@ -141,11 +138,6 @@ class ShipperSettings(AccessSettings):
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464 (default: none).",
     )
 
-    @property
-    def is_input(self) -> bool:
-        """Whether standard input is read, not files."""
-        return self.file == ("-",)
-
     def explain_denial(self, host: str) -> str:
         """Return why the credential may lack rights for a host; empty if its file names that."""
         owner = str(self.from_files.get("host", ""))
@@ -155,19 +147,22 @@ class ShipperSettings(AccessSettings):
 
     @property
     def spool_dir(self) -> Path:
-        """The folder that standard input is spooled to."""
+        """The folder that inputs are spooled to."""
         if given := self.state_dir or os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
             return Path(given)
         shared = Path("/var/lib/logshipper")
         is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
         return shared if is_ours else Path.home() / ".local/state/logship"
 
-    @property
-    def selection(self) -> Selection:
-        """Which files are followed, and where reading begins in them."""
+    def select_files(self, inputs: Container[str]) -> Selection:
+        """Return which files are followed, and where reading begins in them.
+
+        `inputs` are those of `file` that are standard input and pipes.
+        """
         older, is_end = self.ignore_older, self.from_ == "end"
         nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
-        return Selection.of(self.file, self.exclude, from_end=is_end, ignore_older=nanoseconds)
+        files = [name for name in self.file if name not in inputs]
+        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=nanoseconds)
 
 
 _RELOADABLE = {
@@ -176,7 +171,12 @@ _RELOADABLE = {
 }
 
 
-def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
-    """Return the settings after a reload, and a line about the changes."""
-    standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
-    return merge_reloaded(old, new, _RELOADABLE - standard_input)
+def reload(
+    old: ShipperSettings, new: ShipperSettings, inputs: Collection[str]
+) -> tuple[ShipperSettings, str]:
+    """Return the settings after a reload, and a line about the changes.
+
+    `inputs` are the standard input and pipes that are read, which stay as they are.
+    """
+    has_changed = set(inputs) != set(find_inputs(new.file)) | (set(inputs) & set(new.file))
+    return merge_reloaded(old, new, _RELOADABLE - ({"file"} if has_changed else set()))

@@ -16,13 +16,11 @@ from shipper.sources.source import Source
 class Acknowledged:
     """The positions of one run, which cover what is acknowledged.
 
-    `moved` is set whenever an acknowledgement moves them. `is_unsaved`: the broker does not know
-    yet that a scan added files, or that a file has ended.
+    `is_unsaved`: the broker does not know yet that a scan added files, or that a file has ended.
     """
 
     def __init__(self) -> None:
         self.positions = Positions()
-        self.moved = asyncio.Event()
         self.is_unsaved = False
 
     def position(self, file: str) -> int:
@@ -33,7 +31,6 @@ class Acknowledged:
     def advance(self, origin: Origin, sequence: int, stream: str) -> None:
         """Move behind a message that is stored at `sequence`, 0 if that is not known."""
         self.positions = self.positions.advance([origin], sequence, stream)
-        self.moved.set()
 
     def add_found(self, source: Source) -> None:
         """Add the files that are followed, and mark those that have ended."""

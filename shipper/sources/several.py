@@ -5,7 +5,7 @@ between the pieces of an over-long one.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from itertools import chain
 
 from nats_logship.wire.positions import Cursor
@@ -19,9 +19,9 @@ _LEAST_SHARE = 64 * 1024  # bytes
 class Sources(Source):
     """Sources that share `wake`; a position is given to the first one that owns it."""
 
-    def __init__(self, sources: Sequence[Source], wake: asyncio.Event) -> None:
-        self.wake = wake
-        self._sources = list(sources)
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._sources: list[Source] = []
         self._last_sizes: dict[int, int] = {}  # bytes of the last gathering, by place
 
     @property
@@ -69,7 +69,7 @@ class Sources(Source):
             self._last_sizes[place] = size = sum(len(block.lines) for block in found)
             budget -= size
             blocks += found
-            if source.is_inside_line:
+            if found and source.is_inside_line:
                 break
         return blocks
 

@@ -46,7 +46,8 @@ class HostReport(BaseModel):
     for, 0 if for none. `troubles` are the paths that are not followed, with the reason. `unread`
     are files that the last start did not find: some of their lines may be lost. `reading_seconds`
     is how long the present scan or read takes, `waiting_seconds` how long ago the oldest line that
-    is not acknowledged was read, `retries` how often rounds were tried again, by reason.
+    is not acknowledged was read, `obstacle` why a source cannot be read at all, `retries` how often
+    rounds were tried again, by reason.
     """
 
     host: str
@@ -65,7 +66,7 @@ class HostReport(BaseModel):
     open_files: int = 0
     reading_seconds: float | None = None
     waiting_seconds: float | None = None
-    spool_trouble: str = ""
+    obstacle: str = ""
     retries: Mapping[str, int] = {}
 
     @computed_field  # type: ignore[prop-decorator]
@@ -74,8 +75,8 @@ class HostReport(BaseModel):
         """Why the agent does not ship, or soon will not; empty if it is healthy."""
         if (self.reading_seconds or 0.0) > _LONG:
             return "a file or a directory cannot be read; its file system may be gone"
-        if self.spool_trouble or self.paused:
-            return self.spool_trouble
+        if self.obstacle or self.paused:
+            return self.obstacle
         if self.waiting_for:
             return f"waiting for the broker: {self.waiting_for}"
         if not self.has_scanned:
@@ -144,24 +145,20 @@ def list_files(
     position: Callable[[str], int],
     read_at: Mapping[str, int],
     now: int,
-    spooled: int | None,
 ) -> tuple[FileStatus, ...]:
     """Return the status of followed files; `position` is how far a file is acknowledged, by its id.
 
     `read_at` is when a file's oldest unacknowledged lines were read, by file id, in nanoseconds as
-    `now`. `spooled` are bytes of standard input, None if files are read.
+    `now`.
     """
-    if spooled and not files:  # there was no session yet
-        return (FileStatus(path="-", state="spooled", size_bytes=spooled, position_bytes=0),)
     listed = []
     for file in files:
         at = position(file.file)
-        size = file.end if spooled is None else at + spooled
-        is_held = file.unfinished and file.unfinished == size - at
+        is_held = file.unfinished and file.unfinished == file.end - at
         status = FileStatus(
             path=file.path,
             state=file.problem or ("unfinished line" if is_held else file.condition),
-            size_bytes=size,
+            size_bytes=file.end,
             position_bytes=at,
             oldest_unshipped_seconds=seconds_since(
                 (file.readable_since, read_at.get(file.file)), now

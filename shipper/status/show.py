@@ -28,6 +28,7 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.sampling import size_at
 from shipper.sources.files.scan import scan
+from shipper.sources.inputs import STANDARD_INPUT, find_inputs
 from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
 from shipper.status.report import FileStatus, HostReport
@@ -130,7 +131,8 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
-    files = [] if settings.is_input else [*check_files(settings.selection)]
+    inputs = find_inputs(settings.file)
+    files = [*map(_check_input, inputs.values()), *check_files(settings.select_files(inputs))]
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:
@@ -138,6 +140,12 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     except (OperatorError, ValueError) as error:
         broker = [CheckLine(Level.BAD, str(error))]
     return [*files, *broker]
+
+
+def _check_input(path: str) -> CheckLine:
+    if path == STANDARD_INPUT or os.access(path, os.R_OK):
+        return CheckLine(Level.FINE, f"{path}: read while the agent runs, through its spool")
+    return CheckLine(Level.BAD, f"{path}: cannot be read; check its permissions")
 
 
 def check_files(selection: Selection) -> Iterator[CheckLine]:
@@ -179,11 +187,13 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckLine]
 async def _find_unread(settings: ShipperSettings, connection: Connection, host: str) -> list[str]:
     """Return which known files the running agent did not find, or one started now would not."""
     agents, _ = await ask(host)
-    if agents or settings.is_input:
+    if agents:
         return [text for agent in agents for text in agent.unread]
     positions, _ = await _read_positions(connection, host)
-    known, new_id = positions.files.values(), map(str, itertools.count()).__next__
-    follower = Follower(settings.selection, known, new_id=new_id, clock=time.time_ns, listen=False)
+    inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
+    known = [one for one in positions.files.values() if one.path not in inputs.values()]
+    selection = settings.select_files(inputs)
+    follower = Follower(selection, known, new_id=new_id, clock=time.time_ns, listen=False)
     notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]

@@ -317,15 +317,11 @@ class Catalogue:
 
     # the selection and the positions
 
-    def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
-        """Follow another selection; with `known`, forget all files but that.
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection.
 
         A file that is not selected any more is not followed any more; its cursor is remembered.
         """
-        if known is not None:
-            self.memory.remembered = {known.file: known}
-            self.memory.live_paths.clear()
-            self.files.clear()
         for file in list(self.files.values()):
             path, is_shown = file.entry.path, selection.shows
             if selection.excludes_file(path) or not (is_shown(path) or is_shown(file.entry.group)):

@@ -79,8 +79,8 @@ class FollowedFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where a scan saw the file last; `-` for standard input."""
-        return self.entry.path if "/" in self.progress.label else self.progress.label
+        """Where a scan saw the file last."""
+        return self.entry.path
 
     @property
     def end(self) -> int:

@@ -5,11 +5,8 @@ how far files are read, not how far they are acknowledged.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -18,9 +15,9 @@ from shipper.sources.files.paths import Selection
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
+from shipper.sources.worker import Worker
 
 _CLOSING = 1.0  # seconds
-Answer = TypeVar("Answer")
 
 
 class Follower(Source):
@@ -28,12 +25,8 @@ class Follower(Source):
 
     Reading begins at the `known` cursors, and unknown files at their beginning. `clock` gives
     nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` seconds.
-    `is_only`: the host has no other source, so pieces of a line may wait for the rest of it.
-
-    `busy_since` is when the thread began what it does; None if it does nothing.
+    `is_only`: the host has no other source.
     """
-
-    busy_since: float | None = None
 
     def __init__(
         self,
@@ -57,7 +50,7 @@ class Follower(Source):
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._tracker = Tracker(selection, known, new_id, clock, self._changes)
         self._tracker.is_only = is_only
-        self._thread = ThreadPoolExecutor(1, "files")
+        self._worker = Worker("files")
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
 
@@ -65,7 +58,8 @@ class Follower(Source):
 
     async def scan(self) -> list[Notice]:
         """Scan the folders now; return what changed since the last scan."""
-        return await self._do(self._tracker.scan)
+        self._changes.listen()
+        return await self._worker.do(self._tracker.scan)
 
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that can be read now, and move the read cursors.
@@ -73,7 +67,7 @@ class Follower(Source):
         Chains of files take part in each call, the oldest file of a chain first. The pieces of an
         over-long line follow one another.
         """
-        return await self._do(self._tracker.gather, budget)
+        return await self._worker.do(self._tracker.gather, budget)
 
     def await_change(self) -> None:
         """Have `wake` set at the next change, or one since the last gathering."""
@@ -117,7 +111,7 @@ class Follower(Source):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._do(self._tracker.close)
+                await self._worker.do(self._tracker.close)
         self._changes.close()
         return []
 
@@ -143,6 +137,11 @@ class Follower(Source):
     def ended_files(self) -> set[str]:
         """The ids of files that are rotated and stored to their end, or whose loss was reported."""
         return self._tracker.ended
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the present scan or read began, by the clock of the event loop."""
+        return self._worker.busy_since
 
     @property
     def troubles(self) -> list[Notice]:
@@ -181,13 +180,12 @@ class Follower(Source):
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._tracker.resize(block_size, max_line, self._most_open)
 
-    async def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
+    async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next scan on, which is due at once.
 
-        A file that is not selected any more is closed; its cursor stays known. With `known`, all
-        files but that are forgotten.
+        A file that is not selected any more is closed; its cursor stays known.
         """
-        await self._do(self._tracker.retarget, selection, known)
+        await self._worker.do(self._tracker.retarget, selection)
         self.wake.set()
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
@@ -196,19 +194,5 @@ class Follower(Source):
         All files stay open, and the next scan is due. If a cursor is of a file that this follower
         does not know, as another agent read it, all files are closed, and found again.
         """
-        await self._do(self._tracker.rewind, cursors)
+        await self._worker.do(self._tracker.rewind, cursors)
         self.wake.set()
-
-    async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
-        """Do work in the thread; if the caller is cancelled, the thread goes on to the end."""
-        self._changes.listen()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._run, work, given
-        )
-
-    def _run(self, work: Callable[..., Answer], given: Iterable[object]) -> Answer:
-        self.busy_since = time.monotonic()
-        try:
-            return work(*given)
-        finally:
-            self.busy_since = None

@@ -33,7 +33,7 @@ _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a tim
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
 
 
-def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
+def end_of_run(data: bytes | bytearray, start: int, end: int, most: int, max_line: int) -> int:
     """Return where the last whole line in `data[start:end]` ends, in its first `most` bytes.
 
     Returns `start` if no line ends there; if the line is longer than `max_line` bytes, the end of a

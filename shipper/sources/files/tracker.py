@@ -128,9 +128,9 @@ class Tracker:
             return None
         return last if last.progress.in_line else None
 
-    def retarget(self, selection: Selection, known: Cursor | None) -> None:
-        """Follow another selection from the next scan on; with `known`, forget all other files."""
-        self._catalogue.retarget(selection, known)
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection from the next scan on."""
+        self._catalogue.retarget(selection)
         self._selection = selection
         self._start_over()
 
