@@ -27,14 +27,14 @@ def format_short(fields: Fields) -> bytes:
     message = get(b"MESSAGE")
     if message is None:
         return b""
-    moment = get(b"_SOURCE_REALTIME_TIMESTAMP") or b""
+    moment = get(b"_SOURCE_REALTIME_TIMESTAMP", b"")
     if not (moment.isdigit() and 0 < int(moment) < _LATEST):
         moment = fields[b"__REALTIME_TIMESTAMP"]
     moment = moment.lstrip(b"0").zfill(7) if len(moment) != 16 else moment
     second, zone = _format_second(moment[:-6])
-    host, name = get(b"_HOSTNAME"), get(b"SYSLOG_IDENTIFIER") or get(b"_COMM") or b"unknown"
+    host, name = get(b"_HOSTNAME"), get(b"SYSLOG_IDENTIFIER", get(b"_COMM", b"unknown"))
     of_host = b"" if host is None else b" " + host
-    process = get(b"_PID") or get(b"SYSLOG_PID")
+    process = get(b"_PID", get(b"SYSLOG_PID"))
     of_process = b"" if process is None else b"[%b]" % process
     head = b"%b.%b%b%b %b%b: " % (second, moment[-6:], zone, of_host, name, of_process)
     if b"\n" in message:

@@ -1,32 +1,13 @@
 """Which journals a folder has, by the headers of its files, and where each is read on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
 from shipper.sources.journal.headers import JournalFile, JournalFolder
 from shipper.sources.journal.journal import Journal, time_of
-from shipper.sources.journal.rules import SELECT_ALL, Rules
+from shipper.sources.journal.rules import Options
 from shipper.sources.notices import Notice, NoticeKind
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What is read of a journal, and how.
-
-    `path` names the journal for receivers, `folder` is empty for this machine's. Of a journal that
-    was never followed, files that are older than `ignore_older` (nanoseconds) are not read and,
-    with `from_end`, no entry that exists at the start.
-    """
-
-    path: str
-    folder: str = ""
-    is_json: bool = False
-    rules: Rules = SELECT_ALL
-    from_end: bool = False
-    ignore_older: int | None = None
-    once: bool = False
 
 
 class Journals:

@@ -15,8 +15,9 @@ from shipper.sources.journal import rules
 from shipper.sources.journal.entries import Entry, ExportParser, JsonParser, Parser
 from shipper.sources.journal.headers import JournalFile
 from shipper.sources.journal.journal import Journal, choose, time_of
-from shipper.sources.journal.journals import Journals, Options
+from shipper.sources.journal.journals import Journals
 from shipper.sources.journal.process import PROGRAM, Run, command
+from shipper.sources.journal.rules import Options
 from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time

@@ -1,4 +1,4 @@
-"""Which entries are shipped, by unit and priority."""
+"""Which entries of a journal are shipped, and how: a value."""
 
 import fnmatch
 import json
@@ -29,6 +29,14 @@ class Priority(IntEnum):
     notice = 5
     info = 6
     debug = 7
+
+
+def parse_priority(value: object) -> object:
+    """Return the priority of a name or a number; other values as they are."""
+    if isinstance(value, str):
+        name = value.lower()
+        return Priority.__members__.get(name, int(name) if name.isdecimal() else value)
+    return value
 
 
 def name_unit(text: str) -> str:
@@ -87,6 +95,24 @@ class Rules:
 
 
 SELECT_ALL = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is read of a journal, and how.
+
+    `path` names the journal for receivers, `folder` is empty for this machine's. Of a journal that
+    was never followed, files that are older than `ignore_older` (nanoseconds) are not read and,
+    with `from_end`, no entry that exists at the start.
+    """
+
+    path: str
+    folder: str = ""  # an absolute path
+    is_json: bool = False
+    rules: Rules = SELECT_ALL
+    from_end: bool = False
+    ignore_older: int | None = None
+    once: bool = False
 
 
 def _compile(globs: Sequence[str]) -> re.Pattern[bytes]:

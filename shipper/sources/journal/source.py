@@ -8,9 +8,8 @@ from contextlib import suppress
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.journal.journal import Journal
-from shipper.sources.journal.journals import Options
 from shipper.sources.journal.reader import Reader
-from shipper.sources.journal.rules import Rules
+from shipper.sources.journal.rules import Options, Rules
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
 from shipper.sources.worker import Worker
