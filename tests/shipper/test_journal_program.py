@@ -1,6 +1,8 @@
 """The real program ships a real journal: each entry once, whatever is killed, rotated or deleted."""
 
+import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +12,7 @@ import pytest
 from receiver.consume.judging import judge
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.shipper.conftest import read_stream
-from tests.shipper.logs import Ship, wait_for_log
+from tests.shipper.logs import ROOT, Ship, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
 from tests.support.journals import JournalWriter, needs_journal, show
 from tests.support.processes import Process, wait_until
@@ -93,9 +95,8 @@ def test_once_ships_each_entry_once_as_journalctl_shows_it(
         lines = found.lines.replace(b"\0\xff\x1b[1m", b"").splitlines(keepends=True)
         assert lines == oracle
     else:
-        entries = [sorted(line.split(b",")) for line in found.lines.splitlines()]
-        oracle = [sorted(line.split(b",")) for line in show(journal.path.parent, "json").splitlines()]
-        assert [len(one) for one in entries] == [len(one) for one in oracle]
+        oracle = show(journal.path.parent, "json").splitlines()
+        assert list(map(json.loads, found.lines.splitlines())) == list(map(json.loads, oracle))
 
 
 def test_every_entry_arrives_once_after_a_kill_at_any_point_and_a_rotation(
@@ -121,3 +122,63 @@ def test_every_entry_arrives_once_after_a_kill_at_any_point_and_a_rotation(
     assert not found.anomalies
     assert len(journal.archives()) >= 5
     assert agent.stop(12) == 0
+
+
+def test_what_was_vacuumed_is_one_gap_of_entries_for_agents_that_ran_or_did_not(
+    logs_url: str, ship: Ship, journal: JournalWriter
+) -> None:
+    expected = journal.write(50)
+    agent = ship(logs_url, *options(journal))
+    wait_for(logs_url, expected, agent)
+    agent.kill()
+    journal.write(20)
+    journal.rotate()
+    expected += journal.write(10)
+    (archive,) = journal.archives()
+    archive.unlink()
+    agent.start()
+    found = wait_for(logs_url, expected, agent)
+    assert found.gaps == [(51, 72)]
+    wait_for_log(agent, "entries 51 to 71 of journal")
+    agent.kill()
+    agent.start()
+    expected += journal.write(10)
+    (gap,) = wait_for(logs_url, expected, agent).anomalies
+    assert (gap.kind, gap.unit, gap.size) == (AnomalyKind.GAP, "entries", 21)
+    assert agent.stop(12) == 0
+
+
+def test_a_killed_journalctl_and_a_missing_one_cost_no_entry(
+    logs_url: str, ship: Ship, journal: JournalWriter, tmp_path: Path
+) -> None:
+    expected = journal.write(3000)
+    (programs := tmp_path / "bin").mkdir()
+    program, real = programs / "journalctl", shutil.which("journalctl")
+    path = {"PATH": f"{programs}:/nowhere", "PYTHONPATH": str(ROOT)}
+    agent = ship(logs_url, *options(journal), environment=path)
+    wait_for_log(agent, "journalctl cannot be run: No such file or directory; trying again")
+    # it is killed within an entry, at another place each time
+    script = f'#!/bin/sh\n{real} "$@" | /usr/bin/head -c $(/usr/bin/shuf -n 1 -i 1-300000)\n'
+    program.write_text(f"{script}kill -9 $$\n")
+    program.chmod(0o755)
+    wait_for_log(agent, "journalctl was killed by signal 9")
+    wait_until("some are shipped", lambda: bool(shipped(logs_url).messages), 40, [agent])
+    program.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+    assert not wait_for(logs_url, expected, agent).anomalies
+    assert agent.read_log().count("cannot be run") == 1
+    assert agent.stop(12) == 0
+
+
+def test_a_folder_without_a_journal_is_one_clear_line_and_files_go_on(
+    logs_url: str, ship: Ship, tmp_path: Path, log: Path
+) -> None:
+    words = ("--file", log, "--journal", "--journal-directory", tmp_path)
+    agent = ship(logs_url, *words)
+    wait_for_log(agent, f"journal:{tmp_path}: no journal files are in it")
+    wait_until("the file is shipped", lambda: shipped(logs_url).lines == b"one\n", 40, [agent])
+    assert agent.read_log().count("no journal files") == 1
+    assert agent.stop(12) == 0
+    assert "no journal files are in it" in end(ship(logs_url, *words, "--once"), 1)
+    mistaken = end(ship(logs_url, "--file", log, "--unit", "nginx"), 2)
+    assert "--unit needs --journal" in mistaken
+    assert "Traceback" not in mistaken

@@ -56,7 +56,7 @@ class JournalWriter:
     def _encode(self, fields: Mapping[str, str | bytes]) -> bytes:
         facts = {
             "__REALTIME_TIMESTAMP": str(self.clock),
-            "__MONOTONIC_TIMESTAMP": str(self.clock - _BEGIN + 1),
+            "__MONOTONIC_TIMESTAMP": str(1000 + self.written),
             "_BOOT_ID": self.boot,
             "_HOSTNAME": "web01",
             "SYSLOG_IDENTIFIER": "app",

@@ -24,12 +24,12 @@ class Entry(NamedTuple):
     """An entry: its number, its `mark`, and its lines.
 
     `mark` (boot id, monotonic and real time) differs between entries of the same number. `lines` is
-    empty for an entry that is left out.
+    None for an entry that is left out, and empty for one that has no message to show.
     """
 
     number: int
     mark: bytes
-    lines: bytes
+    lines: bytes | None
 
 
 class Parser:
@@ -78,7 +78,7 @@ class JsonParser(Parser):
         while found := _JSON_LINE.match(data, at):
             at = found.end()
             lines = found[0]
-            add(Entry(int(found[1], 16), found[2], b"" if select and not select(lines) else lines))
+            add(Entry(int(found[1], 16), found[2], None if select and not select(lines) else lines))
         return at
 
     def _make_lines(self, data: bytes) -> bytes:
@@ -100,13 +100,13 @@ class ExportParser(Parser):
             while found := match(data, at):
                 at = found.end()
                 fields = dict(find_fields(found[3]))
-                lines = b"" if select and not select(fields) else form(fields)
+                lines = None if select and not select(fields) else form(fields)
                 add(Entry(int(found[1], 16), found[2], lines))
             if (parsed := _parse_fields(data, at)) is None:
                 return at
             fields, at = parsed
             if cursor := _ANY_CURSOR.fullmatch(fields.get(b"__CURSOR", b"")):
-                lines = b"" if select and not select(fields) else form(fields)
+                lines = None if select and not select(fields) else form(fields)
                 add(Entry(int(cursor[1], 16), cursor[2], lines))
 
     def _make_lines(self, data: bytes) -> bytes:

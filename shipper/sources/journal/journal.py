@@ -38,6 +38,7 @@ class Journal:
     covered: int = 0
     start: int = 0
     has_left_out: bool = False
+    empty: int = 0  # entries that had no message to show
     problem: str = ""
     holes: Holes = field(default_factory=Holes)
 

@@ -189,7 +189,7 @@ class Reader:
                     self.close()
                     return blocks
             text = entry.lines
-            if len(text) > self._max_line or journal.newer_than:
+            if not text or len(text) > self._max_line or journal.newer_than:
                 text = self._select(journal, entry)
             journal.position = entry.number + 1
             journal.mark = entry.mark
@@ -241,14 +241,18 @@ class Reader:
         return blocks
 
     def _select(self, journal: Journal, entry: Entry) -> bytes:
-        """Return the lines of an entry that are shipped."""
-        if journal.newer_than and time_of(entry.mark) <= journal.newer_than:
-            return b""
+        """Return the lines of an entry that are shipped, and report what is not."""
         lines, most = entry.lines, self._max_line
-        if len(lines) <= most:
+        if lines is None or (journal.newer_than and time_of(entry.mark) <= journal.newer_than):
+            return b""
+        lost, name = len(lines) - most, f"entry {entry.number} of journal {journal.name}"
+        journal.empty += not lines
+        if not lines and journal.empty & (journal.empty - 1) == 0:  # 1, 2, 4, and so on
+            text = f"{name} has no message, or it cannot be read; {journal.empty} such are left out"
+            self.journals.notices.append(Notice(NoticeKind.DAMAGED, journal.path, text))
+        if lost <= 0:
             return lines
-        text = f"entry {entry.number} of journal {journal.name} is longer than --max-line"
-        lost, text = len(lines) - most, f"{text}; {len(lines) - most} bytes are cut off"
+        text = f"{name} is longer than --max-line; {lost} bytes are cut off"
         self.journals.notices.append(Notice(NoticeKind.CUT, journal.path, text, lost))
         return lines[: most - 1] + b"\n"
 
