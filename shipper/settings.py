@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
-from nats_logship.app.configuration import option
+from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings

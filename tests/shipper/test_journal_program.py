@@ -1,4 +1,4 @@
-"""The real program ships a real journal: each entry once, whatever is killed, rotated or deleted."""
+"""The real program ships a real journal: each entry once, whatever is killed, rotated or lost."""
 
 import json
 import re
