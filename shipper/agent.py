@@ -12,12 +12,14 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Positions
 from shipper.loop import Intervals, ShippingLoop
 from shipper.once import require_files
@@ -30,6 +32,9 @@ from shipper.sources.inputs import find_inputs
 from shipper.sources.several import Sources
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, HostReport, list_files, seconds_since
+
+if TYPE_CHECKING:
+    from shipper.sources.journal.source import JournalSource
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
@@ -74,6 +79,7 @@ class Agent:
         self._sources = Sources()
         self._inputs: Mapping[str, str] = {}
         self._files: Follower | None = None
+        self._journal: JournalSource | None = None
         self._lost: list[str] = []  # what the next start does not find
         self._loop = ShippingLoop(
             self._sources, self._publisher, settings, self._meter, intervals or Intervals()
@@ -112,8 +118,9 @@ class Agent:
             raise OperatorError("ended, and not all was read; stop the writers of pipes first")
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; run again to ship the rest")
-        if self._loop.sender.unacknowledged() or self.report().behind_bytes:
-            logger.info("ended; the next start with the same --file ships what is not acknowledged")
+        left = self.report().behind_bytes
+        text = "; the next start with the same --file ships them" if left else ""
+        logger.info("stopped, %s unshipped%s", format_size(left), text)
 
     async def work(self) -> None:
         """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
@@ -167,6 +174,11 @@ class Agent:
             paths, folder = inputs.values(), settings.spool_dir
             for spool in open_spools(paths, folder, self._host, once=settings.once, **given):
                 self._sources.add(spool)
+        if settings.journal:
+            from shipper.sources.journal.source import JournalSource  # as above
+
+            self._journal = JournalSource(settings.journal_options, **given)
+            self._sources.add(self._journal)
         selection = settings.select_files(inputs)
         if selection.patterns:
             self._files = Follower(
@@ -177,7 +189,7 @@ class Agent:
                 open_files=most_open_files(),
                 poll_every=settings.poll_every.total_seconds(),
                 listen=settings.watch,
-                is_only=not inputs,
+                is_only=not (inputs or settings.journal),
                 **given,
             )
             self._sources.add(self._files)
@@ -185,6 +197,9 @@ class Agent:
     async def _run_session(self) -> None:
         await self._ship_and_save()
         if not self._loop.stopping.is_set():
+            lines, size = format_count(self._meter.lines, "line"), format_size(self._meter.bytes)
+            files = format_count(len(self._sources.files()), "file")
+            logger.info("shipped %s, %s, of %s", lines, size, files)
             named = self._settings.select_files(self._inputs).patterns
             self._loop.goals.conclude(self._sources, named)
 
@@ -222,6 +237,8 @@ class Agent:
             grace, hold = self._settings.grace, self._settings.hold_deleted
             self._files.change_limits(grace.total_seconds(), hold.total_seconds())
             await self._files.retarget(self._settings.select_files(self._inputs))
+        if self._journal is not None:
+            self._journal.change(self._settings.journal_rules)
         logger.info("settings reloaded; %s", changes)
 
     @property
@@ -265,4 +282,6 @@ class Agent:
             waiting_seconds=seconds_since(read_at.values(), now),
             obstacle=sources.obstacle,
             retries=publisher.waiting.retries,
+            max_rate_bytes=loop.sender.limit.rate,
+            rate_held_seconds=loop.sender.limit.holding_seconds,
         )

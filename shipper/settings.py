@@ -12,18 +12,21 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
-from nats_logship.app.units import Duration
+from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
-from shipper.sources.files.paths import Selection
+from shipper.host_name import read_host
+from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.inputs import find_inputs
+from shipper.sources.journal.rules import Options, Priority, Rules, parse_priority
 
 Compression = Literal["auto", "zstd", "none"]
 
 
-def _host(value: str) -> str:
-    return validate_host(value) if value else value
+def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        check_braces(pattern)
+    return value
 
 
 def _expressions(value: object) -> object:
@@ -35,6 +38,14 @@ def _expressions(value: object) -> object:
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
+
+
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_globs),
+    AfterValidator(_check_globs),
+]
+"""Globs: a repeatable option, a list in TOML, commas outside braces in the environment."""
 
 
 class ShipperSettings(AccessSettings):
@@ -49,18 +60,49 @@ class ShipperSettings(AccessSettings):
             *("file", "exclude", "from_", "ignore_older", "hold_deleted", "watch", "poll_every"),
             "state_dir",
         ),
+        "Journal": (
+            *("journal", "unit", "exclude_unit", "priority", "journal_directory"),
+            "journal_format",
+        ),
         "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
-        "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
+        "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Many = option(
+    file: Globs = option(
         (),
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
         "repeatable.",
     )
-    exclude: Many = option(
+    journal: bool = Field(
+        False, description="Ship the systemd journal, too; a line is an entry, as journalctl shows."
+    )
+    unit: Many = option(
+        (),
+        "GLOB",
+        "With --journal: ship only entries of units that match, as journalctl --unit; repeatable.",
+    )
+    exclude_unit: Many = option(
+        (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
+    )
+    priority: Annotated[Priority | None, BeforeValidator(parse_priority)] = option(
+        None,
+        "PRIORITY",
+        "With --journal: ship only entries of this priority or a more urgent one: emerg, alert, "
+        "crit, err, warning, notice, info or debug.",
+    )
+    journal_directory: Path | None = option(
+        None,
+        "DIR",
+        "With --journal: folder of the journal files (default: the journal of this machine).",
+    )
+    journal_format: Literal["short", "json"] = Field(
+        "short",
+        description="With --journal: a line is short (time, host, name and message, as "
+        "short-iso-precise of journalctl) or json (all fields).",
+    )
+    exclude: Globs = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
     )
     from_: Literal["beginning", "end"] = Field(
@@ -84,8 +126,11 @@ class ShipperSettings(AccessSettings):
         description="How often to check every file and folder, besides inotify; less often if a "
         "check takes long.",
     )
-    host: Annotated[str, AfterValidator(_host)] = option(
-        "", "NAME", "Host name that the lines are shipped under (default: name of this machine)."
+    host: Annotated[str, AfterValidator(read_host)] = option(
+        "",
+        "NAME",
+        "Host name that the lines are shipped under; @FILE and '$VARIABLE' say where it is "
+        "(default: name of this machine).",
     )
     state_dir: Path | None = option(
         None,
@@ -123,6 +168,12 @@ class ShipperSettings(AccessSettings):
         description="Largest round: bytes of lines in one message. Memory: up to seven times this, "
         "10 MiB, 45 MiB for the program and 5 KiB for each file.",
     )
+    max_rate: Rate = option(
+        0,
+        "RATE",
+        "Most bytes of lines to send per second, e.g. 5MB/s or 512KiB/s, over all files; after a "
+        "silence the bytes of a second go at once; 0 for no limit.",
+    )
     grace: Duration = Field(
         timedelta(seconds=5),
         description="How long to wait for the end of a rotated file's last line before it is "
@@ -159,15 +210,40 @@ class ShipperSettings(AccessSettings):
 
         `inputs` are those of `file` that are standard input and pipes.
         """
-        older, is_end = self.ignore_older, self.from_ == "end"
-        nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
-        files = [name for name in self.file if name not in inputs]
-        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=nanoseconds)
+        files, is_end = [name for name in self.file if name not in inputs], self.from_ == "end"
+        older = self.ignore_older_nanoseconds
+        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=older)
+
+    @property
+    def ignore_older_nanoseconds(self) -> int | None:
+        """The age of what is not read, in nanoseconds."""
+        older = self.ignore_older
+        return None if older is None else int(older.total_seconds() * 1_000_000_000)
+
+    @property
+    def journal_rules(self) -> Rules:
+        """Which entries of the journal are shipped."""
+        return Rules(self.unit, self.exclude_unit, self.priority)
+
+    @property
+    def journal_options(self) -> Options:
+        """What is read of the journal, and how."""
+        folder = str(self.journal_directory.absolute()) if self.journal_directory else ""
+        return Options(
+            path=f"journal:{folder}" if folder else "journal",
+            folder=folder,
+            is_json=self.journal_format == "json",
+            rules=self.journal_rules,
+            from_end=self.from_ == "end",
+            ignore_older=self.ignore_older_nanoseconds,
+            once=self.once,
+        )
 
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
-    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
+    *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
+    *("unit", "exclude_unit", "priority"),
 }
 
 

@@ -159,7 +159,12 @@ class Feeds:
             "version": positions.version,
             "gaps": gaps,
             "files": [
-                {"path": one.path, "position": one.offset, "read": format_time(one.seen)}
+                {
+                    "path": one.path,
+                    "position": one.offset,
+                    "unit": one.unit,
+                    "read": format_time(one.seen),
+                }
                 for one in files
             ],
         }

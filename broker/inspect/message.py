@@ -156,7 +156,7 @@ def format_message(message: StoredMessage) -> bytes:
 
 def _describe(section: Section) -> str:
     span = section.span
-    return f"{section.path}, bytes [{span.start}, {span.end})"
+    return f"{section.path}, {section.unit} [{span.start}, {span.end})"
 
 
 def escape(lines: bytes) -> bytes:

@@ -28,7 +28,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
@@ -59,11 +59,15 @@ ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
 _MAX_SHOWN = 100  # characters of a bad header in an error message
 _MAX_POSITION = 2**63 - 1  # of any file system
 _MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
-_SECTION_BYTES = 180  # of a section in `Log-Spans`, without its path, file id and hashes
+_SECTION_BYTES = 200  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
 # a hash has at most the 128 hex digits of SHA-512; int() of millions of digits would take seconds
 _IDENTITY = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([^:]{,128}):([0-9]{1,20}):([^:]{,128})")
+
+
+Unit = Literal["bytes", "entries"]
+"""What the positions of a source count: bytes of a file, or entries of a journal."""
 
 
 class MalformedMessage(ValueError):
@@ -72,9 +76,10 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The half-open byte range `[start, end)` of the source file with the id `file_id`.
+    """The half-open range `[start, end)` of the source file with the id `file_id`.
 
-    A file keeps its id when it is renamed. Raises `MalformedMessage` for a bad id.
+    It counts bytes, or entries of a journal. A file keeps its id when it is renamed. Raises
+    `MalformedMessage` for a bad id.
     """
 
     file_id: str
@@ -126,7 +131,8 @@ class Section:
 
     `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
     `identity` the file cannot be read again from the end of the span, because the span ends inside
-    a line or the source is a pipe. Raises `MalformedMessage` for impossible sizes.
+    a line or the source is a pipe. If the span counts entries (`unit`), its length says nothing
+    about the size. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -135,16 +141,25 @@ class Section:
     lines: int
     identity: Identity | None = None
     filtered: bool = False
+    unit: Unit = "bytes"
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
         length = self.span.end - self.span.start
-        if length < 0 or self.size > length or (self.size < length and not self.filtered):
+        if length < 0 or (self.unit == "bytes" and not self._fits(length)):
             size = format_count(self.size, "byte")
             raise MalformedMessage(f"span {self.span} does not match {size} of lines")
         if self.lines > self.size:
             size, lines = format_count(self.size, "byte"), format_count(self.lines, "line")
             raise MalformedMessage(f"{size} cannot hold {lines}")
+
+    def _fits(self, length: int) -> bool:
+        return self.size <= length if self.filtered else self.size == length
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether byte N of its lines is byte `start + N` of the file."""
+        return self.unit == "bytes" and not self.filtered
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +218,7 @@ def _encode_section(section: Section) -> str:
         f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file_id)},"start":{span.start}'
         f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
+        + ("" if section.unit == "bytes" else f',"unit":"{section.unit}"')
         + (',"filtered":true}' if section.filtered else "}")
     )
 
@@ -259,6 +275,7 @@ class _Entry(msgspec.Struct):
     lines: _Position
     identity: str | msgspec.UnsetType = msgspec.UNSET
     filtered: bool = False
+    unit: Unit = "bytes"
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
@@ -286,6 +303,7 @@ def _decode_section(entry: _Entry) -> Section:
         lines=entry.lines,
         identity=None if identity is msgspec.UNSET else Identity.parse(identity),
         filtered=entry.filtered,
+        unit=entry.unit,
     )
 
 

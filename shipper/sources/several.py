@@ -115,6 +115,11 @@ class Sources(Source):
         return {file for source in self._sources for file in source.ended_files}
 
     @property
+    def deleted_files(self) -> list[str]:
+        """Those of all."""
+        return [file for source in self._sources for file in source.deleted_files]
+
+    @property
     def has_decided(self) -> bool:
         """Whether all have."""
         return all(source.has_decided for source in self._sources)

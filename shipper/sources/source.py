@@ -6,14 +6,12 @@ The agent, its loop and its status know nothing else of a source. Several source
 
 import asyncio
 from collections.abc import Callable, Container, Mapping
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from nats_logship.wire.message import Unit
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.notices import Notice
-
-Unit = Literal["bytes", "entries"]
-"""What positions and sizes count: bytes of a file, or entries of a journal."""
 
 
 class SourceState(NamedTuple):
@@ -93,6 +91,11 @@ class Source(Protocol):
     @property
     def ended_files(self) -> set[str]:
         """The ids of files of which nothing more will come, and all is stored or reported."""
+
+    @property
+    def deleted_files(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return []
 
     @property
     def has_decided(self) -> bool:
