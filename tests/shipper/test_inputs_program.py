@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import pytest
 
+from shipper.settings import ShipperSettings, reload
 from tests.conftest import apply_topology
 from tests.pages import page, samples
 from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
@@ -465,3 +466,13 @@ def test_a_loud_source_keeps_no_quiet_one_waiting_and_all_are_shown(
     assert metrics["logshipper_behind_bytes"] == 0
     assert f"{pipe}: read while the agent runs" in checked.stdout
     assert process.stop(12) == 0
+
+
+def test_a_reload_changes_files_and_names_inputs_that_need_a_restart(pipe: Path) -> None:
+    names = [("-", "a.log"), ("-", "b.log"), ("-", "b.log", str(pipe)), ("b.log",)]
+    first, files, more, fewer = (ShipperSettings(file=one) for one in names)
+
+    assert reload(first, files, {"-": "-"})[1] == "changed: file"
+    for other in (more, fewer):
+        settings, changes = reload(first, other, {"-": "-"})
+        assert (settings.file, changes) == (names[0], "nothing to change; needs a restart: file")
