@@ -31,7 +31,7 @@ def host(make_host: MakeHost, node: Node) -> Host:
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["while it runs", "while it does not"])
 @pytest.mark.parametrize("kind", ["kubelet", "dockerd"])
-async def test_what_was_rotated_before_the_first_start_stays_unread_when_it_is_compressed(
+async def test_what_was_rotated_before_the_first_start_is_not_read_when_it_is_compressed(
     host: Host, node: Node, kind: str, is_down: bool
 ) -> None:
     container = node.start_pod("web") if kind == "kubelet" else node.start_docker("web")
