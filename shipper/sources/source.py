@@ -22,7 +22,7 @@ class SourceState(NamedTuple):
 
     file: str  # the id of its positions
     path: str  # where it is now; `-` is standard input
-    condition: str  # what happens to it, in a word or two
+    condition: str  # what happens to it, such as `following`
     position: int  # the next to read
     end: int  # where its content ends, as far as that is known
     readable_since: int | None = None  # when there was first something to read; None without

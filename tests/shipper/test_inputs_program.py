@@ -18,8 +18,9 @@ from typing import IO, Any
 
 import pytest
 
+from shipper.settings import ShipperSettings, reload
 from tests.conftest import apply_topology
-from tests.pages import page
+from tests.pages import page, samples
 from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
 from tests.shipper.logs import ROOT, Ship, lines, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
@@ -434,3 +435,44 @@ def test_an_input_that_is_named_twice_is_refused_in_one_line(
         assert process.wait(40) == 78
     assert reason in process.read_log()
     assert process.read_log().count("\n") == 0
+
+
+@pytest.mark.parametrize("loud", ["pipe", "a.log"])
+def test_a_loud_source_keeps_no_quiet_one_waiting_and_all_are_shown(
+    own_broker: Any, ship: Ship, pipe: Path, tmp_path: Path, own_host: str, loud: str
+) -> None:
+    many, log = lines(0, 700_000), tmp_path / "a.log"
+    log.write_bytes(many if loud == "a.log" else b"quiet\n")
+    files = [f"--file={name}" for name in ("-", pipe, log)]
+    options = ("--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0", "--host", own_host)
+    own_broker.stop()
+    process = ship(own_broker.url, *files, *options, redirection="< /dev/null")
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(many if loud == "pipe" else b"quiet\n")
+        expected = len(many) if loud == "pipe" else 6
+        wait_until("it is spooled", lambda: spooled(tmp_path) == expected, 40, [process])
+        (host,) = json.loads(run("status", "--json", "--host", own_host).stdout)
+        own_broker.start()
+        everything = {str(pipe): expected, str(log): log.stat().st_size}
+        arrived = lambda: all(len(lines_of(own_broker.url, p)) == n for p, n in everything.items())  # noqa: E731
+        wait_until("all is there", arrived, 60, [process])
+        metrics = samples(page(process, "/metrics")[1])
+        checked = run("check", *files, "--server", own_broker.url, "--host", own_host)
+    blocks = [block for message in ask(own_broker.url, read_stream) for block in message.blocks]
+    paths = [block.section.path for block in blocks]
+
+    assert paths.index(str(log if loud == "pipe" else pipe)) < 3
+    assert {one["path"]: one["behind_bytes"] for one in host["files"]}[str(pipe)] == expected
+    assert metrics["logshipper_behind_bytes"] == 0
+    assert f"{pipe}: read while the agent runs" in checked.stdout
+    assert process.stop(12) == 0
+
+
+def test_a_reload_changes_files_and_names_inputs_that_need_a_restart(pipe: Path) -> None:
+    names = [("-", "a.log"), ("-", "b.log"), ("-", "b.log", str(pipe)), ("b.log",)]
+    first, files, more, fewer = (ShipperSettings(file=one) for one in names)
+
+    assert reload(first, files, {"-": "-"})[1] == "changed: file"
+    for other in (more, fewer):
+        settings, changes = reload(first, other, {"-": "-"})
+        assert (settings.file, changes) == (names[0], "nothing to change; needs a restart: file")
