@@ -184,6 +184,7 @@ class Agent:
             clock=self._clock,
             grace=settings.grace.total_seconds(),
             hold=settings.hold_deleted.total_seconds(),
+            records=settings.record_rules,
             open_files=most_open_files(),
             poll_every=settings.poll_every.total_seconds(),
             listen=settings.watch,
@@ -235,7 +236,8 @@ class Agent:
         self._loop.change(self._settings)
         follower = self._loop.follower
         grace, hold = self._settings.grace, self._settings.hold_deleted
-        follower.change_limits(grace.total_seconds(), hold.total_seconds())
+        rules = self._settings.record_rules
+        follower.change_limits(grace.total_seconds(), hold.total_seconds(), rules)
         if self._spool is None:
             await follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)

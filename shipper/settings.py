@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
@@ -14,9 +14,11 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration
 from nats_logship.client.access_settings import AccessSettings
+from nats_logship.wire.expressions import expression
+from nats_logship.wire.records import RecordForm, Records
 from nats_logship.wire.subjects import validate_host
-from shipper.expressions import expression
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.records import Preset, RecordRules
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -38,6 +40,12 @@ def _expressions(value: object) -> object:
     return lines
 
 
+def _record_start(value: str) -> str:
+    if value:
+        Records.of(RecordForm.START, value)
+    return value
+
+
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
 
@@ -54,7 +62,10 @@ class ShipperSettings(AccessSettings):
             *("file", "exclude", "from_", "ignore_older", "hold_deleted", "watch", "poll_every"),
             "state_dir",
         ),
-        "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
+        "Lines": (
+            *("include_lines", "exclude_lines", "max_line", "grace", "record_start", "records"),
+            *("record_timeout", "record_lines"),
+        ),
         "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
@@ -131,9 +142,26 @@ class ShipperSettings(AccessSettings):
         description="How long to wait for the end of a rotated file's last line before it is "
         "shipped unfinished; the next file waits at most twice as long.",
     )
-    include_lines: Lines = option((), "REGEX", "Ship only lines that match; repeatable.")
+    include_lines: Lines = option(
+        (), "REGEX", "Ship only lines, or records with a line, that match; repeatable."
+    )
     exclude_lines: Lines = option(
         (), "REGEX", "Drop lines that match, also lines that --include-lines selects; repeatable."
+    )
+    record_start: Annotated[str, AfterValidator(_record_start)] = option(
+        "",
+        "REGEX",
+        "A line that matches begins a record; the lines up to the next one belong to it.",
+    )
+    records: Preset | None = Field(
+        None, description="Begin records as the logs of this kind do, instead of --record-start."
+    )
+    record_timeout: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+        timedelta(seconds=2),
+        description="How long a file must not grow until its last record counts as complete.",
+    )
+    record_lines: Annotated[int, Field(ge=2, le=100_000)] = option(
+        500, "N", "How many lines of a record to wait for; then the record ends."
     )
     listen: OptionalListen = option(
         None,
@@ -162,6 +190,18 @@ class ShipperSettings(AccessSettings):
         is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
         return shared if is_ours else Path.home() / ".local/state/logship"
 
+    @model_validator(mode="after")
+    def _check_records(self) -> Self:
+        if self.record_start and self.records:
+            raise ValueError("--records and --record-start both say where records begin; give one")
+        return self
+
+    @property
+    def record_rules(self) -> RecordRules:
+        """Which lines are records."""
+        start, kind = self.record_start, self.records
+        return RecordRules.of(start, kind, self.record_timeout, self.record_lines)
+
     @property
     def selection(self) -> Selection:
         """Which files are followed, and where reading begins in them."""
@@ -172,7 +212,8 @@ class ShipperSettings(AccessSettings):
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
-    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
+    *("exclude_lines", "round_size", "compression", "log_level", "log_format", "record_start"),
+    *("records", "record_timeout", "record_lines"),
 }
 
 

@@ -26,6 +26,7 @@ specifies the same headers for authors of other shippers.
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, NamedTuple
@@ -51,6 +52,7 @@ MAX_LINES_BYTES = 16 * 1024 * 1024  # of lines in a message, decompressed
 MAX_SPANS_BYTES = 60_000  # of `Log-Spans`; nats-server accepts 64 KiB of headers in all
 MAX_ID_BYTES = 128  # of a file id or an agent id: a receiver stores them for weeks
 MAX_FOLLOWED = 16  # partitions in `Log-Follows`: a receiver sends a request about each
+MAX_RECORDS_BYTES = 1024  # of `records`: readers compile the expression in it
 MAX_PATH_BYTES = 4096  # of a source file's path: PATH_MAX of Linux
 # Bytes of content for each byte of a zstd frame: no log compresses better. A frame with a window of
 # 1 KiB stays below: its blocks hold at most 1 KiB and take 4 bytes or more.
@@ -59,7 +61,7 @@ ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
 _MAX_SHOWN = 100  # characters of a bad header in an error message
 _MAX_POSITION = 2**63 - 1  # of any file system
 _MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
-_SECTION_BYTES = 180  # of a section in `Log-Spans`, without its path, file id and hashes
+_SECTION_BYTES = 200  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
 # a hash has at most the 128 hex digits of SHA-512; int() of millions of digits would take seconds
@@ -126,7 +128,8 @@ class Section:
 
     `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
     `identity` the file cannot be read again from the end of the span, because the span ends inside
-    a line or the source is a pipe. Raises `MalformedMessage` for impossible sizes.
+    a line or the source is a pipe. `records` says how lines are joined, as `parse_records` reads
+    it; empty: each line is alone. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -135,6 +138,7 @@ class Section:
     lines: int
     identity: Identity | None = None
     filtered: bool = False
+    records: str = ""
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
@@ -203,7 +207,8 @@ def _encode_section(section: Section) -> str:
         f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file_id)},"start":{span.start}'
         f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
-        + (',"filtered":true}' if section.filtered else "}")
+        + (',"filtered":true' if section.filtered else "")
+        + (f',"records":{_quote(section.records)}}}' if section.records else "}")
     )
 
 
@@ -211,7 +216,8 @@ def estimate_size(section: Section) -> int:
     """Return an upper bound of a section's bytes in `Log-Spans`, without encoding the section."""
     identity = section.identity
     hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
-    return len(_quote(section.path)) + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
+    texts = len(_quote(section.path)) + len(_quote(section.records))
+    return texts + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
@@ -259,6 +265,7 @@ class _Entry(msgspec.Struct):
     lines: _Position
     identity: str | msgspec.UnsetType = msgspec.UNSET
     filtered: bool = False
+    records: object = ""
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
@@ -286,7 +293,17 @@ def _decode_section(entry: _Entry) -> Section:
         lines=entry.lines,
         identity=None if identity is msgspec.UNSET else Identity.parse(identity),
         filtered=entry.filtered,
+        records=_decode_records(entry.records),
     )
+
+
+def _decode_records(value: object) -> str:
+    """Return how lines are joined; empty for a value that breaks the rules: lines are not lost."""
+    with suppress(MalformedMessage):
+        text = _unquote(value) if isinstance(value, str) else ""
+        if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
+            return text
+    return ""
 
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:

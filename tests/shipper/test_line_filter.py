@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nats_logship.wire.expressions import expression
 from receiver.consume.judging import judge
-from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.sources.files.reader import end_of_run
 from tests.shipper.shipped import block

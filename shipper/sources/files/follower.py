@@ -16,6 +16,7 @@ from shipper.sources.block import Block
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
 from shipper.timer import wait_for_event
@@ -45,6 +46,7 @@ class Follower:
         max_line: int = 1024 * 1024,
         grace: float = 5.0,
         hold: float = 6 * 3600.0,
+        records: RecordRules = LINES_ALONE,
         open_files: int = 500,
         poll_every: float = 1.0,
         listen: bool = True,
@@ -55,7 +57,7 @@ class Follower:
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._tracker = Tracker(selection, known, new_id, clock, self._changes)
         self._thread = ThreadPoolExecutor(1, "files")
-        self.change_limits(grace, hold)
+        self.change_limits(grace, hold, records)
         self.resize(block_size, max_line)
 
     # the loop of a program
@@ -84,7 +86,7 @@ class Follower:
 
         Also once the poll interval is over.
         """
-        return self._tracker.is_scan_due or self.poll_in <= 0
+        return self._tracker.is_scan_due or self._changes.poll_in <= 0
 
     @property
     def has_decided(self) -> bool:
@@ -97,7 +99,7 @@ class Follower:
     @property
     def poll_in(self) -> float:
         """The seconds after which to gather again even if nothing changes."""
-        return self._changes.poll_in
+        return min(self._changes.poll_in, max(0.0, self._tracker.record_due_in))
 
     async def close(self) -> None:
         """Stop watching and close all files, but for one in whose file system the thread hangs."""
@@ -113,7 +115,7 @@ class Follower:
         return list(self._tracker.files.values())
 
     def is_waited_for(self, file: FollowedFile) -> bool:
-        """Whether other files wait for the end of this one's last line."""
+        """Whether other files, or whole lines, wait for the end of this one's last record."""
         return self._tracker.is_waited_for(file)
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
@@ -152,9 +154,12 @@ class Follower:
     def stored(self, stored: Callable[[str], int]) -> None:
         self._tracker.stored = stored
 
-    def change_limits(self, grace: float, hold: float) -> None:
-        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
-        self._tracker.set_limits(grace, hold)
+    def change_limits(self, grace: float, hold: float, records: RecordRules) -> None:
+        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds.
+
+        Records are cut by these rules from the next read on.
+        """
+        self._tracker.set_limits(grace, hold, records)
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
