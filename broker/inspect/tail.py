@@ -27,6 +27,7 @@ from nats_logship.wire.subjects import host_filter, partition_filter
 _FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
 _WIDER = 8  # each further search covers so many times more messages
 _MOST_SEARCHED = 100_000  # messages, unless the broker selects those of one host
+_MOST_JOINED = 500_000  # lines of a section: more are shown line by line
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,8 @@ class _Chosen(NamedTuple):
 async def _choose(section: Section | None, lines: bytes, matching: LineFilter | None) -> _Chosen:
     """Return the lines to show: whole records if a line of them matches."""
     records = parse_records(section.records) if section and section.records else None
+    if records and lines.count(b"\n") > _MOST_JOINED:
+        records = None
     ranges = await matching(lines) if matching else [(0, len(lines))]
     if records is None:
         return _Chosen(b"".join(lines[start:end] for start, end in ranges), None)

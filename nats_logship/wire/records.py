@@ -68,7 +68,8 @@ class Records:
         if self.form is RecordForm.END:
             return _ends_of_lines(lines, runs)
         found = [(a, max(a, lines.rfind(b"\n", a, b - 1) + 1)) for a, b in runs]
-        pieces = matching_runs((_piece(),), lines, start, end) if found else []
+        has_pieces = found and lines.find(b" P ", start, end) >= 0
+        pieces = matching_runs((_piece(),), lines, start, end) if has_pieces else []
         return list(_leave_out(lines, found, _ends_of_lines(lines, pieces))) if pieces else found
 
     def begins(self, lines: bytes | bytearray, start: int, end: int) -> bool:

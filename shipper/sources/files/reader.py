@@ -33,6 +33,7 @@ _LEAST_BUFFER = 16 * 1024  # bytes
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
+_LEAST_SEARCHED = 64 * 1024  # bytes
 _NEIGHBOUR = 128 * 1024  # bytes of a line beside an offset; a container's has 16 KiB, escaped
 
 
@@ -409,7 +410,12 @@ class Reader:
         """Fill the buffer; up to the longest record if none ends within the limit."""
         start, records = file.progress.identity.tail_length, self._records_of(file)
         longest = self._max_line if records is None else max(self._block_size, self._max_line)
-        for most in (min(limit, self._block_size), longest + 1):
+        limit = min(limit, self._block_size)
+        if records is not None and limit > _LEAST_SEARCHED:
+            end = fill(_LEAST_SEARCHED)  # if no line begins a record, no more is needed
+            if start < self._find_end(file, records, end) == self._end_by_count(file, end):
+                return end
+        for most in (limit, longest + 1):
             end = fill(most)
             if end - start < most or self._has_end(file, records, end):
                 break
@@ -423,11 +429,16 @@ class Reader:
 
     def _find_end(self, file: FollowedFile, records: Records, end: int) -> int:
         """Return where the last whole record in the buffer ends, up to `end`; the start if none."""
-        start, before = file.progress.identity.tail_length, file.progress
+        start = file.progress.identity.tail_length
         whole = max(start, self._buffer.rfind(b"\n", start, end) + 1)
         until = end_of_records(records, self._buffer, start, whole)
-        left = self.rules.lines - before.record_lines * before.in_line
-        return until if until > start else end_of_lines(self._buffer, start, whole, max(1, left))
+        return until if until > start else self._end_by_count(file, end)
+
+    def _end_by_count(self, file: FollowedFile, end: int) -> int:
+        """Return where the first record in the buffer has too many lines; the start if nowhere."""
+        left = self.rules.lines - file.progress.record_lines * file.progress.in_line
+        start = file.progress.identity.tail_length
+        return end_of_lines(self._buffer, start, end, max(1, left))
 
     def _split(self, file: FollowedFile, end: int) -> Reading:
         """Return the whole records in the buffer up to `end`, and the unfinished one behind them.
