@@ -310,9 +310,9 @@ class Reader:
             return Reading(False, size, modified)
         if end == start and before > file.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
-        reading = replace(self._split(file, nuls), size=size, modified=modified)
+        reading = self._split(file, nuls, size, modified, padding)
         if not (hole and reading.reaches(nuls - start) and b"\n" not in reading.run):
-            return replace(reading, padding=padding)
+            return reading
         return reading.end_at_hole(hole)
 
     def _find_nuls(
@@ -388,7 +388,7 @@ class Reader:
             if not has_ended and b"\n" not in reading.run:
                 return reading.end_at_hole(reached - begin - nuls)
         if not has_ended:
-            return replace(self._split(file, end), size=size, modified=modified)
+            return self._split(file, end, size, modified)
         return replace(
             reading,
             size=reached,
@@ -440,11 +440,10 @@ class Reader:
         start = file.progress.identity.tail_length
         return end_of_lines(self._buffer, start, end, max(1, left))
 
-    def _split(self, file: FollowedFile, end: int) -> Reading:
-        """Return the whole records in the buffer up to `end`, and the unfinished one behind them.
-
-        The size and the time of the file are left out.
-        """
+    def _split(
+        self, file: FollowedFile, end: int, size: int, modified: int, padding: int = 0
+    ) -> Reading:
+        """Return the whole records in the buffer up to `end`, and the unfinished one behind it."""
         start, records = file.progress.identity.tail_length, self._records_of(file)
         most, goes_on = max(self._block_size, self._max_line), False
         until = start
@@ -462,12 +461,13 @@ class Reader:
         rest = rest if is_one and len(rest) <= (most if records else self._max_line) else b""
         return Reading(
             is_intact=True,
-            size=0,
-            modified=0,
+            size=size,
+            modified=modified,
             run=run,
             rest=rest,
             tail=tail,
             unfinished=len(rest),
+            padding=padding,
             records=str(records or ""),
             holds_lines=b"\n" in rest,
             continues=is_inside_line(tail) or self._continues(file, records),

@@ -5,7 +5,6 @@ are a record if no other records are asked for. The lines of both outputs of a c
 alternate: a record ends at the next line that is complete, of whichever output.
 """
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -17,7 +16,7 @@ _FIRST_WINDOW = 4096  # bytes at the end of a block in which a boundary is searc
 _WIDER = 8
 
 # also where the folders of a host are mounted elsewhere, such as at /host
-_IN_CONTAINER = re.compile("/var/(?:log/(?:containers|pods)|lib/docker/containers)/")
+_CONTAINERS = ("/var/log/containers/", "/var/log/pods/", "/var/lib/docker/containers/")
 _PREFIX = r'(?:\S+ std(?:out|err) [PF] |{"log":")'
 _WHOLE = r'^\S+ std(?:out|err) F|^{"log":"(?:[^"\\]|\\.)*\\n"'
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)"
@@ -67,7 +66,7 @@ class RecordRules:
 
     def records_of(self, path: str) -> Records | None:
         """Return the records of a file at a path, which leads through no link."""
-        found = self.in_containers if _IN_CONTAINER.search(path) else self.plain
+        found = self.in_containers if any(map(path.__contains__, _CONTAINERS)) else self.plain
         return parse_records(found) if found else None
 
 

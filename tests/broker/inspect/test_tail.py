@@ -136,7 +136,7 @@ async def test_records_are_matched_counted_and_shown_whole(
     assert [one.lines async for one in tail(connection, wanted)] == shown  # type: ignore[union-attr]
 
 
-async def test_a_stranger_with_millions_of_records_fills_no_memory(
+async def test_millions_of_records_of_a_hostile_host_fill_no_memory(
     connection: Connection, publish: Publish
 ) -> None:
     await publish("evil", b"\n" * 6_000_000 + b"a\n", records="start:a")
