@@ -36,6 +36,7 @@ import msgspec
 import zstandard
 
 from nats_logship.app.text import format_count
+from nats_logship.wire.records import MAX_RECORDS_BYTES
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 _AGENT, _READ_AT, _SPANS = "Log-Agent", "Log-Read-At", "Log-Spans"
@@ -52,7 +53,6 @@ MAX_LINES_BYTES = 16 * 1024 * 1024  # of lines in a message, decompressed
 MAX_SPANS_BYTES = 60_000  # of `Log-Spans`; nats-server accepts 64 KiB of headers in all
 MAX_ID_BYTES = 128  # of a file id or an agent id: a receiver stores them for weeks
 MAX_FOLLOWED = 16  # partitions in `Log-Follows`: a receiver sends a request about each
-MAX_RECORDS_BYTES = 1024  # of `records`: readers compile the expression in it
 MAX_PATH_BYTES = 4096  # of a source file's path: PATH_MAX of Linux
 # Bytes of content for each byte of a zstd frame: no log compresses better. A frame with a window of
 # 1 KiB stays below: its blocks hold at most 1 KiB and take 4 bytes or more.

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from nats_logship.wire.expressions import Expression, expression, matching_runs, measure
-from nats_logship.wire.message import MAX_RECORDS_BYTES
 
+MAX_RECORDS_BYTES = 1024  # of the text of `Records`
 PIECE = r"^\S+ std(?:out|err) P "
 """A line of a container whose rest is in the next line; that one begins no record."""
 

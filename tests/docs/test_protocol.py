@@ -20,13 +20,13 @@ from nats_logship.wire.message import (
     MAX_LINES_BYTES,
     MAX_PATH_BYTES,
     MAX_RATIO,
-    MAX_RECORDS_BYTES,
     MAX_SPANS_BYTES,
     decode_origin,
     encode_origin,
 )
 from nats_logship.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
 from nats_logship.wire.positions import Positions
+from nats_logship.wire.records import MAX_RECORDS_BYTES
 from nats_logship.wire.streams import positions_key
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.judging import read_expected_sequence

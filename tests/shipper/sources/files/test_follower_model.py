@@ -128,8 +128,8 @@ class Program:
 
     async def rewrite(self, amount: int) -> None:
         """Write a file again in place that is read and at rest, and let the agent find that out."""
-        await self.pass_time()
-        for _ in range(2):
+        for _ in range(2):  # its last record waits once it is found
+            await self.pass_time()
             await self.scan()
             await self.gather_all()
         await self.store()  # or what is written next may begin like what was stored of this one
