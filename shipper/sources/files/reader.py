@@ -379,10 +379,7 @@ class Reader:
         if any(self._buffer[nuls:end]):
             nuls = end  # lines follow
         size = max(file.size, begin + end + 1)
-        reading, reached = (
-            replace(self._split(file, nuls), size=size, modified=modified),
-            begin + end,
-        )
+        reading, reached = self._split(file, nuls, size, modified), begin + end
         if not has_ended and end - nuls >= LEAST_HOLE and reading.reaches(nuls - start):
             reached, has_ended = _skip_nuls(content, reached)
             if not has_ended and b"\n" not in reading.run:
