@@ -186,6 +186,7 @@ class Agent:
                 (),
                 grace=settings.grace.total_seconds(),
                 hold=settings.hold_deleted.total_seconds(),
+                records=settings.record_rules,
                 open_files=most_open_files(),
                 poll_every=settings.poll_every.total_seconds(),
                 listen=settings.watch,
@@ -235,7 +236,8 @@ class Agent:
         self._loop.change(self._settings)
         if self._files is not None:
             grace, hold = self._settings.grace, self._settings.hold_deleted
-            self._files.change_limits(grace.total_seconds(), hold.total_seconds())
+            rules = self._settings.record_rules
+            self._files.change_limits(grace.total_seconds(), hold.total_seconds(), rules)
             await self._files.retarget(self._settings.select_files(self._inputs))
         if self._journal is not None:
             self._journal.change(self._settings.journal_rules)

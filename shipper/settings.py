@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection, Container, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
@@ -14,9 +14,11 @@ from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from shipper.expressions import expression
+from nats_logship.wire.expressions import expression
+from nats_logship.wire.records import RecordForm, Records
 from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
+from shipper.sources.files.records import Preset, RecordRules
 from shipper.sources.inputs import find_inputs
 from shipper.sources.journal.rules import Options, Priority, Rules, parse_priority
 
@@ -34,6 +36,12 @@ def _expressions(value: object) -> object:
     for text in lines if isinstance(lines, tuple | list) else ():
         expression(str(text))
     return lines
+
+
+def _record_start(value: str) -> str:
+    if value:
+        Records.of(RecordForm.START, value)
+    return value
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
@@ -64,7 +72,10 @@ class ShipperSettings(AccessSettings):
             *("journal", "unit", "exclude_unit", "priority", "journal_directory"),
             "journal_format",
         ),
-        "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
+        "Lines": (
+            *("include_lines", "exclude_lines", "max_line", "grace", "record_start", "records"),
+            *("record_timeout", "record_lines"),
+        ),
         "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
@@ -179,9 +190,26 @@ class ShipperSettings(AccessSettings):
         description="How long to wait for the end of a rotated file's last line before it is "
         "shipped unfinished; the next file waits at most twice as long.",
     )
-    include_lines: Lines = option((), "REGEX", "Ship only lines that match; repeatable.")
+    include_lines: Lines = option(
+        (), "REGEX", "Ship only lines, or records with a line, that match; repeatable."
+    )
     exclude_lines: Lines = option(
         (), "REGEX", "Drop lines that match, also lines that --include-lines selects; repeatable."
+    )
+    record_start: Annotated[str, AfterValidator(_record_start)] = option(
+        "",
+        "REGEX",
+        "A line that matches begins a record; the lines up to the next one belong to it.",
+    )
+    records: Preset | None = Field(
+        None, description="Begin records as the logs of this kind do, instead of --record-start."
+    )
+    record_timeout: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+        timedelta(seconds=2),
+        description="How long a file must not grow until its last record counts as complete.",
+    )
+    record_lines: Annotated[int, Field(ge=2, le=100_000)] = option(
+        500, "N", "How many lines of a record to wait for; then the record ends."
     )
     listen: OptionalListen = option(
         None,
@@ -220,6 +248,18 @@ class ShipperSettings(AccessSettings):
         older = self.ignore_older
         return None if older is None else int(older.total_seconds() * 1_000_000_000)
 
+    @model_validator(mode="after")
+    def _check_records(self) -> Self:
+        if self.record_start and self.records:
+            raise ValueError("--records and --record-start both say where records begin; give one")
+        return self
+
+    @property
+    def record_rules(self) -> RecordRules:
+        """Which lines are records."""
+        start, kind = self.record_start, self.records
+        return RecordRules.of(start, kind, self.record_timeout, self.record_lines)
+
     @property
     def journal_rules(self) -> Rules:
         """Which entries of the journal are shipped."""
@@ -244,6 +284,7 @@ _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
     *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
     *("unit", "exclude_unit", "priority"),
+    *("record_start", "records", "record_timeout", "record_lines"),
 }
 
 

@@ -203,8 +203,8 @@ class Feeds:
 
 
 def _document(piece: TailPiece, most: int) -> dict[str, Any]:
-    """Return lines and their origin: at most `most` lines, and only the start of a long one."""
-    lines, shown = piece.lines.removesuffix(b"\n").split(b"\n"), []
+    """Return lines, or records, and their origin: at most `most`, and the start of a long one."""
+    lines, shown = piece.split(), []
     for line in lines[: max(1, most)]:
         more = len(line) - _LONGEST
         rest = f" … and {more:,} bytes more" if more > 0 else ""

@@ -26,6 +26,7 @@ specifies the same headers for authors of other shippers.
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
@@ -35,6 +36,7 @@ import msgspec
 import zstandard
 
 from nats_logship.app.text import format_count
+from nats_logship.wire.records import MAX_RECORDS_BYTES
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 _AGENT, _READ_AT, _SPANS = "Log-Agent", "Log-Read-At", "Log-Spans"
@@ -132,7 +134,8 @@ class Section:
     `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
     `identity` the file cannot be read again from the end of the span, because the span ends inside
     a line or the source is a pipe. If the span counts entries (`unit`), its length says nothing
-    about the size. Raises `MalformedMessage` for impossible sizes.
+    about the size. `records` says how lines are joined, as `parse_records` reads it; empty: each
+    line is alone. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -142,6 +145,7 @@ class Section:
     identity: Identity | None = None
     filtered: bool = False
     unit: Unit = "bytes"
+    records: str = ""
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
@@ -219,7 +223,8 @@ def _encode_section(section: Section) -> str:
         f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
         + ("" if section.unit == "bytes" else f',"unit":"{section.unit}"')
-        + (',"filtered":true}' if section.filtered else "}")
+        + (',"filtered":true' if section.filtered else "")
+        + (f',"records":{_quote(section.records)}}}' if section.records else "}")
     )
 
 
@@ -227,7 +232,8 @@ def estimate_size(section: Section) -> int:
     """Return an upper bound of a section's bytes in `Log-Spans`, without encoding the section."""
     identity = section.identity
     hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
-    return len(_quote(section.path)) + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
+    texts = len(_quote(section.path)) + len(_quote(section.records))
+    return texts + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
@@ -276,6 +282,7 @@ class _Entry(msgspec.Struct):
     identity: str | msgspec.UnsetType = msgspec.UNSET
     filtered: bool = False
     unit: Unit = "bytes"
+    records: object = ""
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
@@ -304,7 +311,17 @@ def _decode_section(entry: _Entry) -> Section:
         identity=None if identity is msgspec.UNSET else Identity.parse(identity),
         filtered=entry.filtered,
         unit=entry.unit,
+        records=_decode_records(entry.records),
     )
+
+
+def _decode_records(value: object) -> str:
+    """Return how lines are joined; empty for a value that breaks the rules: lines are not lost."""
+    with suppress(MalformedMessage):
+        text = _unquote(value) if isinstance(value, str) else ""
+        if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
+            return text
+    return ""
 
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, is_inside_line
-from shipper.sources.files.progress import Progress
+from shipper.sources.files.progress import Progress, Reading
 from shipper.sources.files.reader import end_of_run
 from shipper.sources.inputs import CHUNK
 
@@ -79,7 +79,7 @@ class Segment:
         is_piece = run and not run.endswith(b"\n")
         if not run or (is_piece and not self.progress.in_line and not self._has_end(max_line)):
             return None
-        self.progress, block = self.progress.take(run, self.tail, now)
+        self.progress, block = self.progress.take(Reading(True, self.size, 0, run), run, self.tail, now)
         self.tail = (self.tail + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         return block
 
