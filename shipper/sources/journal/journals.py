@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
+from shipper.sources.journal.checks import find_doubts
 from shipper.sources.journal.headers import JournalFile, JournalFolder
 from shipper.sources.journal.journal import Journal, time_of
 from shipper.sources.journal.rules import Options
@@ -37,6 +38,9 @@ class Journals:
     def look_up(self) -> list[JournalFile]:
         """Read the headers, and return all files."""
         files = self.folder.list_files()
+        if not self._has_looked:
+            for text in find_doubts(self.options):
+                self.report_once(NoticeKind.MISSING, text)
         if self.folder.trouble:
             self.report_once(NoticeKind.MISSING, self.folder.trouble)
             if not files:

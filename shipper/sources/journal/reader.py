@@ -119,7 +119,7 @@ class Reader:
         # the entry before the position shows whether the journal is the same
         first = max(1, journal.position - bool(journal.mark))
         files, is_json = journal.files_from(first), self._options.is_json
-        fields = () if is_json else short.FIELDS
+        fields: tuple[str, ...] = () if is_json else short.FIELDS
         if fields and not self.rules.selects_all:
             fields += rules.FIELDS
         words = command(
