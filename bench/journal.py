@@ -39,14 +39,14 @@ _FIELDS = {
 _AT_ONCE = 20_000  # entries
 
 
-def _measure(words: Sequence[str]) -> tuple[float, float]:
+def _measure(command: Sequence[str]) -> tuple[float, float]:
     """Return the seconds that a program takes, and its CPU seconds with those of its children."""
     began = time.monotonic()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise click.ClickException(f"{words[0]} ended with {process.returncode}")
+        raise click.ClickException(f"{command[0]} ended with {process.returncode}")
     return time.monotonic() - began, used.ru_utime + used.ru_stime
 
 

@@ -1,6 +1,6 @@
 """The headers of journal files, as https://systemd.io/JOURNAL_FILE_FORMAT documents them.
 
-They tell which entries are left; entries themselves are read by `journalctl`.
+They say which entries are left; entries themselves are read by `journalctl`.
 """
 
 import os

@@ -89,7 +89,7 @@ class Journal:
 def choose(journals: Sequence[Journal]) -> Journal | None:
     """Return the journal to read next, the one whose unread files are oldest; None without any.
 
-    So a journal is read to its end before one that was made anew after it.
+    So a journal is read to its end before one that was created after it.
     """
     unread = [one for one in journals if one.is_unread]
 

@@ -12,7 +12,7 @@ from shipper.sources.notices import Notice, NoticeKind
 
 
 class Journals:
-    """The journals by name (seqnum_id), as of the last `look_up`."""
+    """The journals by name (seqnum_id), as of the last `check_headers`."""
 
     def __init__(
         self, options: Options, new_id: Callable[[], str], clock: Callable[[], int]
@@ -27,7 +27,7 @@ class Journals:
         self._new_id, self._clock = new_id, clock
         self._known: dict[str, Cursor] = {}
         self._reported: set[str] = set()
-        self._has_looked = False
+        self._has_checked = False
 
     def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read on from these cursors, the newest of each journal."""
@@ -35,10 +35,10 @@ class Journals:
         self._known = {one.identity.head_hash: one for one in ordered}
         self.found = {}
 
-    def look_up(self) -> list[JournalFile]:
+    def check_headers(self) -> list[JournalFile]:
         """Read the headers, and return all files."""
         files = self.folder.list_files()
-        if not self._has_looked:
+        if not self._has_checked:
             for text in find_doubts(self.options):
                 self.report_once(NoticeKind.MISSING, text)
         if self.folder.trouble:
@@ -52,7 +52,7 @@ class Journals:
             for name in [name for name in self.found if name not in names]:
                 self.found[name].files = ()
             self._report_unknown()
-        self._has_looked = True
+        self._has_checked = True
         return files
 
     def _update(self, name: str, files: tuple[JournalFile, ...]) -> None:
@@ -61,7 +61,7 @@ class Journals:
             journal = self.found[name] = self._add(name, files)
         journal.files = files
         if journal.went_back:
-            self.begin_anew(journal)
+            self.begin_again(journal)
 
     def _add(self, name: str, files: tuple[JournalFile, ...]) -> Journal:
         path = self.options.path
@@ -75,7 +75,7 @@ class Journals:
 
     def _find_start(self, files: tuple[JournalFile, ...]) -> int:
         first, end = min(one.head for one in files), max(one.tail for one in files) + 1
-        if self._has_looked:  # it came after the start
+        if self._has_checked:  # it came after the start
             return first
         if self.options.from_end:
             return end
@@ -93,13 +93,13 @@ class Journals:
                 self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
         self._known = {}
 
-    def begin_anew(self, journal: Journal) -> None:
+    def begin_again(self, journal: Journal) -> None:
         """Read a journal under another file id, but for entries that were shipped.
 
         Its numbers were given again to other entries, such as after a virtual machine was reset.
         """
         self.ended.add(journal.file)
-        anew = Journal(
+        successor = Journal(
             name=journal.name,
             file=self._new_id(),
             path=journal.path,
@@ -107,7 +107,7 @@ class Journals:
             files=journal.files,
             newer_than=time_of(journal.mark),
         )
-        self.found[journal.name] = anew
+        self.found[journal.name] = successor
         text = f"journal {journal.name} was set back; its entries that are newer are read"
         self.notices.append(Notice(NoticeKind.TRUNCATED, journal.path, text))
 

@@ -109,7 +109,7 @@ class Reader:
     def _begin_run(self) -> _Reading | None:
         if self.pause:
             return None
-        self.journals.look_up()
+        self.journals.check_headers()
         journal = choose(list(self.journals.found.values()))
         self._reading = None if journal is None else self._start(journal)
         self._size = 0
@@ -122,11 +122,11 @@ class Reader:
         fields: tuple[str, ...] = () if is_json else short.FIELDS
         if fields and not self.rules.selects_all:
             fields += rules.FIELDS
-        words = command(
+        arguments = command(
             "json" if is_json else "export", fields, journal.name, first, [f.path for f in files]
         )
         try:
-            run = Run(words)
+            run = Run(arguments)
         except OSError as error:
             self._fail(f"{PROGRAM} cannot be run: {error.strerror}")
             return None
@@ -211,7 +211,7 @@ class Reader:
         """Pass over missing numbers before an entry; False if the run is to be repeated."""
         journal = reading.journal
         if entry.number < journal.position:
-            self.journals.begin_anew(journal)
+            self.journals.begin_again(journal)
             return False
         if not self._has_all_files(reading, entry.number):
             return False
@@ -221,7 +221,7 @@ class Reader:
     def _has_all_files(self, reading: _Reading, end: int) -> bool:
         """Return whether the run was about all files that may have entries below `end`."""
         journal = reading.journal
-        self.journals.look_up()
+        self.journals.check_headers()
         if self.journals.folder.trouble or self.journals.found.get(journal.name) is not journal:
             return False
         files = journal.files_from(journal.position)

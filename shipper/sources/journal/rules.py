@@ -96,9 +96,9 @@ SELECT_ALL = Rules()
 class Options:
     """What is read of a journal, and how.
 
-    `path` names the journal for receivers, `folder` is empty for this machine's. Of a journal that
-    was never followed, files that are older than `ignore_older` (nanoseconds) are not read and,
-    with `from_end`, no entry that exists at the start.
+    `path` names the journal for receivers, `folder` is empty for this machine's. If a journal was
+    never followed, files that are older than `ignore_older` (nanoseconds) are not read and, with
+    `from_end`, no entry that exists at the start.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Real journals that are rotated, vacuumed, damaged, made anew and set back."""
+"""Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
 import os
 import struct
@@ -40,7 +40,7 @@ async def test_rotated_files_are_read_and_vacuumed_ones_are_gaps(
     assert reading.gaps[0][1] - reading.gaps[0][0] == 6
 
 
-async def test_a_journal_made_anew_while_the_clock_is_back_is_read_beside_the_old_one(
+async def test_a_journal_made_again_while_the_clock_is_back_does_not_hide_the_old_one(
     journal: JournalWriter, reading: Reading
 ) -> None:
     expected = journal.write(10)
