@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
+from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Positions
 from shipper.loop import Intervals, ShippingLoop
 from shipper.once import require_files
@@ -116,8 +118,9 @@ class Agent:
             raise OperatorError("ended, and not all was read; stop the writers of pipes first")
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; run again to ship the rest")
-        if self._loop.sender.unacknowledged() or self.report().behind_bytes:
-            logger.info("ended; the next start with the same --file ships what is not acknowledged")
+        left = self.report().behind_bytes
+        text = "; the next start with the same --file ships them" if left else ""
+        logger.info("stopped, %s unshipped%s", format_size(left), text)
 
     async def work(self) -> None:
         """Ship as `run` does, without service manager, status and signals; ends when cancelled."""
@@ -194,6 +197,9 @@ class Agent:
     async def _run_session(self) -> None:
         await self._ship_and_save()
         if not self._loop.stopping.is_set():
+            lines, size = format_count(self._meter.lines, "line"), format_size(self._meter.bytes)
+            files = format_count(len(self._sources.files()), "file")
+            logger.info("shipped %s, %s, of %s", lines, size, files)
             named = self._settings.select_files(self._inputs).patterns
             self._loop.goals.conclude(self._sources, named)
 
@@ -276,4 +282,6 @@ class Agent:
             waiting_seconds=seconds_since(read_at.values(), now),
             obstacle=sources.obstacle,
             retries=publisher.waiting.retries,
+            max_rate_bytes=loop.sender.limit.rate,
+            rate_held_seconds=loop.sender.limit.holding_seconds,
         )

@@ -105,12 +105,14 @@ class ShippingLoop:
 
     def change(self, settings: ShipperSettings) -> None:
         """Use other settings from the next round on."""
-        self._settings = self.sender.settings = settings
+        self._settings = settings
+        self.sender.change(settings)
         self._filter.rules = _rules(settings)
 
     def stop(self) -> None:
         """Ask for the end."""
         self.stopping.set()
+        self.sender.limit.wake()
         self._pausing.set()
         self.source.wake.set()
 

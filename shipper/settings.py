@@ -12,19 +12,21 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
-from nats_logship.app.units import Duration
+from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.subjects import validate_host
 from shipper.expressions import expression
-from shipper.sources.files.paths import Selection
+from shipper.host_name import read_host
+from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.inputs import find_inputs
 from shipper.sources.journal.rules import Options, Priority, PriorityName, Rules
 
 Compression = Literal["auto", "zstd", "none"]
 
 
-def _host(value: str) -> str:
-    return validate_host(value) if value else value
+def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        check_braces(pattern)
+    return value
 
 
 def _expressions(value: object) -> object:
@@ -36,6 +38,14 @@ def _expressions(value: object) -> object:
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
+
+
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_globs),
+    AfterValidator(_check_globs),
+]
+"""Globs: a repeatable option, a list in TOML, commas outside braces in the environment."""
 
 
 class ShipperSettings(AccessSettings):
@@ -55,11 +65,11 @@ class ShipperSettings(AccessSettings):
             "journal_format",
         ),
         "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
-        "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
+        "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Many = option(
+    file: Globs = option(
         (),
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
@@ -92,7 +102,7 @@ class ShipperSettings(AccessSettings):
         description="With --journal: a line is short (time, host, name and message, as "
         "short-iso-precise of journalctl) or json (all fields).",
     )
-    exclude: Many = option(
+    exclude: Globs = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
     )
     from_: Literal["beginning", "end"] = Field(
@@ -116,8 +126,11 @@ class ShipperSettings(AccessSettings):
         description="How often to check every file and folder, besides inotify; less often if a "
         "check takes long.",
     )
-    host: Annotated[str, AfterValidator(_host)] = option(
-        "", "NAME", "Host name that the lines are shipped under (default: name of this machine)."
+    host: Annotated[str, AfterValidator(read_host)] = option(
+        "",
+        "NAME",
+        "Host name that the lines are shipped under; @FILE and '$VARIABLE' say where it is "
+        "(default: name of this machine).",
     )
     state_dir: Path | None = option(
         None,
@@ -154,6 +167,12 @@ class ShipperSettings(AccessSettings):
         ByteSize(7 * 1024 * 1024),
         description="Largest round: bytes of lines in one message. Memory: up to seven times this, "
         "10 MiB, 45 MiB for the program and 5 KiB for each file.",
+    )
+    max_rate: Rate = option(
+        0,
+        "RATE",
+        "Most bytes of lines to send per second, e.g. 5MB/s or 512KiB/s, over all files; after a "
+        "silence the bytes of a second go at once; 0 for no limit.",
     )
     grace: Duration = Field(
         timedelta(seconds=5),
@@ -225,8 +244,8 @@ class ShipperSettings(AccessSettings):
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
+    *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
     *("unit", "exclude_unit", "priority"),
-    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
 }
 
 

@@ -41,7 +41,7 @@ def test_nothing_is_published_without_the_tests_and_no_job_has_more_rights_than_
     assert all(one["permissions"] == {"contents": "read"} for one in WORKFLOWS.values())
 
 
-def test_the_version_is_in_one_place() -> None:
+def test_the_version_is_in_one_file() -> None:
     folders = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
 

@@ -1,6 +1,6 @@
 """Text for people: counts, lists of names, and text of others made safe to show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _PLURALS = {"entry": "entries"}
 _OF_ONE = {"are": "is", "have": "has", "were": "was"}
@@ -22,6 +22,17 @@ def format_names(names: Sequence[object], most: int = 3) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order, neighbours as a range: `0 to 3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    return ", ".join(" to ".join(map(str, one)) for one in ranges)
 
 
 def printable(text: str) -> str:

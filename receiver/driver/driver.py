@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nats_logship.app.exits import ConfigurationError, FencedError, pick_error
-from nats_logship.app.text import format_count
+from nats_logship.app.text import format_count, format_ranges
+from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
@@ -136,7 +137,7 @@ class Driver:
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._supervised]:
-            numbers, output = ", ".join(map(str, wanted)), self.settings.output
+            numbers, output = format_ranges(wanted), self.settings.output
             logger.info("receiving partitions %s into %s", numbers, output)
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
@@ -175,6 +176,27 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
+        logger.info("%s; %s", self._describe_lines(), self._describe_rest())
+
+    def _describe_lines(self) -> str:
+        meters = self.meter.sorted_partitions
+        lines, size = sum(one.lines for one in meters), sum(one.bytes for one in meters)
+        return f"stopped: {format_count(lines, 'line', form=',')}, {format_size(size)} received"
+
+    def _describe_rest(self) -> str:
+        """Return what waits in the stream, of partitions that this receiver owned to the end."""
+        owned = [
+            one.left
+            for number, (one, _) in self._supervised.items()
+            if one.claim.offset and not self.meter.expect(number).successor
+        ]
+        if not owned:
+            return "it owned no partition"
+        if None in owned:
+            return "the next start goes on behind what is committed"
+        if left := sum(filter(None, owned)):
+            return f"{format_count(left, 'message', 'wait', form=',')} in the stream"
+        return "all is committed, nothing waits"
 
     def _end_batches(self) -> None:
         self._is_ending = True

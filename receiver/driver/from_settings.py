@@ -21,7 +21,7 @@ _IN_MEMORY = 64 * 1024 * 1024
 _LEAST_PULL = 1024 * 1024  # bytes
 _MOST_BATCHES = 16  # of the largest size, in all partitions together
 _LONGEST, _SILENCE, _REPORT_WITHIN = 60.0, 10.0, 4.0  # seconds that a session lasts
-_LINGER = 0.1  # seconds between appends of a few lines
+_LINGER = 0.2  # seconds between appends of a few lines
 
 
 def make_claim(

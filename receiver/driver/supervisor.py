@@ -97,6 +97,8 @@ class PartitionSupervisor:
         self.claim = claim
         self.wake = Wake(claim.connection, claim.partition, claim.stream)
         self.timer = RotationTimer(shared.calendar, shared.clock)
+        self.left: int | None = None
+        """Messages that wait in the stream after `run`; None if nobody knows."""
         self._shared = shared
         self._meter = meter
         self._partition, self._index = meter.partition, index
@@ -131,10 +133,17 @@ class PartitionSupervisor:
             except FencedError as error:
                 self._stand_by_again(error)
             await run_unless_stopped(self.stop, asyncio.sleep(self._shared.limits.pause))
-        # a standby then claims the partition at once; it is no error if the broker is away
+        await self._release()
+
+    async def _release(self) -> None:
+        """Free the partition, so that a standby claims it at once, and count what waits there."""
+        if self.claim.offset is None:
+            return
+        # that's fine: if the broker is away, nobody knows what waits
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
+                self.left = await self.wake.count(self._offset.next)
 
     async def _wait_for_repair(self, error: Damaged) -> None:
         """Block the partition until a person has repaired it; then it is claimed again.
@@ -167,7 +176,7 @@ class PartitionSupervisor:
         Raises `TakenOver` if another receiver has claimed it while it was repaired, and
         OperatorError for a running owner from which it may not be taken.
         """
-        offset = None
+        offset, is_start = None, self._shared.limits.standby is None and not self._meter.epoch
         while offset is None:
             revision = await self._find_free_revision()
             offset = await self.claim.claim(to_datetime(self._shared.clock()), revision)
@@ -175,8 +184,12 @@ class PartitionSupervisor:
         self._disturbed_at = asyncio.get_running_loop().time()
         self.wake.epoch = offset.epoch
         self._meter.note_claim(offset)
-        logger.info(
-            "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
+        logger.log(
+            logging.DEBUG if is_start else logging.INFO,
+            "partition %d: from sequence %d, epoch %d",
+            self._partition,
+            offset.next,
+            offset.epoch,
         )
         await self._count_pending()
 

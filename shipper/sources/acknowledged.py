@@ -50,7 +50,8 @@ class Acknowledged:
         # until the source has decided on all files, it does not follow all that are there
         if not source.has_decided:
             return
-        old = find_forgettable(self.positions.without(_followed(source)).files.values(), now)
+        unfollowed = self.positions.without(_followed(source)).files.values()
+        old = find_forgettable(unfollowed, now, source.deleted_files)
         there = {(one.path, one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]

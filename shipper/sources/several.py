@@ -13,7 +13,7 @@ from shipper.sources.block import Block
 from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
 
-_LEAST_SHARE = 64 * 1024  # bytes
+_LEAST_SHARE = 16 * 1024  # bytes
 
 
 class Sources(Source):
@@ -112,6 +112,11 @@ class Sources(Source):
     def ended_files(self) -> set[str]:
         """Those of all."""
         return {file for source in self._sources for file in source.ended_files}
+
+    @property
+    def deleted_files(self) -> list[str]:
+        """Those of all."""
+        return [file for source in self._sources for file in source.deleted_files]
 
     @property
     def has_decided(self) -> bool:

@@ -93,6 +93,11 @@ class Source(Protocol):
         """The ids of files of which nothing more will come, and all is stored or reported."""
 
     @property
+    def deleted_files(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return []
+
+    @property
     def has_decided(self) -> bool:
         """Whether the last scan decided on all that it saw; until then a cursor may find a file."""
 

@@ -69,6 +69,8 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (gauge, "unread_paths", "Paths that the start did not find.", len(report.unread)),
         (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
         (gauge, "interval_seconds", "Asked for by the broker, or 0.", report.interval_seconds),
+        (gauge, "max_rate_bytes", "Of lines per second (--max-rate), or 0.", report.max_rate_bytes),
+        (gauge, "rate_held_seconds", "Held back so long, or 0.", report.rate_held_seconds or 0.0),
         (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
     ):
         yield kind(f"logshipper_{name}", text, value)

@@ -62,6 +62,8 @@ class HostReport(BaseModel):
     is how long the present scan or read takes, `waiting_seconds` how long ago the oldest line that
     is not acknowledged was read, `obstacle` why a source cannot be read at all, `retries` how often
     rounds were tried again, by reason.
+    `max_rate_bytes` is `--max-rate` per second, 0 for no limit, `rate_held_seconds` for how long
+    it has held each round back.
     """
 
     host: str
@@ -82,6 +84,8 @@ class HostReport(BaseModel):
     waiting_seconds: float | None = None
     obstacle: str = ""
     retries: Mapping[str, int] = {}
+    max_rate_bytes: int = 0
+    rate_held_seconds: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -95,16 +99,28 @@ class HostReport(BaseModel):
             return f"waiting for the broker: {self.waiting_for}"
         if not self.has_scanned:
             return "starting: the positions are being read back"
-        if (age := self.waiting_seconds or 0.0) > _LONG:
+        if self.rate_held_seconds is None and (age := self.waiting_seconds or 0.0) > _LONG:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
 
     @property
     def held_back(self) -> str:
-        """What an operator or the broker asks of the host; empty if it ships as it likes."""
-        if self.paused or not self.interval_seconds:
+        """What holds the lines of the host back; empty if it ships as it likes."""
+        if self.paused:
             return self.paused
-        return f"at least {self.interval_seconds:g} s between rounds, as the broker asks"
+        asked = f"at least {self.interval_seconds:g} s between rounds, as the broker asks"
+        rate = self.rate if self.rate_held_seconds is not None else ""
+        return "; ".join(filter(None, (asked if self.interval_seconds else "", rate)))
+
+    @property
+    def rate(self) -> str:
+        """How many bytes of lines are sent per second at most; empty if there is no limit."""
+        if not self.max_rate_bytes:
+            return ""
+        text = f"at most {format_size(self.max_rate_bytes)}/s (--max-rate)"
+        if self.rate_held_seconds is None:
+            return text
+        return f"{text}, which has held lines back for {self.rate_held_seconds:.0f} s"
 
     @property
     def behind_bytes(self) -> int:

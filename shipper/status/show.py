@@ -112,9 +112,10 @@ def render(host: HostReport) -> "list[RenderableType]":
         last = f"last ack {host.last_ack or 'none yet'}"
         head = f"host {host.host}: running, pid {host.pid}, {last}; {host.summary}"
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
+    rate = host.rate if host.rate not in host.held_back else ""
     heads = ("size", "position", "unshipped", "oldest", "state", "path")
     return [
-        *filter(None, (head, host.held_back, unhealthy)),
+        *filter(None, (head, host.held_back, rate, unhealthy)),
         table(heads, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),

@@ -1,4 +1,4 @@
-"""The real program ships real journals: each entry once, whatever is killed or deleted."""
+"""The real program ships real journals: each entry once, whatever is killed or lost."""
 
 import json
 import re

@@ -139,6 +139,11 @@ class Follower(Source):
         return self._tracker.ended
 
     @property
+    def deleted_files(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return self._tracker.deleted
+
+    @property
     def busy_since(self) -> float | None:
         """When the present scan or read began, by the clock of the event loop."""
         return self._worker.busy_since

@@ -111,6 +111,11 @@ class Tracker:
         return set(self._catalogue.ended)
 
     @property
+    def deleted(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return list(self._memory.deleted)
+
+    @property
     def open_files(self) -> int:
         """How many files are open."""
         return len(self._reader)

@@ -1,17 +1,18 @@
-"""Standard input of the real program: bytes arrive once and in order; it ends with its input."""
+"""Standard input and named pipes of the real program: bytes arrive once and in order."""
 
 import json
 import os
 import pty
 import random
 import resource
-import select
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,31 +20,79 @@ import pytest
 
 from tests.conftest import apply_topology
 from tests.pages import page
-from tests.shipper.conftest import live_report, read_lines, wait_for_lines
+from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
 from tests.shipper.logs import ROOT, Ship, lines, run, wait_for_log
-from tests.support.processes import Process, Processes, wait_until
+from tests.shipper.points import IN_MOVE, POINTS
+from tests.support.processes import Process, Processes, proc, wait_until
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
 
 def spooled(folder: Path) -> int:
     """Return how many bytes are in the segments."""
-    return sum(path.stat().st_size for path in (folder / "state").glob("*/stdin-*"))
+    return sum(path.stat().st_size for path in (folder / "state").glob("*/*-*-*"))
 
 
-@pytest.mark.parametrize("kind", ["pipe", "file"])
-def test_any_bytes_arrive_and_the_program_ends_with_its_input(
-    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, kind: str
+def lines_of(url: str, path: object) -> bytes:
+    """Return the lines of the stream that came from a path."""
+    blocks = (block for message in ask(url, read_stream) for block in message.blocks)
+    return b"".join(block.lines for block in blocks if block.section.path == str(path))
+
+
+@dataclass
+class Way:
+    """Ships the pipe as standard input, or by its name."""
+
+    ship: Ship
+    pipe: Path
+    state: Path
+    is_named: bool
+
+    def start(self, url: str, *more: object, source: Path | None = None) -> Process:
+        """Start the agent of web01; `source` is standard input instead of the pipe."""
+        own = (*more, "--state-dir", self.state)
+        if self.is_named:
+            return self.ship(url, "--file", self.pipe, *own)
+        return self.ship(url, "--file", "-", *own, redirection=f"< {source or self.pipe}")
+
+    def end(self, process: Process, url: str, wanted: bytes) -> None:
+        """Expect that all is shipped: without a writer standard input ends, a named pipe waits."""
+        wait_for_lines(url, wanted, *[process] * self.is_named)
+        if self.is_named:
+            wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
+            process.terminate()
+        assert process.wait(60) == 0, process.last_output()
+
+
+@pytest.fixture(params=["standard input", "named pipe"])
+def way(request: pytest.FixtureRequest, ship: Ship, pipe: Path, tmp_path: Path) -> Way:
+    return Way(ship, pipe, tmp_path / "state", request.param == "named pipe")
+
+
+ANY = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
+ANY += b"x" * 3_000_000 + b"\n" + lines(0, 300_000) + b"\n\0unfinished"
+
+
+def test_any_bytes_of_a_file_arrive_and_the_program_ends_with_its_input(
+    logs_url: str, ship_input: Ship, tmp_path: Path
 ) -> None:
-    written = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
-    written += b"x" * 3_000_000 + b"\n" + lines(0, 300_000) + b"\n\0unfinished"
-    (tmp_path / "redirected").write_bytes(written)
-    process = ship_input(logs_url, f"< {pipe if kind == 'pipe' else tmp_path / 'redirected'}")
-    if kind == "pipe":
-        pipe.write_bytes(written)
+    (tmp_path / "redirected").write_bytes(ANY)
+    process = ship_input(logs_url, f"< {tmp_path / 'redirected'}")
 
     assert process.wait(120) == 0, process.last_output()
-    assert read_lines(logs_url) == written + b"\n"
+    assert read_lines(logs_url) == ANY + b"\n"
+
+
+def test_any_bytes_of_a_pipe_arrive_and_once_ends_when_its_writers_have_gone(
+    logs_url: str, way: Way, tmp_path: Path
+) -> None:
+    with way.pipe.open("r+b", buffering=0) as writer:
+        process = way.start(logs_url, "--once")
+        writer.write(ANY)
+
+    assert process.wait(120) == 0, process.last_output()
+    assert read_lines(logs_url) == ANY + b"\n"
     assert spooled(tmp_path) == 0
 
 
@@ -76,48 +125,120 @@ def _write_all(writer: IO[bytes], size: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_pipe_is_read_on_after_each_reader_was_killed(
-    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, seed: int
+    logs_url: str, way: Way, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     wanted = lines(0, 250_000)
-    with pipe.open("r+b", buffering=0) as kept:
-        writer = threading.Thread(target=_write_slowly, args=(kept, wanted))
+    with way.pipe.open("r+b", buffering=0) as kept:
+        writer = threading.Thread(target=_write_slowly, args=(kept, wanted, 0.005))
         writer.start()
         while writer.is_alive():
-            process = ship_input(logs_url, f"< {pipe}")
+            process = way.start(logs_url)
             wait_for_log(process, "ships on")
             time.sleep(chance.uniform(0, 1.5))
             process.kill()
-        last = ship_input(logs_url, f"< {pipe}")
+        last = way.start(logs_url, "--once")
         wait_for_log(last, "ships on")
-        is_read = lambda: not select.select([kept], [], [], 0)[0]  # noqa: E731
-        wait_until("it is read", is_read, 60, [last])
 
     assert last.wait(90) == 0, last.last_output()
-    # a kill in the middle of a line makes two lines of it
-    assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
+    found = read_lines(logs_url)
+    assert found == wanted if way.is_named else _joined(found) == _joined(wanted)
     assert spooled(tmp_path) == 0
 
 
-def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
+def _write_slowly(pipe: IO[bytes], content: bytes, pause: float) -> None:
     for start in range(0, len(content), 10_000):
         pipe.write(content[start : start + 10_000])
-        time.sleep(0.005)
+        time.sleep(pause)
+
+
+def _joined(lines: bytes) -> bytes:
+    # after a kill in the middle of a line, the next standard input begins with another one
+    return lines.replace(b"\n", b"")
+
+
+PASSED_AGAIN = ("gathered", "sending", "stored", "advanced")
+"""Points that an agent passes with each round."""
+
+
+def test_an_input_pipes_and_files_arrive_once_after_kills_at_every_point(
+    logs_url: str, ship: Ship, tmp_path: Path
+) -> None:
+    (faults := tmp_path / "faults").mkdir()
+    first, *others = [tmp_path / name for name in ("input", "one.fifo", "two.fifo", "app.log")]
+    sources = [option for one in ("-", *others) for option in ("--file", one)]
+    options = (*sources, "--state-dir", tmp_path / "state", "--round-size", "65536")
+    wanted = lines(0, 60_000)
+
+    def start(*more: str) -> Process:
+        environment = {"LOGSHIP_FAULTS": str(faults)}
+        given = {"environment": environment, "redirection": f"< {first}"}
+        return ship(logs_url, *options, *more, **given)
+
+    with ExitStack() as stack:
+        for pipe in (first, *others[:2]):
+            os.mkfifo(pipe)
+            stack.enter_context(pipe.open("r+b", buffering=0))
+        for path in (first, *others):
+            file = stack.enter_context(path.open("ab", buffering=0))
+            writer = threading.Thread(target=_write_slowly, args=(file, wanted, 0.1), daemon=True)
+            writer.start()
+            stack.callback(writer.join, 60)
+        points = [point for point in POINTS if point not in IN_MOVE]
+        for number, point in enumerate((*points, *PASSED_AGAIN)):
+            (faults / point).write_bytes(b"." * (number % 3 if point in PASSED_AGAIN else 0))
+            process = start()
+            assert process.wait(40) == -signal.SIGKILL, process.last_output()
+        last = start("--once")
+        wait_for_log(last, "ships on")
+
+    assert last.wait(90) == 0, last.last_output()
+    assert _joined(lines_of(logs_url, "-")) == _joined(wanted)
+    assert {path: lines_of(logs_url, path) for path in others} == dict.fromkeys(others, wanted)
+    assert spooled(tmp_path) == 0
+
+
+def test_writers_of_a_named_pipe_come_and_go_and_nothing_spins_meanwhile(
+    logs_url: str, ship: Ship, pipe: Path, tmp_path: Path
+) -> None:
+    process = ship(logs_url, "--file", pipe, "--state-dir", tmp_path / "state")
+    wait_for_log(process, "ships on")
+    for count, written in enumerate((b"1\n", b"2", b"3\n"), 1):
+        pipe.write_bytes(written)  # waits for a reader
+        wait_for_lines(logs_url, b"1\n2\n3\n"[: 2 * count], process)
+    began = _used(process)
+    time.sleep(1)
+    used = _used(process) - began
+    pipe.unlink()
+    os.mkfifo(pipe)
+    pipe.write_bytes(b"4\n")
+
+    wait_for_lines(logs_url, b"1\n2\n3\n4\n", process)
+    assert used < 0.3
+    assert lines_of(logs_url, pipe) == b"1\n2\n3\n4\n"
+    assert process.stop(12) == 0
+
+
+def _used(process: Process) -> float:
+    """Return the seconds of CPU that a process has used."""
+    ticks = proc(process.pid, "stat").rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
-    own_broker: Any, logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path
+    own_broker: Any, logs_url: str, way: Way, tmp_path: Path
 ) -> None:
-    in_pipe = lines(0, 2000)
-    process = ship_input(own_broker.url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
+    in_pipe, nothing = lines(0, 2000), Path("/dev/null")
+    process = way.start(own_broker.url)
+    with way.pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
         wait_for_lines(own_broker.url, b"one\n", process)
         own_broker.stop()
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(tmp_path) >= 7, 40, [process])
-        other = ship_input(logs_url, "< /dev/null")
-        assert other.wait(60) == 0, other.last_output()
+        other = way.start(logs_url, source=nothing)
+        assert other.wait(60) == int(way.is_named), other.last_output()
+        assert ("another shipper on this machine reads" in other.read_log()) == way.is_named
         assert (read_lines(logs_url), spooled(tmp_path) >= 7) == (b"", True)
         began = time.monotonic()
         with process.stopped():
@@ -129,38 +250,35 @@ def test_input_without_a_broker_before_sigterm_is_shipped_at_the_next_start(
     assert time.monotonic() - began < 10
     assert "next start with the same --file" in process.read_log()
     own_broker.start()
-    again = ship_input(own_broker.url, "< /dev/null")
-    assert again.wait(60) == 0, again.last_output()
-    assert read_lines(own_broker.url) == b"one\ntwo\nthr" + in_pipe
-    assert spooled(tmp_path) == 0
+    again = way.start(own_broker.url, source=nothing)
+    way.end(again, own_broker.url, b"one\ntwo\nthr" + in_pipe)
+    assert way.is_named or spooled(tmp_path) == 0
 
 
 def test_input_before_a_first_session_survives_sigterm_and_sigkill(
-    own_server: Any, ship_input: Ship, pipe: Path, tmp_path: Path, own_host: str
+    own_server: Any, way: Way, tmp_path: Path, own_host: str
 ) -> None:
     written, host = lines(0, 50_000), ("--host", own_host)
     is_kept = lambda: spooled(tmp_path) == len(written)  # noqa: E731
     own_server.stop()
-    process = ship_input(own_server.url, f"< {pipe}", *host)
-    pipe.write_bytes(written)  # more than a pipe holds; its writer has ended by now
+    process = way.start(own_server.url, *host)
+    way.pipe.write_bytes(written)  # more than a pipe holds; its writer has ended by now
     wait_until("it is spooled", is_kept, 40, [process])
     (status,) = json.loads(run("status", "--json", *host).stdout)
     assert process.stop(12) == 0
     own_server.start()
-    with pipe.open("r+b", buffering=0) as writer:
+    with way.pipe.open("r+b", buffering=0) as writer:
         for number in range(2):  # the broker has no stream and no number of partitions
-            process = ship_input(own_server.url, f"< {pipe}", *host)
+            process = way.start(own_server.url, *host)
             writer.write(more := lines(10 * number, 10 * number + 10))
             written += more
             wait_until("it is kept", is_kept, 40, [process])
             process.kill()
     apply_topology(own_server.url)
-    last = ship_input(own_server.url, "< /dev/null", *host)
+    last = way.start(own_server.url, *host, source=Path("/dev/null"))
 
-    assert last.wait(60) == 0, last.last_output()
+    way.end(last, own_server.url, written)
     assert status["files"][0]["behind_bytes"] == len(lines(0, 50_000))
-    assert read_lines(own_server.url) == written
-    assert spooled(tmp_path) == 0
 
 
 _WITH_INPUT = """
@@ -243,11 +361,9 @@ def limit_files(process: Process, size: int) -> int:
     return before
 
 
-def test_a_full_disk_is_reported_and_loses_no_line(
-    logs_url: str, ship_input: Ship, pipe: Path
-) -> None:
-    process = ship_input(logs_url, f"< {pipe}", "--listen", "127.0.0.1:0")
-    with pipe.open("wb", buffering=0) as writer:
+def test_a_full_disk_is_reported_and_loses_no_line(logs_url: str, way: Way) -> None:
+    process = way.start(logs_url, "--listen", "127.0.0.1:0")
+    with way.pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
         wait_for_lines(logs_url, lines(0, 10), process)
         most = limit_files(process, 100_000)
@@ -258,25 +374,25 @@ def test_a_full_disk_is_reported_and_loses_no_line(
         limit_files(process, most)
         writer.write(lines(4000, 9000))
 
-    assert process.wait(60) == 0, process.last_output()
-    assert "standard input is read again" in process.read_log()
+    way.end(process, logs_url, lines(0, 9000))
+    assert "is read again" in process.read_log()
     assert process.read_log().count("File too large") == 1
-    assert read_lines(logs_url) == lines(0, 9000)
 
 
 def test_bytes_that_a_full_disk_left_in_the_pipe_are_reported_at_sigterm(
-    own_broker: Any, ship_input: Ship, pipe: Path
+    own_broker: Any, way: Way
 ) -> None:
     own_broker.stop()
-    process = ship_input(own_broker.url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
+    process = way.start(own_broker.url)
+    with way.pipe.open("wb", buffering=0) as writer:
         wait_for_log(process, "broker away")
         limit_files(process, 5000)
         writer.write(b"1234567\n" * 1000)
         wait_for_log(process, "File too large")
 
         assert process.stop(12) == 1
-    assert "3000 bytes of standard input were not read (/" in process.read_log()
+    name = way.pipe if way.is_named else "standard input"
+    assert f"3000 bytes of {name} were not read (/" in process.read_log()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +401,6 @@ def test_bytes_that_a_full_disk_left_in_the_pipe_are_reported_at_sigterm(
         pytest.param("<&-", [], 2, "standard input is closed", id="closed"),
         pytest.param("0> /dev/null", [], 2, "open for writing only", id="written"),
         pytest.param("< /dev/null", [], 0, "", id="nothing"),
-        pytest.param("", ["--file", "-"], 78, "--file - is given twice", id="twice"),
         pytest.param("", ["--state-dir", "/dev/null/x"], 1, "check --state-dir", id="no folder"),
     ],
 )
@@ -297,3 +412,25 @@ def test_an_empty_input_is_an_end_and_an_unusable_one_an_error(
     assert process.wait(60) == code, process.last_output()
     assert reason in process.read_log()
     assert "Traceback" not in process.read_log()
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("-", "-"), "--file - is given twice"),
+        (("pipe", "./pipe"), "pipe is given twice"),
+        (("pipe", "link"), "link is the same pipe as "),
+        (("-", "pipe"), "pipe is the same pipe as -"),
+    ],
+)
+def test_an_input_that_is_named_twice_is_refused_in_one_line(
+    logs_url: str, ship: Ship, pipe: Path, tmp_path: Path, names: tuple[str, str], reason: str
+) -> None:
+    (tmp_path / "link").symlink_to(pipe)
+    files = [f"--file={name if name == '-' else f'{tmp_path}/{name}'}" for name in names]
+    with pipe.open("r+b", buffering=0):
+        process = ship(logs_url, *files, redirection=f"< {pipe}")
+
+        assert process.wait(40) == 78
+    assert reason in process.read_log()
+    assert process.read_log().count("\n") == 0
