@@ -38,6 +38,7 @@ class Journal:
     covered: int = 0
     start: int = 0
     has_left_out: bool = False
+    known_end: int = 0  # behind the last entry that was seen, of files that are gone
     empty: int = 0  # entries that had no message to show
     problem: str = ""
     holes: Holes = field(default_factory=Holes)

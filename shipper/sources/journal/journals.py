@@ -1,6 +1,6 @@
 """Which journals a folder has, by the headers of its files, and where each is read on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
@@ -49,8 +49,7 @@ class Journals:
         for name in names:
             self._update(name, tuple(one for one in files if one.journal == name))
         if not self.folder.trouble:
-            for name in [name for name in self.found if name not in names]:
-                self.found[name].files = ()
+            self._note_gone(names)
             self._report_unknown()
         self._has_checked = True
         return files
@@ -60,6 +59,7 @@ class Journals:
         if journal is None:
             journal = self.found[name] = self._add(name, files)
         journal.files = files
+        self.ended.discard(journal.file)
         if journal.went_back:
             self.begin_again(journal)
 
@@ -83,6 +83,12 @@ class Journals:
             return first
         oldest = (self._clock() - age) // 1000
         return min((one.head for one in files if one.tail_time >= oldest), default=end)
+
+    def _note_gone(self, names: Container[str]) -> None:
+        for journal in self.found.values():
+            if journal.name not in names and journal.files:
+                journal.known_end, journal.files = journal.end, ()
+                self.ended.add(journal.file)
 
     def _report_unknown(self) -> None:
         """Report known journals that have no file any more: what was not read of them is lost."""

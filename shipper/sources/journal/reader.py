@@ -102,7 +102,7 @@ class Reader:
                 blocks += self._finish(reading)
             elif reading.parser.held > _MOST_HELD:
                 blocks += self._cut_short(reading)
-        return blocks + self._cover_left_out()
+        return blocks + self._pass_over_gone() + self._cover_left_out()
 
     # a run
 
@@ -187,6 +187,7 @@ class Reader:
                 lines, size = [], 0
                 if not self._reach(reading, entry, blocks):
                     self.close()
+                    self._next_run = time.monotonic() + _LONGEST_WAIT
                     return blocks
             text = entry.lines
             if not text or len(text) > self._max_line or journal.newer_than:
@@ -238,6 +239,16 @@ class Reader:
         text = f"entries {start} to {start + lost - 1} of journal {journal.name} are lost"
         reason = f"{text}: they were deleted before they were read, or cannot be read"
         self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
+        return blocks
+
+    def _pass_over_gone(self) -> list[Block]:
+        """Leave gaps for entries of journals whose files are all gone."""
+        blocks: list[Block] = []
+        for journal in self.journals.found.values():
+            is_read = self._reading is not None and self._reading.journal is journal
+            if not journal.files and journal.position < journal.known_end and not is_read:
+                blocks += self._pass_over(journal, journal.known_end)
+                blocks.append(journal.cover(b"", self._clock()))
         return blocks
 
     def _select(self, journal: Journal, entry: Entry) -> bytes:

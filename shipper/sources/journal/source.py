@@ -105,7 +105,7 @@ class JournalSource(Source):
 
     def files(self) -> list[SourceState]:
         """Return the state of each journal that has files."""
-        problem = self._reader.problem
+        problem = self._reader.problem or self._reader.journals.folder.trouble
         return [
             SourceState(
                 file=one.file,

@@ -205,3 +205,18 @@ async def test_a_journal_whose_files_are_all_gone_is_reported_once(
         assert await reading.read() in (expected, [])
         await reading.restart()
     assert reading.texts.count("is gone; it was read up to entry 11") == 1
+
+
+async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(5)
+    assert reading.source is not None
+    await reading.source.scan()
+    journal.path.unlink()
+    expected = JournalWriter(tmp_path, "new").write(3)
+    assert await reading.read() == expected
+    assert reading.gaps == [(11, 16)]
+    assert "entries 11 to 15 of journal" in reading.texts
