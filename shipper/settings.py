@@ -20,7 +20,7 @@ from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.files.records import Preset, RecordRules
 from shipper.sources.inputs import find_inputs
-from shipper.sources.journal.rules import Options, Priority, Rules, parse_priority
+from shipper.sources.journal.rules import Options, Priority, PriorityName, Rules
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -97,7 +97,7 @@ class ShipperSettings(AccessSettings):
     exclude_unit: Many = option(
         (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
     )
-    priority: Annotated[Priority | None, BeforeValidator(parse_priority)] = option(
+    priority: PriorityName | None = option(
         None,
         "PRIORITY",
         "With --journal: ship only entries of this priority or a more urgent one: emerg, alert, "
@@ -263,7 +263,9 @@ class ShipperSettings(AccessSettings):
     @property
     def journal_rules(self) -> Rules:
         """Which entries of the journal are shipped."""
-        return Rules(self.unit, self.exclude_unit, self.priority)
+        return Rules(
+            self.unit, self.exclude_unit, Priority[self.priority] if self.priority else None
+        )
 
     @property
     def journal_options(self) -> Options:

@@ -79,7 +79,8 @@ class Segment:
         is_piece = run and not run.endswith(b"\n")
         if not run or (is_piece and not self.progress.in_line and not self._has_end(max_line)):
             return None
-        self.progress, block = self.progress.take(Reading(True, self.size, 0, run), run, self.tail, now)
+        reading = Reading(True, self.size, 0, run)
+        self.progress, block = self.progress.take(reading, run, self.tail, now)
         self.tail = (self.tail + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         return block
 

@@ -146,6 +146,13 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
     inputs = find_inputs(settings.file)
     files = [*map(_check_input, inputs.values()), *check_files(settings.select_files(inputs))]
+    if settings.journal:
+        from shipper.sources.journal.checks import check_journal  # which others do not need
+
+        bad, doubts = check_journal(settings.journal_options)
+        files += [CheckLine(Level.BAD, text) for text in bad]
+        files += [CheckLine(Level.DOUBTFUL, text) for text in doubts]
+        files += [] if bad else [CheckLine(Level.FINE, f"{settings.journal_options.path}: read")]
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:

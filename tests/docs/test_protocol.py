@@ -59,7 +59,8 @@ def test_the_example_is_read_and_written_as_it_is() -> None:
     assert origin is not None
     assert (origin.size, origin.lines) == (37, 3)
     paths = [section.path for section in origin.sections]
-    assert paths == ["/var/log/app.log", "/var/log/100% é.log"]
+    assert paths == ["/var/log/app.log", "journal:/100% é"]
+    assert [section.unit for section in origin.sections] == ["bytes", "entries"]
     assert [section.filtered for section in origin.sections] == [False, True]
     assert origin.sections[1].identity is not None
     assert read_expected_sequence(headers) == 41

@@ -1,4 +1,4 @@
-"""The real program ships a real journal: each entry once, whatever is killed, rotated or lost."""
+"""The real program ships real journals: each entry once, whatever is killed or lost."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from receiver.consume.judging import judge
 from receiver.storage.anomalies import Anomaly, AnomalyKind
 from tests.shipper.conftest import read_stream
-from tests.shipper.logs import ROOT, Ship, wait_for_log
+from tests.shipper.logs import ROOT, Ship, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
 from tests.support.journals import JournalWriter, needs_journal, show
 from tests.support.processes import Process, wait_until
@@ -182,3 +182,29 @@ def test_a_folder_without_a_journal_is_one_clear_line_and_files_go_on(
     mistaken = end(ship(logs_url, "--file", log, "--unit", "nginx"), 2)
     assert "--unit needs --journal" in mistaken
     assert "Traceback" not in mistaken
+
+
+def test_check_and_the_log_name_units_without_an_entry_and_status_counts_entries(
+    logs_url: str, ship: Ship, journal: JournalWriter, own_host: str
+) -> None:
+    journal.write(5, _SYSTEMD_UNIT="web.service", PRIORITY="6")
+    words = (*options(journal), "--unit", "web", "--unit", "nginx*")
+    asking = ("--server", logs_url, "--host", own_host)
+    checked = run("check", *words, *asking)
+    assert checked.returncode == 0, checked.stderr
+    assert "there is no entry of a unit nginx* yet; check --unit" in checked.stdout
+    assert "unit web" not in checked.stdout
+    agent = ship(logs_url, *words, host=own_host)
+    wait_for(logs_url, [f"entry {number:08d}" for number in range(5)], agent)
+    wait_for_log(agent, "there is no entry of a unit nginx* yet")
+
+    def is_shipped() -> bool:
+        (host,) = json.loads(run("status", *asking, "--json").stdout)
+        (file,) = host["files"]
+        assert file["position_bytes"] is file["behind_bytes"] is None
+        return (file["position_entries"], file["behind_entries"]) == (6, 0)
+
+    wait_until("status has the position", is_shipped, 20, [agent])
+    assert agent.stop(12) == 0
+    saved = run("status", *asking)
+    assert "entry 6" in saved.stdout, saved.stderr

@@ -11,7 +11,7 @@ shipper and receiver, all under one path: `journal`, or `journal:<folder>`.
    over entries that are older than what it has printed. `--after-cursor` passes over an entry too
    many if the one at the cursor was vacuumed, so a run begins at the entry before the position.
 3. `entries` and `format` make lines of what it prints. Filters are ours: `journalctl` knows no
-   exclusion, resolves globs of units only when it starts, and does not tell what it left out.
+   exclusion, resolves globs of units only when it starts, and does not say what it left out.
 4. `holes` decides whether numbers that are missing are lost entries. A section behind a loss begins
    behind it, so the receiver reports a gap; other missing numbers are covered by a section.
 """

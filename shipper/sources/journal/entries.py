@@ -116,7 +116,7 @@ class ExportParser(Parser):
 def _parse_fields(data: bytes, at: int) -> tuple[dict[bytes, bytes], int] | None:
     """Return the fields of an entry, and where the next one begins; None if it is not complete.
 
-    Of an entry that `journalctl` cannot read to its end there are no fields: another one follows
+    There are no fields if `journalctl` could not print the entry to its end: another one follows
     without an empty line.
     """
     fields: dict[bytes, bytes] = {}

@@ -1,6 +1,6 @@
 """The headers of journal files, as https://systemd.io/JOURNAL_FILE_FORMAT documents them.
 
-They tell which entries are left; entries themselves are read by `journalctl`.
+They say which entries are left; entries themselves are read by `journalctl`.
 """
 
 import os
@@ -22,7 +22,7 @@ _ROOTS = ("/var/log/journal", "/run/log/journal")
 
 
 class JournalFile(NamedTuple):
-    """A journal file with entries `[head, tail]`, of which it has `count`.
+    """A journal file with entries `[head, tail]`, of which it has `entries`.
 
     Several files may have one `journal` (seqnum_id, hex). Times are microseconds since the epoch.
     """
@@ -31,7 +31,7 @@ class JournalFile(NamedTuple):
     journal: str
     head: int
     tail: int
-    count: int
+    entries: int
     head_time: int
     tail_time: int
     is_archived: bool = False
@@ -50,7 +50,7 @@ def parse_header(path: str, data: bytes) -> JournalFile | None:
         journal=journal.hex(),
         head=head,
         tail=tail,
-        count=count,
+        entries=count,
         head_time=head_time,
         tail_time=tail_time,
         is_archived=state == _ARCHIVED,
@@ -77,17 +77,17 @@ class JournalFolder:
     def __init__(self, folder: str) -> None:
         self.trouble = ""
         """Why files of the journal cannot be read, as of the last `list_files`; empty for no."""
-        self.folders: list[str] = []
         self._folder = folder
         self._archived: dict[tuple[str, int], JournalFile] = {}  # by path and inode
 
     def list_files(self) -> list[JournalFile]:
         """Return the files that have entries, by their headers."""
         self.trouble = ""
-        found, archived, names = [], {}, 0
+        archived: dict[tuple[str, int], JournalFile] = {}
+        found, names = [], 0
         try:
-            self.folders = list(_list_folders(self._folder))
-            entries = [one for at in self.folders for one in os.scandir(at)]
+            folders = list(_list_folders(self._folder))
+            entries = [one for at in folders for one in os.scandir(at)]
         except OSError as error:
             self.trouble = error.strerror or str(error)
             return []

@@ -22,11 +22,11 @@ from shipper.sources.journal.headers import JournalFile
 
 
 class _Range(NamedTuple):
-    """Numbers `[start, end)` of files that overlap, which have `count` entries together."""
+    """Numbers `[start, end)` of files that overlap, which have so many `entries` together."""
 
     start: int
     end: int
-    count: int
+    entries: int
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Holes:
         return lost + max(0, between - of_others)
 
     def _count_unreadable(self, range_: _Range, missing: int) -> int:
-        lacks = range_.end - range_.start - range_.count - self._met[range_.start]
+        lacks = range_.end - range_.start - range_.entries - self._met[range_.start]
         excused = max(0, min(missing, lacks))
         self._met[range_.start] += excused
         return missing - excused
@@ -65,9 +65,9 @@ def _join(files: Iterable[JournalFile]) -> list[_Range]:
         if joined and one.head < joined[-1].end:
             last = joined.pop()
             end = max(last.end, one.tail + 1)
-            joined.append(_Range(last.start, end, last.count + one.count))
+            joined.append(_Range(last.start, end, last.entries + one.entries))
         else:
-            joined.append(_Range(one.head, one.tail + 1, one.count))
+            joined.append(_Range(one.head, one.tail + 1, one.entries))
     return joined
 
 

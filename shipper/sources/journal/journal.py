@@ -38,6 +38,7 @@ class Journal:
     covered: int = 0
     start: int = 0
     has_left_out: bool = False
+    known_end: int = 0  # behind the last entry that was seen, of files that are gone
     empty: int = 0  # entries that had no message to show
     problem: str = ""
     holes: Holes = field(default_factory=Holes)
@@ -89,7 +90,7 @@ class Journal:
 def choose(journals: Sequence[Journal]) -> Journal | None:
     """Return the journal to read next, the one whose unread files are oldest; None without any.
 
-    So a journal is read to its end before one that was made anew after it.
+    So a journal is read to its end before one that was created after it.
     """
     unread = [one for one in journals if one.is_unread]
 

@@ -1,9 +1,10 @@
 """Which journals a folder has, by the headers of its files, and where each is read on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from nats_logship.app.text import format_count
 from nats_logship.wire.positions import Cursor
+from shipper.sources.journal.checks import find_doubts
 from shipper.sources.journal.headers import JournalFile, JournalFolder
 from shipper.sources.journal.journal import Journal, time_of
 from shipper.sources.journal.rules import Options
@@ -11,7 +12,7 @@ from shipper.sources.notices import Notice, NoticeKind
 
 
 class Journals:
-    """The journals by name (seqnum_id), as of the last `look_up`."""
+    """The journals by name (seqnum_id), as of the last `check_headers`."""
 
     def __init__(
         self, options: Options, new_id: Callable[[], str], clock: Callable[[], int]
@@ -26,7 +27,7 @@ class Journals:
         self._new_id, self._clock = new_id, clock
         self._known: dict[str, Cursor] = {}
         self._reported: set[str] = set()
-        self._has_looked = False
+        self._has_checked = False
 
     def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read on from these cursors, the newest of each journal."""
@@ -34,9 +35,12 @@ class Journals:
         self._known = {one.identity.head_hash: one for one in ordered}
         self.found = {}
 
-    def look_up(self) -> list[JournalFile]:
+    def check_headers(self) -> list[JournalFile]:
         """Read the headers, and return all files."""
         files = self.folder.list_files()
+        if not self._has_checked:
+            for text in find_doubts(self.options):
+                self.report_once(NoticeKind.MISSING, text)
         if self.folder.trouble:
             self.report_once(NoticeKind.MISSING, self.folder.trouble)
             if not files:
@@ -45,10 +49,9 @@ class Journals:
         for name in names:
             self._update(name, tuple(one for one in files if one.journal == name))
         if not self.folder.trouble:
-            for name in [name for name in self.found if name not in names]:
-                self.found[name].files = ()
+            self._note_gone(names)
             self._report_unknown()
-        self._has_looked = True
+        self._has_checked = True
         return files
 
     def _update(self, name: str, files: tuple[JournalFile, ...]) -> None:
@@ -56,8 +59,9 @@ class Journals:
         if journal is None:
             journal = self.found[name] = self._add(name, files)
         journal.files = files
+        self.ended.discard(journal.file)
         if journal.went_back:
-            self.begin_anew(journal)
+            self.begin_again(journal)
 
     def _add(self, name: str, files: tuple[JournalFile, ...]) -> Journal:
         path = self.options.path
@@ -71,7 +75,7 @@ class Journals:
 
     def _find_start(self, files: tuple[JournalFile, ...]) -> int:
         first, end = min(one.head for one in files), max(one.tail for one in files) + 1
-        if self._has_looked:  # it came after the start
+        if self._has_checked:  # it came after the start
             return first
         if self.options.from_end:
             return end
@@ -79,6 +83,12 @@ class Journals:
             return first
         oldest = (self._clock() - age) // 1000
         return min((one.head for one in files if one.tail_time >= oldest), default=end)
+
+    def _note_gone(self, names: Container[str]) -> None:
+        for journal in self.found.values():
+            if journal.name not in names and journal.files:
+                journal.known_end, journal.files = journal.end, ()
+                self.ended.add(journal.file)
 
     def _report_unknown(self) -> None:
         """Report known journals that have no file any more: what was not read of them is lost."""
@@ -89,13 +99,13 @@ class Journals:
                 self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
         self._known = {}
 
-    def begin_anew(self, journal: Journal) -> None:
+    def begin_again(self, journal: Journal) -> None:
         """Read a journal under another file id, but for entries that were shipped.
 
         Its numbers were given again to other entries, such as after a virtual machine was reset.
         """
         self.ended.add(journal.file)
-        anew = Journal(
+        successor = Journal(
             name=journal.name,
             file=self._new_id(),
             path=journal.path,
@@ -103,7 +113,7 @@ class Journals:
             files=journal.files,
             newer_than=time_of(journal.mark),
         )
-        self.found[journal.name] = anew
+        self.found[journal.name] = successor
         text = f"journal {journal.name} was set back; its entries that are newer are read"
         self.notices.append(Notice(NoticeKind.TRUNCATED, journal.path, text))
 

@@ -36,7 +36,7 @@ def command(
 class Run:
     """A `journalctl` that runs."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
         """Start it; raises OSError if it is absent or cannot be run."""
         self.output, written = os.pipe2(os.O_CLOEXEC)
         self._errors, reported = os.pipe2(os.O_CLOEXEC)
@@ -47,7 +47,7 @@ class Run:
                 os.set_blocking(one, False)
             environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"}
             self._process = subprocess.Popen(
-                words,
+                arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=written,
                 stderr=reported,

@@ -102,14 +102,14 @@ class Reader:
                 blocks += self._finish(reading)
             elif reading.parser.held > _MOST_HELD:
                 blocks += self._cut_short(reading)
-        return blocks + self._cover_left_out()
+        return blocks + self._pass_over_gone() + self._cover_left_out()
 
     # a run
 
     def _begin_run(self) -> _Reading | None:
         if self.pause:
             return None
-        self.journals.look_up()
+        self.journals.check_headers()
         journal = choose(list(self.journals.found.values()))
         self._reading = None if journal is None else self._start(journal)
         self._size = 0
@@ -119,14 +119,14 @@ class Reader:
         # the entry before the position shows whether the journal is the same
         first = max(1, journal.position - bool(journal.mark))
         files, is_json = journal.files_from(first), self._options.is_json
-        fields = () if is_json else short.FIELDS
+        fields: tuple[str, ...] = () if is_json else short.FIELDS
         if fields and not self.rules.selects_all:
             fields += rules.FIELDS
-        words = command(
+        arguments = command(
             "json" if is_json else "export", fields, journal.name, first, [f.path for f in files]
         )
         try:
-            run = Run(words)
+            run = Run(arguments)
         except OSError as error:
             self._fail(f"{PROGRAM} cannot be run: {error.strerror}")
             return None
@@ -187,6 +187,7 @@ class Reader:
                 lines, size = [], 0
                 if not self._reach(reading, entry, blocks):
                     self.close()
+                    self._next_run = time.monotonic() + _LONGEST_WAIT
                     return blocks
             text = entry.lines
             if not text or len(text) > self._max_line or journal.newer_than:
@@ -211,7 +212,7 @@ class Reader:
         """Pass over missing numbers before an entry; False if the run is to be repeated."""
         journal = reading.journal
         if entry.number < journal.position:
-            self.journals.begin_anew(journal)
+            self.journals.begin_again(journal)
             return False
         if not self._has_all_files(reading, entry.number):
             return False
@@ -221,7 +222,7 @@ class Reader:
     def _has_all_files(self, reading: _Reading, end: int) -> bool:
         """Return whether the run was about all files that may have entries below `end`."""
         journal = reading.journal
-        self.journals.look_up()
+        self.journals.check_headers()
         if self.journals.folder.trouble or self.journals.found.get(journal.name) is not journal:
             return False
         files = journal.files_from(journal.position)
@@ -238,6 +239,16 @@ class Reader:
         text = f"entries {start} to {start + lost - 1} of journal {journal.name} are lost"
         reason = f"{text}: they were deleted before they were read, or cannot be read"
         self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
+        return blocks
+
+    def _pass_over_gone(self) -> list[Block]:
+        """Leave gaps for entries of journals whose files are all gone."""
+        blocks: list[Block] = []
+        for journal in self.journals.found.values():
+            is_read = self._reading is not None and self._reading.journal is journal
+            if not journal.files and journal.position < journal.known_end and not is_read:
+                blocks += self._pass_over(journal, journal.known_end)
+                blocks.append(journal.cover(b"", self._clock()))
         return blocks
 
     def _select(self, journal: Journal, entry: Entry) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 FIELDS = ("PRIORITY", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT", "_UID")
 _MAGIC = re.compile(r"[*?[]")
@@ -16,6 +16,9 @@ _TYPES = {
     *("slice", "scope"),
 }
 _ROOT, _MANAGER = b"0", b"1"  # user id, process id
+
+
+PriorityName = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
 
 
 class Priority(IntEnum):
@@ -29,14 +32,6 @@ class Priority(IntEnum):
     notice = 5
     info = 6
     debug = 7
-
-
-def parse_priority(value: object) -> object:
-    """Return the priority of a name or a number; other values as they are."""
-    if isinstance(value, str):
-        name = value.lower()
-        return Priority.__members__.get(name, int(name) if name.isdecimal() else value)
-    return value
 
 
 def name_unit(text: str) -> str:
@@ -101,9 +96,9 @@ SELECT_ALL = Rules()
 class Options:
     """What is read of a journal, and how.
 
-    `path` names the journal for receivers, `folder` is empty for this machine's. Of a journal that
-    was never followed, files that are older than `ignore_older` (nanoseconds) are not read and,
-    with `from_end`, no entry that exists at the start.
+    `path` names the journal for receivers, `folder` is empty for this machine's. If a journal was
+    never followed, files that are older than `ignore_older` (nanoseconds) are not read and, with
+    `from_end`, no entry that exists at the start.
     """
 
     path: str

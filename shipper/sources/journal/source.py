@@ -47,7 +47,7 @@ class JournalSource(Source):
 
     async def scan(self) -> list[Notice]:
         """Read the headers of the journal files."""
-        await self._worker.do(self._reader.journals.look_up)
+        await self._worker.do(self._reader.journals.check_headers)
         self._scanned = True
         notices, self._reader.journals.notices = self._reader.journals.notices, []
         return notices
@@ -105,7 +105,7 @@ class JournalSource(Source):
 
     def files(self) -> list[SourceState]:
         """Return the state of each journal that has files."""
-        problem = self._reader.problem
+        problem = self._reader.problem or self._reader.journals.folder.trouble
         return [
             SourceState(
                 file=one.file,

@@ -1,4 +1,4 @@
-"""Real journals that are rotated, vacuumed, damaged, made anew and set back."""
+"""Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
 import os
 import struct
@@ -40,7 +40,7 @@ async def test_rotated_files_are_read_and_vacuumed_ones_are_gaps(
     assert reading.gaps[0][1] - reading.gaps[0][0] == 6
 
 
-async def test_a_journal_made_anew_while_the_clock_is_back_is_read_beside_the_old_one(
+async def test_a_journal_made_again_while_the_clock_is_back_does_not_hide_the_old_one(
     journal: JournalWriter, reading: Reading
 ) -> None:
     expected = journal.write(10)
@@ -205,3 +205,18 @@ async def test_a_journal_whose_files_are_all_gone_is_reported_once(
         assert await reading.read() in (expected, [])
         await reading.restart()
     assert reading.texts.count("is gone; it was read up to entry 11") == 1
+
+
+async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(5)
+    assert reading.source is not None
+    await reading.source.scan()
+    journal.path.unlink()
+    expected = JournalWriter(tmp_path, "new").write(3)
+    assert await reading.read() == expected
+    assert reading.gaps == [(11, 16)]
+    assert "entries 11 to 15 of journal" in reading.texts
