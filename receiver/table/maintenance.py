@@ -31,12 +31,13 @@ class Maintenance:
     keep: timedelta
     grace: timedelta
     is_compacting: bool = True
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # noqa: TID251 - the default
     _last: datetime = datetime(1, 1, 1, tzinfo=UTC)
     _vacuumed: datetime = datetime(1, 1, 1, tzinfo=UTC)
 
     async def run(self, lines: Log) -> None:
         """Do what is due; raises `Overtaken`, `TableTrouble`, `JobFailed`."""
-        now = datetime.now(UTC)  # noqa: TID251 - days and hours of the clock
+        now = self.clock()
         if now - self._last >= _EVERY:
             await asyncio.to_thread(self._run, lines, now)
 

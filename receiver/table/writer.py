@@ -147,6 +147,7 @@ class TableWriter:
     async def _begin(self, plan: _Plan) -> None:
         """Claim the table; from here on retention keeps lines for it."""
         if not self.claim.table_id:
+            await asyncio.to_thread(self.gaps.refresh)  # queries may name it from the start
             self.claim.table_id = self.lines.table_id
             try:
                 await self.claim.claim()
