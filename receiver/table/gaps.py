@@ -1,5 +1,6 @@
 """The table `gaps`: what `lines` does not have, a row for each message or run of sequences."""
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ SCHEMA = pa.schema(
     ]
 )
 """`kind` is `removed` or `unreadable`; sequences are `[first, until)` of `stream`."""
+
+STATISTICS = ("first",)
 
 
 def make_rows(
@@ -85,4 +88,11 @@ def _write(location: Location, rows: Sequence[Mapping[str, Any]]) -> File:
     with location.write(path) as sink:
         pq.write_table(table, sink, compression="zstd", store_schema=False)
         size = sink.tell()
-    return File(path, "", size, len(rows), f'{{"numRecords":{len(rows)}}}')
+    firsts = [row["first"] for row in rows]
+    stats = {
+        "numRecords": len(rows),
+        "minValues": {"first": min(firsts)},
+        "maxValues": {"first": max(firsts)},
+        "nullCount": {"first": 0},
+    }
+    return File(path, "", size, len(rows), json.dumps(stats))

@@ -23,6 +23,7 @@ from receiver.table.location import Location, sync_folder
 from receiver.table.write import File, now_ms
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 2 days"}
+_STATISTICS = "delta.dataSkippingStatsColumns"
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _CHECKPOINT_EVERY = 20  # versions
 
@@ -51,12 +52,16 @@ class KnownFile:
 
 @dataclass(slots=True)
 class Log:
-    """The log of one table; `schema` and `partitioned` are for a table that does not exist yet."""
+    """The log of one table; the fields after `location` are for a table that does not exist yet.
+
+    `statistics` names the columns whose smallest and largest values commits have, never NULL.
+    """
 
     location: Location
     name: str
     schema: pa.Schema
     partitioned: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
     _table: DeltaTable | None = None
     _synced: set[str] = field(default_factory=set)
 
@@ -87,7 +92,8 @@ class Log:
                 mode="ignore",
                 partition_by=list(self.partitioned) or None,
                 name=self.name,
-                configuration=_CONFIGURATION,
+                # for other columns the dataset of delta-rs would compare with NULL: no row then
+                configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.statistics)},
                 storage_options=options,
                 post_commithook_properties=_NOTHING_ELSE,
             )

@@ -38,7 +38,7 @@ from receiver.table.log import Log
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
 from receiver.table.settings import TableSettings
-from receiver.table.write import Broker, write_range
+from receiver.table.write import STATISTICS, Broker, write_range
 from receiver.table.writer import JobFailed, Limits, TableWriter
 
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
@@ -148,8 +148,8 @@ class _Pipeline:
         address = without_password(settings.location.root)
         return TableWriter(
             connection=self._connection,
-            lines=Log(lines, "lines", SCHEMA, ("date",)),
-            gaps=Log(settings.location.child("gaps"), "gaps", gaps.SCHEMA),
+            lines=Log(lines, "lines", SCHEMA, ("date",), STATISTICS),
+            gaps=Log(settings.location.child("gaps"), "gaps", gaps.SCHEMA, (), gaps.STATISTICS),
             claim=TableClaim(self._connection, "", address, self._owner, presence),
             meter=meter,
             maintenance=Maintenance(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,9 @@ from receiver.table.columns import (
 )
 from receiver.table.location import Location
 from receiver.table.parquet import open_parquet
+
+STATISTICS = ("time", "host", "stream", "sequence")
+"""The columns whose smallest and largest values commits have: those that are never NULL."""
 
 _DAY = 24 * 3600 * 10**9  # nanoseconds
 _PROGRAM = "logreceiver table"
@@ -130,27 +134,23 @@ def write_tables(tables: Iterator[pa.Table], day: str, lines: Location) -> File:
 
 
 class _Stats:
-    """The smallest and largest values of some columns."""
-
-    _COLUMNS = ("time", "host", "stream", "sequence", "ts")
+    """The smallest and largest values of the columns `STATISTICS`."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self._low: dict[str, object] = {}
-        self._high: dict[str, object] = {}
-        self._nulls = dict.fromkeys(self._COLUMNS, 0)
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._nulls = dict.fromkeys(STATISTICS, 0)
 
     def add(self, table: pa.Table) -> None:
         self.rows += table.num_rows
-        for name in self._COLUMNS:
+        for name in STATISTICS:
             column = table[name].combine_chunks()
-            self._nulls[name] += column.null_count
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary.take(pc.unique(column.indices))
             ends = pc.min_max(column).as_py()
-            if ends["min"] is not None:
-                self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
-                self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])
+            self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
+            self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])
 
     def as_json(self) -> str:
         low, high = ({k: _plain(v) for k, v in one.items()} for one in (self._low, self._high))

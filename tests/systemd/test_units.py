@@ -16,7 +16,12 @@ from tests.shipper.conftest import read_lines
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"
-SERVICES = ("logbroker.service", "logshipper.service", "logreceiver@.service")
+SERVICES = (
+    "logbroker.service",
+    "logshipper.service",
+    "logreceiver@.service",
+    "logreceiver-table.service",
+)
 
 analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
@@ -82,7 +87,7 @@ def test_systemd_finds_nothing_wrong_in_units_and_their_drop_ins(installed: Path
 
     done = judged(["verify", "--man=no", *units], installed)
 
-    assert len(units) == 5
+    assert len(units) == 6
     assert not [line for line in done.stderr.splitlines() if ".mount" not in line], done
 
 

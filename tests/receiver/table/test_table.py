@@ -31,7 +31,7 @@ POINTS = (
 def test_both_engines_read_every_byte_of_all_kinds_of_messages(tabled: Tabled) -> None:
     latin = "Grüße\r\n\n".encode("latin-1")
     tabled.publish(
-        tabled.ship("web01", "a", b"one\ntwo\r\n" + latin, compressed=True),
+        tabled.ship("web01", "a", b"2026-11-20T10:00:00Z ERROR\ntwo\r\n" + latin, compressed=True),
         tabled.ship("web02", "b", b"x" * 70_000),
         tabled.ship("web02", "b", b"y" * 5 + b"\nnext\n"),
         ("logs.p0.plain", b"of another client\n", None),
@@ -40,6 +40,7 @@ def test_both_engines_read_every_byte_of_all_kinds_of_messages(tabled: Tabled) -
     meter = tabled.write()
 
     tabled.has_each_line_once()
+    assert tabled.rows("line", "level = 'error' AND ts > '2020-01-01' AND raw IS NULL")
     assert tabled.rows("host, piece", "piece") == [("web02", True)]
     assert (meter.rows, tabled.gaps()) == (8, [])
 
