@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 from receiver.table.columns import FILE_SCHEMA, NAMES
 
-_PAGE_BYTES = 4 * 1024 * 1024  # of lines: larger pages compress better
+_PAGE_BYTES = 8 * 1024 * 1024  # of lines: larger pages compress better
 
 
 def open_parquet(sink: Any) -> pq.ParquetWriter:
@@ -27,5 +27,6 @@ def open_parquet(sink: Any) -> pq.ParquetWriter:
         },
         write_statistics=[one for one in FILE_SCHEMA.names if one not in {"line", "raw"}],
         data_page_size=_PAGE_BYTES,
+        max_rows_per_page=200_000,
         store_schema=False,
     )

@@ -29,7 +29,7 @@ def columns_of(rows: list[dict[str, object]], *names: str) -> list[tuple[object,
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def test_each_line_is_a_row_with_its_place_in_the_message() -> None:
+def test_each_line_is_a_row_with_its_position_in_the_message() -> None:
     rows = rows_of(ours("web01", "a", 0, b"one\n\nthree\r\n"), ("logs.p1.x.y", b"plain", None))
 
     assert columns_of(rows, "host", "file", "sequence", "pos", "line", "piece", "raw") == [
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
         ("x" * 200 + " ERROR", None),
     ],
 )
-def test_a_level_is_a_word_that_programs_write_as_one(line: str, level: str | None) -> None:
+def test_a_level_counts_only_where_programs_write_one(line: str, level: str | None) -> None:
     other = "WARN another line"
     assert find_levels(pa.array([line, other])).to_pylist() == [level, "warning"]
 
