@@ -85,24 +85,52 @@ def _sorted_slices(group: Group, lines: Location) -> Iterator[pa.Table]:
     )
     for hosts in _slice_hosts(whole):
         is_wanted = datasets.field("host").cast(pa.string()).isin(pa.array(hosts, pa.string()))
-        rows = whole.to_table(filter=is_wanted, use_threads=False).unify_dictionaries()
-        text = rows["host"].cast(pa.string())
-        order = pc.sort_indices(pa.table({"host": text}), [("host", "ascending")])
-        yield rows.take(order).combine_chunks()
+        batches = whole.to_batches(filter=is_wanted, use_threads=False)
+        if len(hosts) == 1:  # its rows are in order: those of a file, and files are too
+            yield from _gather(batches)
+        else:
+            yield _sort(pa.Table.from_batches(batches, FILE_SCHEMA))
+
+
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of batches in tables of about `_SLICE_ROWS`."""
+    found, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        found.append(batch)
+        rows += batch.num_rows
+        if rows >= _SLICE_ROWS:
+            yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
+            found, rows = [], 0
+    if rows:
+        yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
+
+
+def _sort(rows: pa.Table) -> pa.Table:
+    """Return rows by host, and otherwise in their order."""
+    rows = _combine(rows)
+    text = rows["host"].cast(pa.string())
+    return rows.take(pc.sort_indices(pa.table({"host": text}), [("host", "ascending")]))
+
+
+def _combine(rows: pa.Table) -> pa.Table:
+    return rows.unify_dictionaries().combine_chunks()
 
 
 def _slice_hosts(whole: datasets.Dataset) -> Iterator[list[str]]:
-    """Yield the names of all hosts in order, in lists of about `_SLICE_ROWS` lines."""
+    """Yield the names of all hosts in order: one with many lines alone, others together.
+
+    Those of a list have about `_SLICE_ROWS` lines.
+    """
     counts: dict[str, int] = {}
     for batch in whole.to_batches(columns=["host"], use_threads=False):
         for one in pc.value_counts(batch["host"].cast(pa.string())).to_pylist():
             counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
     names, rows = list[str](), 0
     for name in sorted(counts):
-        names.append(name)
-        rows += counts[name]
-        if rows >= _SLICE_ROWS:
+        if names and rows + counts[name] > _SLICE_ROWS:
             yield names
             names, rows = [], 0
+        names.append(name)
+        rows += counts[name]
     if names:
         yield names
