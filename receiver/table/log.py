@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
@@ -81,6 +82,7 @@ class Log:
         root, options = self.location.root, self.location.storage_options
         if folder := self.location.folder:
             _drop_torn_commit(folder / "_delta_log")
+            _drop_torn_checkpoint(folder / "_delta_log")
             folder.mkdir(parents=True, exist_ok=True)
             sync_folder(folder.parent)
         try:
@@ -226,6 +228,19 @@ def _drop_torn_commit(folder: Path) -> None:
     except ValueError:
         logger.warning("%s is incomplete, as after a power loss; it is removed", commits[-1])
         commits[-1].unlink()
+        sync_folder(folder)
+
+
+def _drop_torn_checkpoint(folder: Path) -> None:
+    """Remove the newest checkpoint if it is incomplete: the commits before it are still there."""
+    checkpoints = sorted(folder.glob("*.checkpoint.parquet")) if folder.is_dir() else []
+    try:
+        if checkpoints:
+            pq.read_metadata(checkpoints[-1])
+    except (pa.ArrowInvalid, OSError):
+        logger.warning("%s is incomplete, as after a power loss; it is removed", checkpoints[-1])
+        (folder / "_last_checkpoint").unlink(missing_ok=True)
+        checkpoints[-1].unlink()
         sync_folder(folder)
 
 

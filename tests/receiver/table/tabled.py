@@ -49,6 +49,7 @@ class Tabled:
     url: str
     location: Location
     sent: dict[Source, bytes] = field(default_factory=dict)
+    access: Access = Access()  # noqa: RUF009 - a frozen value
 
     def ship(self, host: str, file: str, payload: bytes, **changes: Any) -> Message:
         """Return the message of a shipper with the next lines of a file below /var/log."""
@@ -69,6 +70,7 @@ class Tabled:
 
     def write(self, *, since: Any = 0, hours: int = 0, **limits: Any) -> TableMeter:
         """Write what waits, as `--once` does."""
+        limits["access"] = self.access
         return asyncio.run(write_once(self.url, self.location, since, hours, **limits))
 
     @property
@@ -124,7 +126,8 @@ def _join(rows: Iterable[tuple[Any, ...]]) -> dict[Source, bytes]:
 async def write_once(
     url: str, location: Location, since: Any = 0, hours: int = 0, **changes: Any
 ) -> TableMeter:
-    connection = Connection([url], "tests table")
+    access = changes.setdefault("access", Access())
+    connection = Connection([url], "tests table", access=access)
     try:
         writer = make_writer(connection, url, location, since, hours, **changes)
         await writer.run_once(asyncio.Event())
@@ -144,11 +147,12 @@ def make_writer(
     commit_bytes: int = 10**9,
     keep: timedelta = timedelta(),
     every: float = 0.1,
+    access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> TableWriter:
     """Return a writer whose tasks run in this process."""
     meter = TableMeter(lambda: 1, connection)
     lines = location.child("lines")
-    broker = Broker((url,), Access())
+    broker = Broker((url,), access)
 
     def read(ranges: Sequence[Range]) -> list[Written]:
         return [write_range(one, broker, lines) for one in ranges]

@@ -14,7 +14,8 @@ from nats_logship.client.connection import Connection
 from receiver.table.claim import forget
 from receiver.table.location import Location
 from receiver.table.log import Overtaken
-from tests.receiver.partition import Partition, api
+from tests import secured
+from tests.receiver.partition import Partition, api, publish
 from tests.receiver.table.tabled import Tabled, make_writer, present, write_once
 from tests.support.ports import free_port
 from tests.support.processes import Processes, installed, wait_until
@@ -212,12 +213,15 @@ def test_old_days_are_removed(tabled: Tabled) -> None:
     assert tabled.rows() == []
 
 
-def test_a_torn_commit_of_a_power_loss_is_dropped_and_written_again(tabled: Tabled) -> None:
+def test_what_a_power_loss_has_torn_in_the_log_is_dropped_and_written_again(tabled: Tabled) -> None:
     tabled.publish_some(3)
     tabled.write()
     log = Path(tabled.location.uri, "lines", "_delta_log")
+    tabled.lines.create_checkpoint()
     newest = max(log.glob("*.json"))
+    [checkpoint] = log.glob("*.parquet")
     newest.write_bytes(b"\0" * 100)
+    checkpoint.write_bytes(b"")
 
     tabled.write()
 
@@ -265,6 +269,20 @@ def test_a_table_in_an_object_store_is_written_and_merged_too(tabled: Tabled, s3
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1
+
+
+def test_the_rights_of_a_receiver_of_all_partitions_suffice(
+    processes: Processes, tmp_path: Path
+) -> None:
+    server = secured.start_secured(processes, tmp_path, secured.receiver("all"))
+    tabled = Tabled(server.address, Location(str(tmp_path / "t")), access=server.access("all"))
+    payloads = [b"", b"1\n", b"", b"2\n", b""]  # empty messages are dangerous across accounts
+    publish(server.url(), *(("logs.p0.web01", data, None) for data in payloads))
+
+    tabled.write()
+
+    assert tabled.read_by_polars() == {("web01", ""): b"1\n2\n"}
+    assert "Violation" not in server.read_log()
 
 
 def test_without_a_broker_that_is_set_up_it_says_what_is_wrong(tabled: Tabled) -> None:
