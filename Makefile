@@ -14,7 +14,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long mutants chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
+.PHONY: help venv demo test test-long mutants chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse dist install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,18 +135,34 @@ constraints: ## Write constraints.txt anew: the newest versions that pyproject.t
 	$(VENV)-fresh/bin/python -m pip freeze --exclude-editable > constraints.txt
 	rm -rf $(VENV)-fresh
 
+dist: ## Build and check what a release uploads: wheel, source archive and a list of what it depends on (dist/)
+	rm -rf dist $(VENV)-dist
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet '$(PIP)'
+	$(VENV)-dist/bin/python -m pip install --quiet --group release
+	$(VENV)-dist/bin/python -m build --outdir dist
+	$(VENV)-dist/bin/twine check --strict dist/*
+	$(VENV)-dist/bin/check-wheel-contents dist/*.whl
+	$(PYTHON) -m venv --clear $(VENV)-dist/installed
+	$(VENV)-dist/installed/bin/python -m pip install --quiet '$(PIP)'
+	$(VENV)-dist/installed/bin/python -m pip install --quiet -c constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[all]"
+	$(VENV)-dist/bin/cyclonedx-py environment $(VENV)-dist/installed/bin/python -o dist/sbom.cdx.json
+	for program in logshipper logbroker logreceiver; do \
+	  $(VENV)-dist/installed/bin/$$program --version || exit 1; done
+	rm -rf $(VENV)-dist
+
 UNITS := $(DESTDIR)/etc/systemd/system
 SETTINGS := $(DESTDIR)/etc/logship
 
 install-units: ## Put systemd's units and files into place (DESTDIR); settings that are there stay as they are
 	install -d -m 755 $(UNITS) $(SETTINGS) $(DESTDIR)/etc/sysusers.d $(DESTDIR)/etc/tmpfiles.d
-	install -m 644 systemd/*.service systemd/*.target $(UNITS)
+	install -m 644 systemd/*.service systemd/*.target systemd/*.timer $(UNITS)
 	install -m 644 systemd/sysusers.d/logship.conf $(DESTDIR)/etc/sysusers.d
 	install -m 644 systemd/tmpfiles.d/logship.conf $(DESTDIR)/etc/tmpfiles.d
 	@for file in systemd/settings/*.toml; do \
 	  [ -e $(SETTINGS)/$${file##*/} ] || install -m 644 $$file $(SETTINGS) || exit 1; done
 
 clean: ## Remove what was made here, the virtual environment too
-	rm -rf $(VENV) $(VENV)-fresh $(VENV)-wheels wheelhouse .demo dist build *.egg-info
+	rm -rf $(VENV) $(VENV)-fresh $(VENV)-wheels $(VENV)-dist wheelhouse .demo dist build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -178,7 +178,8 @@ class ReceiverSettings(AccessSettings):
         "PATH",
         "Path of a host's file below --output, made of {host}, {file} (the source file's path) and "
         "{date} (the day, in --time-zone, on which a line reached the broker), such as "
-        "{host}/{file} or {host}/{date}.log.",
+        "{host}/{file} or {host}/{date}.log, or of {namespace}, {pod} and {container}: "
+        "{host}/{namespace}/{pod}/{container}.log.",
     )
     file_mode: FileMode = option("0640", "MODE", "Mode of files; the umask does not change it.")
     folder_mode: FolderMode = option("0750", "MODE", "Mode of folders below --output.")

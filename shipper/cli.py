@@ -31,6 +31,7 @@ from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import InvalidHost, validate_host
 from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
+from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
 
@@ -118,18 +119,29 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
     """Return the settings of an agent; raises `UsageError` if there is nothing to read."""
     settings = settings_from_options(ShipperSettings, options)
     settings.require_credential("host", "admin")
-    if not any(settings.file):
+    _check_journal(settings)
+    if not (any(settings.file) or settings.journal):
         raise click.UsageError(
-            "--file is missing; give it, or LOGSHIPPER_FILE, or file in the --config file"
+            "--file or --journal is missing; give it, or LOGSHIPPER_FILE or LOGSHIPPER_JOURNAL, or "
+            "file or journal in the --config file"
         )
-    if settings.is_input:
-        if sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-            raise click.UsageError("--file -: standard input is closed, or open for writing only")
-        if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":
-            raise click.UsageError(
-                "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
-            )
+    if STANDARD_INPUT in settings.file and (
+        sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+    ):
+        raise click.UsageError("--file -: standard input is closed, or open for writing only")
+    is_for_files = settings.exclude or settings.ignore_older is not None or settings.from_ == "end"
+    if set(settings.file) == {STANDARD_INPUT} and is_for_files:
+        raise click.UsageError(
+            "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
+        )
     return settings
+
+
+def _check_journal(settings: ShipperSettings) -> None:
+    names = ("unit", "exclude_unit", "priority", "journal_directory")
+    for name in names if not settings.journal else ():
+        if getattr(settings, name):
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --journal")
 
 
 def _reread(options: dict[str, Any]) -> ShipperSettings:
@@ -151,6 +163,8 @@ def _host(settings: ShipperSettings) -> str:
 def main() -> None:
     """Run `logshipper`."""
     arguments = repeat_option(
-        sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"}
+        sys.argv[1:],
+        {"--file", "--exclude", "--server", "--unit", "--exclude-unit"},
+        {"status", "check"},
     )
     run(logshipper, arguments)

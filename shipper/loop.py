@@ -1,8 +1,8 @@
-"""The main loop of a shipper: scan folders, gather lines, send rounds, wait.
+"""The main loop of a shipper: scan, gather lines, send rounds, wait.
 
-    follower ──gather──▶ blocks ──line filter──▶ blocks ──sender──▶ rounds ──publisher──▶ stream
-        ▲                                                                                    │
-        └───────────────── acknowledged: positions ◀──────────────── acknowledgements ───────┘
+    sources ──gather──▶ blocks ──line filter──▶ blocks ──sender──▶ rounds ──publisher──▶ stream
+       ▲                                                                                    │
+       └───────────────── acknowledged: positions ◀──────────────── acknowledgements ───────┘
 
 Rounds are published by tasks of their own, so scans go on while the broker is away.
 """
@@ -20,8 +20,8 @@ from shipper.sender import Sender, Task
 from shipper.settings import ShipperSettings
 from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
-from shipper.sources.files.follower import Follower
 from shipper.sources.notices import log_notices
+from shipper.sources.source import Source
 from shipper.status.report import AgentMeter
 from shipper.timer import wait_for_event
 
@@ -32,7 +32,7 @@ _SMALL_ROUND = 512 * 1024  # bytes of lines that are not worth a round before it
 class Intervals:
     """The intervals of the loop, in seconds.
 
-    Folders are scanned every `scan_every` seconds, or `scan_after` seconds after the last scan if
+    Sources are scanned every `scan_every` seconds, or `scan_after` seconds after the last scan if
     files came or went. After a small round the next one is gathered when about `round_lines` lines
     have come, but `least_interval` to `interval` seconds after the round was sent: a round of one
     line costs about as much as one of a hundred. The broker may ask for more seconds.
@@ -63,21 +63,21 @@ class Intervals:
 
 
 class ShippingLoop:
-    """Ships what a follower reads.
+    """Ships what a source reads.
 
-    `follower` and the positions of `acknowledged` may be replaced before each `run`. `stopping` is
-    set once the end was asked for.
+    The positions of `acknowledged` may be replaced before each `run`. `stopping` is set once the
+    end was asked for.
     """
 
     def __init__(
         self,
-        follower: Follower,
+        source: Source,
         publisher: Publisher,
         settings: ShipperSettings,
         meter: AgentMeter,
         intervals: Intervals,
     ) -> None:
-        self.follower = follower
+        self.source = source
         self.acknowledged = Acknowledged()
         self.stopping = asyncio.Event()
         self._pausing = asyncio.Event()  # set at the end of a pause
@@ -91,28 +91,30 @@ class ShippingLoop:
         self._share = random.uniform(0.9, 1.1)  # of the interval that the broker asks for
         self._scanned_at = -math.inf
         self._scan_took = 0.0
-        self._once = settings.once and not settings.is_input  # which ends when the input does
+        self._once = settings.once
         self._begin_session()
 
     def _begin_session(self) -> None:
-        self.follower.stored = self.acknowledged.position
+        self.source.stored = self.acknowledged.position
         self.sender.begin_session()
         self._filter = LineFilter(_rules(self._settings))
-        self._sizes = (0, 0)  # of blocks and lines, as the follower reads them
+        self._sizes = (0, 0)  # of blocks and lines, as the source gives them
         self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
         self.acknowledged.is_unsaved = False
         self._is_behind = self._is_small = self._may_cover = False
 
     def change(self, settings: ShipperSettings) -> None:
         """Use other settings from the next round on."""
-        self._settings = self.sender.settings = settings
+        self._settings = settings
+        self.sender.change(settings)
         self._filter.rules = _rules(settings)
 
     def stop(self) -> None:
         """Ask for the end."""
         self.stopping.set()
+        self.sender.limit.wake()
         self._pausing.set()
-        self.follower.wake.set()
+        self.source.wake.set()
 
     @property
     def has_scanned(self) -> bool:
@@ -120,18 +122,19 @@ class ShippingLoop:
         return self._scanned_at > -math.inf
 
     async def run(self, group: asyncio.TaskGroup) -> None:
-        """Ship until `stop` or, with `--once`, until all files of the first scan are acknowledged.
+        """Ship until `stop` or the end of the source is acknowledged.
 
-        The broker has the positions of found files before a line of them is read. Rounds are sent
-        by tasks of `group`; at the end the last one is acknowledged. Raises `SessionLost` if the
-        files are to be read again from the positions.
+        With `--once`, until all that the first scan found is. The broker has the positions of
+        found files before a line of them is read. Rounds are sent by tasks of `group`; at the end
+        the last one is acknowledged. Raises `SessionLost` if the source must be read again from
+        the positions.
         """
         self._begin_session()
         await self._scan()
         while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._wait_for_acknowledgements()
-        if self._once and self.follower.is_scan_due:
+        if self._once and self.source.is_scan_due:
             await self._scan()  # to log what was found by reading
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
@@ -144,25 +147,27 @@ class ShippingLoop:
             await self._wait_for_acknowledgements()
             return True
         if self._once:
-            files, goals = self.follower.files(), self.goals
-            is_read = goals.are_met(files) if blocks else not goals.are_waited_for(self.follower)
+            files, goals = self.source.files(), self.goals
+            is_read = goals.are_met(files) if blocks else not goals.are_awaited(files)
             if is_read:
                 return await self._scan_again()
+        elif not blocks and self.source.has_ended:
+            return False
         if not blocks:
-            await self.follower.wait(min(self._until_scan(), self.follower.poll_in))
+            await self._wait_for_change()
         return True
 
     # scan
 
     async def _scan(self) -> None:
         clock = asyncio.get_running_loop().time
-        began, had_decided = clock(), self.follower.has_decided
-        notices = await self.follower.scan()
+        began, had_decided = clock(), self.source.has_decided
+        notices = await self.source.scan()
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not had_decided:
-            self.goals.add(self.follower.files())
-        self.acknowledged.add_found(self.follower)
+            self.goals.add(self.source.files())
+        self.acknowledged.add_found(self.source)
         self._may_cover = True
         self._meter.count_notices(notices)
         log_notices(notices)
@@ -172,12 +177,12 @@ class ShippingLoop:
             await self._scan()
 
     def _until_scan(self) -> float:
-        interval = self._intervals.scan_interval(self._scan_took, is_due=self.follower.is_scan_due)
+        interval = self._intervals.scan_interval(self._scan_took, is_due=self.source.is_scan_due)
         return self._scanned_at + interval - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
         """With `--once`, scan for files that were rotated meanwhile; False after five scans."""
-        if not (self.follower.is_scan_due and self.goals.scans_left):
+        if not (self.source.is_scan_due and self.goals.scans_left):
             return False
         self.goals.scans_left -= 1
         await self._pause(self._until_scan())
@@ -212,14 +217,15 @@ class ShippingLoop:
         budget, sizes = self.sender.budget, self.sender.read_sizes()
         if sizes != self._sizes:
             self._sizes = sizes
-            self.follower.resize(*sizes)
-        blocks = await self.follower.gather(budget)
+            self.source.resize(*sizes)
+        blocks = await self.source.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
 
     def _cover_left_out(self, *, is_last: bool) -> list[Block]:
-        """Return empty blocks over lines left out: after a scan, or last with `--once`."""
-        if not (self._may_cover or (is_last and self._once)):
+        """Return empty blocks over lines left out: after a scan, or at the end."""
+        is_end = is_last and (self._once or self.source.has_ended)
+        if not (self._may_cover or is_end):
             return []
         blocks = self._filter.cover_left_out()
         self._may_cover &= not blocks
@@ -257,6 +263,11 @@ class ShippingLoop:
             await self._wait_for_acknowledgements()
             since = asyncio.get_running_loop().time() - self._sent_at
             await self._pause(self._interval - since)
+
+    async def _wait_for_change(self) -> None:
+        self.source.await_change()
+        await wait_for_event(self.source.wake, min(self._until_scan(), self.source.poll_in))
+        self.source.wake.clear()
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0 and not self.stopping.is_set():

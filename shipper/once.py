@@ -6,62 +6,61 @@ from dataclasses import replace
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.text import format_count
-from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection, compression_of, has_magic
 from shipper.sources.notices import NoticeKind
+from shipper.sources.source import Source, SourceState
 
 logger = logging.getLogger(__name__)
 
 
 class Goals:
-    """How far `--once` reads each file: to its size when the first scan had decided on all."""
+    """How far `--once` reads each file: to its end when the first scan had decided on all."""
 
     def __init__(self) -> None:
         self.scans_left = 5  # for files that are rotated while they are read
-        self._sizes: dict[str, int] = {}  # by file id
+        self._ends: dict[str, int] = {}  # by file id
 
-    def add(self, states: Iterable[FollowedFile]) -> None:
-        """Aim for the present sizes of these files, unless there is an aim already."""
-        self._sizes = {state.file: state.size for state in states} | self._sizes
+    def add(self, states: Iterable[SourceState]) -> None:
+        """Aim for the present ends of these files, unless there is an aim already."""
+        self._ends = {state.file: state.end for state in states} | self._ends
 
-    def are_met(self, states: Iterable[FollowedFile]) -> bool:
+    def are_met(self, states: Iterable[SourceState]) -> bool:
         """Whether every file was read that far, and compressed ones to their end."""
         return all(
-            state.offset + state.padding >= self._sizes.get(state.file, 0)
+            state.position >= self._goal_of(state)
+            and not state.is_awaited
             and (state.readable_since is None or compression_of(state.path) is None)
             for state in states
         )
 
-    def are_waited_for(self, follower: Follower) -> bool:
-        """Whether files wait for the end of a rotated file's last line."""
-        return any(
-            state.offset < self._sizes.get(state.file, 0) and follower.is_waited_for(state)
-            for state in follower.files()
-        )
+    def are_awaited(self, states: Iterable[SourceState]) -> bool:
+        """Whether more is expected than can be read now, such as the end of a last line."""
+        return any(state.is_awaited for state in states)
 
-    def conclude(self, follower: Follower, named: Collection[str]) -> None:
-        """Log unfinished last lines; raises `OperatorError` for files that were not read.
+    def conclude(self, source: Source, named: Collection[str]) -> None:
+        """Log unfinished last lines; raises `OperatorError` for what was not read.
 
         A file that is refused is an error only if it was `named`, not if a glob shows it.
         """
-        states = follower.files()
+        states = source.files()
         for state in states:
             if state.unfinished:
                 held = format_count(state.unfinished, "byte")
                 logger.info("%s: %s of an unfinished last line held", state.path, held)
-        for trouble in follower.troubles:
+        for trouble in source.troubles:
             if trouble.kind is NoticeKind.REFUSED and trouble.path not in named:
                 continue
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         for state in states:
-            is_damaged = state.problem and compression_of(state.path)  # which was logged
-            read = state.offset + state.unfinished + state.padding
-            if read < self._sizes.get(state.file, 0) and not is_damaged:
+            if state.position + state.unfinished < self._goal_of(state):
                 reason = state.problem or "was rotated again and again"
                 raise OperatorError(f"{state.path}: {reason}; run again to read the rest")
-        if not follower.has_decided:
+        if not source.has_decided:
             raise OperatorError("files were rotated again and again; run again to read the rest")
+
+    def _goal_of(self, state: SourceState) -> int:
+        # NULs that may be written over are not read, and do not count once they are seen
+        return min(self._ends.get(state.file, 0), state.end)
 
 
 def require_files(selection: Selection) -> None:

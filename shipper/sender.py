@@ -13,6 +13,7 @@ from dataclasses import replace
 from nats_logship.app.faults import fault
 from shipper.publish.publisher import Publisher, RoundTooLarge, SessionLost
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
+from shipper.rate_limit import RateLimit
 from shipper.settings import ShipperSettings
 from shipper.sources.acknowledged import Acknowledged
 from shipper.sources.block import Block
@@ -20,12 +21,16 @@ from shipper.status.report import AgentMeter
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
+_LIMITED_INTERVAL = 1.0  # seconds at least between two full rounds that --max-rate holds back
 _LONGEST_PAUSE = 0.2  # seconds before the next claim: another client may publish again and again
 Task = asyncio.Task[None]
 
 
 class Sender:
-    """Publishes blocks; `tasks` are the sendings that the loop waits for, the oldest first."""
+    """Publishes blocks, at `limit` bytes of lines per second.
+
+    `tasks` are the sendings that the loop waits for, the oldest first.
+    """
 
     def __init__(
         self,
@@ -36,7 +41,8 @@ class Sender:
         stopping: asyncio.Event,
     ) -> None:
         """Send nothing yet; once `stopping` is set only the round in flight is published."""
-        self.settings = settings
+        self.limit = RateLimit(settings.max_rate)
+        self._settings = settings
         self.tasks = deque[Task]()
         self._publisher = publisher
         self._acknowledged = acknowledged
@@ -45,6 +51,11 @@ class Sender:
         self._size = LEAST_SIZE  # bytes of lines in a round, as the connection permits
         self._is_slow = False  # a round was too large, and rounds are still small
         self._read_at = deque[dict[str, int]]()  # of the blocks of each sending, by file id
+
+    def change(self, settings: ShipperSettings) -> None:
+        """Use other settings from the next round on."""
+        self._settings = settings
+        self.limit.change(settings.max_rate)
 
     def begin_session(self) -> None:
         """Forget what was sent in the session before and not acknowledged."""
@@ -58,7 +69,9 @@ class Sender:
 
     @property
     def _most(self) -> int:
-        return self._publisher.limit_bytes(self.settings.round_size)
+        seconds = max(_LIMITED_INTERVAL, self._publisher.config.interval.seconds)
+        limit = min(int(self._settings.round_size), self.limit.bytes_in(seconds))
+        return self._publisher.limit_bytes(limit)
 
     @property
     def is_in_flight(self) -> bool:
@@ -71,10 +84,10 @@ class Sender:
 
     def read_sizes(self) -> tuple[int, int]:
         """Return the bytes of the largest block and of the longest line to read."""
-        block, line = NEARBY_SIZE, int(self.settings.max_line)
-        self._is_slow &= self._size < NEARBY_SIZE
+        block, line = min(NEARBY_SIZE, self._most), int(self._settings.max_line)
+        self._is_slow &= self._size < block
         if self._is_slow:  # longer lines go in pieces
-            block, line = LEAST_SIZE, min(line, LEAST_SIZE)
+            block, line = min(block, LEAST_SIZE), min(line, LEAST_SIZE)
         return self._publisher.limit_bytes(block), self._publisher.limit_bytes(line)
 
     def send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
@@ -85,7 +98,7 @@ class Sender:
 
     async def _send(self, blocks: list[Block], last: Task | None) -> None:
         size = sum(len(block.lines) for block in blocks)
-        if size < _SMALL or self.settings.compression == "none":
+        if size < _SMALL or self._settings.compression == "none":
             rounds = self._make(blocks)
         else:
             rounds = await asyncio.to_thread(self._make, blocks)
@@ -93,6 +106,7 @@ class Sender:
         if last is not None:
             await last
         for round_ in rounds:
+            await self.limit.wait_for(round_.origin.size, self._stopping)
             if self._stopping.is_set():
                 return  # the next start reads these lines again
             await self._publish_in_time(round_)
@@ -100,7 +114,7 @@ class Sender:
 
     def _make(self, blocks: list[Block]) -> list[Round]:
         agent, cuts = self._publisher.agent, cut(blocks, self._most)
-        return [make(some, agent, self.settings.compression) for some in cuts]
+        return [make(some, agent, self._settings.compression) for some in cuts]
 
     async def _publish_in_time(self, round_: Round) -> None:
         clock = asyncio.get_running_loop().time

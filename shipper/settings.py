@@ -1,33 +1,33 @@
 """The settings of a shipper: options, variables (LOGSHIPPER_…), keys, defaults and help."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
-from nats_logship.app.units import Duration
+from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from nats_logship.wire.subjects import validate_host
-from shipper.expressions import expression
-from shipper.sources.files.paths import Selection
+from nats_logship.wire.expressions import expression
+from nats_logship.wire.records import RecordForm, Records
+from shipper.host_name import read_host
+from shipper.sources.files.paths import Selection, check_braces, split_globs
+from shipper.sources.files.records import Preset, RecordRules
+from shipper.sources.inputs import find_inputs
+from shipper.sources.journal.rules import Options, Priority, Rules, parse_priority
 
 Compression = Literal["auto", "zstd", "none"]
 
 
-def _host(value: str) -> str:
-    return validate_host(value) if value else value
-
-
-def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
-    if "-" in value and len(value) > 1:
-        raise ValueError("- (standard input) cannot be combined with files; run a second shipper")
+def _check_globs(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        check_braces(pattern)
     return value
 
 
@@ -38,8 +38,22 @@ def _expressions(value: object) -> object:
     return lines
 
 
+def _record_start(value: str) -> str:
+    if value:
+        Records.of(RecordForm.START, value)
+    return value
+
+
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: a repeatable option, a list in TOML, one per line in the environment."""
+
+
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(split_globs),
+    AfterValidator(_check_globs),
+]
+"""Globs: a repeatable option, a list in TOML, commas outside braces in the environment."""
 
 
 class ShipperSettings(AccessSettings):
@@ -54,17 +68,52 @@ class ShipperSettings(AccessSettings):
             *("file", "exclude", "from_", "ignore_older", "hold_deleted", "watch", "poll_every"),
             "state_dir",
         ),
-        "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
-        "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
+        "Journal": (
+            *("journal", "unit", "exclude_unit", "priority", "journal_directory"),
+            "journal_format",
+        ),
+        "Lines": (
+            *("include_lines", "exclude_lines", "max_line", "grace", "record_start", "records"),
+            *("record_timeout", "record_lines"),
+        ),
+        "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
 
-    file: Annotated[Many, AfterValidator(_alone)] = option(
+    file: Globs = option(
         (),
         "PATH_OR_GLOB",
-        "File to follow, or a glob in quotes, or - for standard input; repeatable.",
+        "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
+        "repeatable.",
     )
-    exclude: Many = option(
+    journal: bool = Field(
+        False, description="Ship the systemd journal, too; a line is an entry, as journalctl shows."
+    )
+    unit: Many = option(
+        (),
+        "GLOB",
+        "With --journal: ship only entries of units that match, as journalctl --unit; repeatable.",
+    )
+    exclude_unit: Many = option(
+        (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
+    )
+    priority: Annotated[Priority | None, BeforeValidator(parse_priority)] = option(
+        None,
+        "PRIORITY",
+        "With --journal: ship only entries of this priority or a more urgent one: emerg, alert, "
+        "crit, err, warning, notice, info or debug.",
+    )
+    journal_directory: Path | None = option(
+        None,
+        "DIR",
+        "With --journal: folder of the journal files (default: the journal of this machine).",
+    )
+    journal_format: Literal["short", "json"] = Field(
+        "short",
+        description="With --journal: a line is short (time, host, name and message, as "
+        "short-iso-precise of journalctl) or json (all fields).",
+    )
+    exclude: Globs = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
     )
     from_: Literal["beginning", "end"] = Field(
@@ -88,13 +137,17 @@ class ShipperSettings(AccessSettings):
         description="How often to check every file and folder, besides inotify; less often if a "
         "check takes long.",
     )
-    host: Annotated[str, AfterValidator(_host)] = option(
-        "", "NAME", "Host name that the lines are shipped under (default: name of this machine)."
+    host: Annotated[str, AfterValidator(read_host)] = option(
+        "",
+        "NAME",
+        "Host name that the lines are shipped under; @FILE and '$VARIABLE' say where it is "
+        "(default: name of this machine).",
     )
     state_dir: Path | None = option(
         None,
         "DIR",
-        "Folder that keeps standard input until it is acknowledged (default: $STATE_DIRECTORY, or "
+        "Folder that keeps standard input and pipes until they are acknowledged (default: "
+        "$STATE_DIRECTORY, or "
         "/var/lib/logshipper if that is writable, or ~/.local/state/logship).",
     )
     once: bool = Field(
@@ -126,25 +179,43 @@ class ShipperSettings(AccessSettings):
         description="Largest round: bytes of lines in one message. Memory: up to seven times this, "
         "10 MiB, 45 MiB for the program and 5 KiB for each file.",
     )
+    max_rate: Rate = option(
+        0,
+        "RATE",
+        "Most bytes of lines to send per second, e.g. 5MB/s or 512KiB/s, over all files; after a "
+        "silence the bytes of a second go at once; 0 for no limit.",
+    )
     grace: Duration = Field(
         timedelta(seconds=5),
         description="How long to wait for the end of a rotated file's last line before it is "
         "shipped unfinished; the next file waits at most twice as long.",
     )
-    include_lines: Lines = option((), "REGEX", "Ship only lines that match; repeatable.")
+    include_lines: Lines = option(
+        (), "REGEX", "Ship only lines, or records with a line, that match; repeatable."
+    )
     exclude_lines: Lines = option(
         (), "REGEX", "Drop lines that match, also lines that --include-lines selects; repeatable."
+    )
+    record_start: Annotated[str, AfterValidator(_record_start)] = option(
+        "",
+        "REGEX",
+        "A line that matches begins a record; the lines up to the next one belong to it.",
+    )
+    records: Preset | None = Field(
+        None, description="Begin records as the logs of this kind do, instead of --record-start."
+    )
+    record_timeout: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+        timedelta(seconds=2),
+        description="How long a file must not grow until its last record counts as complete.",
+    )
+    record_lines: Annotated[int, Field(ge=2, le=100_000)] = option(
+        500, "N", "How many lines of a record to wait for; then the record ends."
     )
     listen: OptionalListen = option(
         None,
         "ADDR:PORT",
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464 (default: none).",
     )
-
-    @property
-    def is_input(self) -> bool:
-        """Whether standard input is read, not files."""
-        return self.file == ("-",)
 
     def explain_denial(self, host: str) -> str:
         """Return why the credential may lack rights for a host; empty if its file names that."""
@@ -155,28 +226,74 @@ class ShipperSettings(AccessSettings):
 
     @property
     def spool_dir(self) -> Path:
-        """The folder that standard input is spooled to."""
+        """The folder that inputs are spooled to."""
         if given := self.state_dir or os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
             return Path(given)
         shared = Path("/var/lib/logshipper")
         is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
         return shared if is_ours else Path.home() / ".local/state/logship"
 
+    def select_files(self, inputs: Container[str]) -> Selection:
+        """Return which files are followed, and where reading begins in them.
+
+        `inputs` are those of `file` that are standard input and pipes.
+        """
+        files, is_end = [name for name in self.file if name not in inputs], self.from_ == "end"
+        older = self.ignore_older_nanoseconds
+        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=older)
+
     @property
-    def selection(self) -> Selection:
-        """Which files are followed, and where reading begins in them."""
-        older, is_end = self.ignore_older, self.from_ == "end"
-        nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
-        return Selection.of(self.file, self.exclude, from_end=is_end, ignore_older=nanoseconds)
+    def ignore_older_nanoseconds(self) -> int | None:
+        """The age of what is not read, in nanoseconds."""
+        older = self.ignore_older
+        return None if older is None else int(older.total_seconds() * 1_000_000_000)
+
+    @model_validator(mode="after")
+    def _check_records(self) -> Self:
+        if self.record_start and self.records:
+            raise ValueError("--records and --record-start both say where records begin; give one")
+        return self
+
+    @property
+    def record_rules(self) -> RecordRules:
+        """Which lines are records."""
+        start, kind = self.record_start, self.records
+        return RecordRules.of(start, kind, self.record_timeout, self.record_lines)
+
+    @property
+    def journal_rules(self) -> Rules:
+        """Which entries of the journal are shipped."""
+        return Rules(self.unit, self.exclude_unit, self.priority)
+
+    @property
+    def journal_options(self) -> Options:
+        """What is read of the journal, and how."""
+        folder = str(self.journal_directory.absolute()) if self.journal_directory else ""
+        return Options(
+            path=f"journal:{folder}" if folder else "journal",
+            folder=folder,
+            is_json=self.journal_format == "json",
+            rules=self.journal_rules,
+            from_end=self.from_ == "end",
+            ignore_older=self.ignore_older_nanoseconds,
+            once=self.once,
+        )
 
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
-    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
+    *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
+    *("unit", "exclude_unit", "priority"),
+    *("record_start", "records", "record_timeout", "record_lines"),
 }
 
 
-def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
-    """Return the settings after a reload, and a line about the changes."""
-    standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
-    return merge_reloaded(old, new, _RELOADABLE - standard_input)
+def reload(
+    old: ShipperSettings, new: ShipperSettings, inputs: Collection[str]
+) -> tuple[ShipperSettings, str]:
+    """Return the settings after a reload, and a line about the changes.
+
+    `inputs` are the standard input and pipes that are read, which stay as they are.
+    """
+    has_changed = set(inputs) != set(find_inputs(new.file)) | (set(inputs) & set(new.file))
+    return merge_reloaded(old, new, _RELOADABLE - ({"file"} if has_changed else set()))

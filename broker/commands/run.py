@@ -36,9 +36,6 @@ def run(**options: Any) -> None:
     """
     block_signals()
     settings = settings_from_options(BrokerSettings, options)
-    if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
-        options["store_dir"] = folders.split(":")[0]  # set by systemd
-        settings = settings_from_options(BrokerSettings, options)
     folder = find_store(settings)
     _log_as_set(settings)
 

@@ -210,8 +210,9 @@ def show(document: object, *lines: str, as_json: bool) -> None:
 
 def find_store(settings: BrokerSettings) -> Path:
     """Return the broker's directory, absolute; raises click.UsageError if none is set."""
-    if settings.store_dir is None:
-        raise click.UsageError(
-            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
-        )
-    return settings.store_dir.absolute()
+    of_systemd = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if folder := settings.store_dir or of_systemd:
+        return Path(folder).absolute()
+    raise click.UsageError(
+        "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
+    )

@@ -1,7 +1,8 @@
 """Text for people: counts, lists of names, and text of others made safe to show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+_PLURALS = {"entry": "entries"}
 _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 
 
@@ -13,13 +14,25 @@ def format_count(count: int, noun: str, verb: str = "", form: str = "") -> str:
     done = f" {verb}" if verb else ""
     if count == 1:
         done = f" {_OF_ONE.get(verb, f'{verb}s')}" if verb else ""
-    return f"{count:{form}} {noun}{'' if count == 1 else 's'}{done}"
+    shown = noun if count == 1 else _PLURALS.get(noun, f"{noun}s")
+    return f"{count:{form}} {shown}{done}"
 
 
 def format_names(names: Sequence[object], most: int = 3) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order, neighbours as a range: `0 to 3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    return ", ".join(" to ".join(map(str, one)) for one in ranges)
 
 
 def printable(text: str) -> str:

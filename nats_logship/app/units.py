@@ -1,4 +1,7 @@
-"""Durations (`90s`, `1h30m`), sizes (`1.5 KiB`) and moments of the stream, as people write them."""
+"""Durations, sizes, rates and moments of the stream, as people write them.
+
+They write `90s` or `1h30m`, `1.5 KiB`, `5MB/s`, and `2026-11-20T10:00`.
+"""
 
 import re
 from contextlib import suppress
@@ -51,6 +54,30 @@ Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer
 def format_size(size: int) -> str:
     """Write a size with at most one decimal: `0 B`, `1.5 KiB`."""
     return ByteSize(size).human_readable(separator=" ")
+
+
+_RATE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([kmgt])(i?)b?|b)?(?:/s)?")
+_LEAST_RATE = 1024
+
+
+def parse_rate(value: object) -> int:
+    """Read `5MB/s`, `512KiB/s`, or 0 or `none` for no limit; raises ValueError."""
+    text = str(value).strip().lower()
+    if text == "none":
+        return 0
+    if not (found := _RATE.fullmatch(text)):
+        raise ValueError(f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit")
+    number, prefix, is_binary = found.groups()
+    power = " kmgt".index(prefix) if prefix else 0
+    unit: int = (1024 if is_binary else 1000) ** power
+    rate = round(float(number) * unit)
+    if 0 < rate < _LEAST_RATE:
+        raise ValueError(f"{text!r} is less than 1KiB/s; give more, or 0 for no limit")
+    return rate
+
+
+Rate = Annotated[int, BeforeValidator(parse_rate)]
+"""A setting that holds bytes per second; 0 is no limit."""
 
 
 ACCEPTED = (

@@ -15,7 +15,7 @@ from receiver.consume.task_end import TaskEnd
 _LONGEST = 600.0  # seconds for a pull to end
 _GATHER = 1.0  # seconds of a batch: a fleet may write small messages as fast as they are read
 _LINES = 100  # that are worth an append to a few files
-_LEAST_LINGER = 0.25  # of the longest
+_LEAST_LINGER = 0.125  # of the longest
 
 
 class PartitionReader:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from nats_logship.app.exits import ConfigurationError, FencedError, pick_error
-from nats_logship.app.text import format_count
+from nats_logship.app.text import format_count, format_ranges
+from nats_logship.app.units import format_size
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
@@ -26,9 +27,10 @@ from receiver.driver.from_settings import (
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
 from receiver.driver.presence import ReceiverPresence
+from receiver.driver.shared import Shared
 from receiver.driver.slot import Slot
 from receiver.driver.stopping import run_unless_stopped
-from receiver.driver.supervisor import PartitionSupervisor, Shared
+from receiver.driver.supervisor import PartitionSupervisor
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.damage import Damaged, Misplaced, describe_damage
@@ -44,7 +46,8 @@ logger = logging.getLogger(__name__)
 class Driver:
     """Supervises the partitions of one receiver, which offsets in KV name by its `owner`.
 
-    `run_job` runs a task; it is called in threads, once for each of the `slots` at a time.
+    `run_job` runs a task; it is called in threads, once for each of the `slots` at a time, which
+    `use_slots` may reduce.
     """
 
     settings: ReceiverSettings
@@ -71,6 +74,7 @@ class Driver:
             clock=self.meter.clock,
             calendar=make_calendar(self.settings),
             limits=make_limits(self.settings, 1),
+            usable=self.slots,
         )
         self._states = StreamStates(self.connection)
         self._presence = ReceiverPresence(self.connection, self.meter.report)
@@ -114,6 +118,10 @@ class Driver:
         self._cleaner.policy = make_segment_policy(settings)
         self._shared.limits = make_limits(settings, len(self._running()))
 
+    def use_slots(self, count: int) -> None:
+        """Have so many of the slots used, at least one: Spark runs as many tasks at once."""
+        self._shared.use_slots(count)
+
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
         logger.info("SIGUSR1: closing the files of all partitions")
@@ -136,7 +144,7 @@ class Driver:
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._supervised]:
-            numbers, output = ", ".join(map(str, wanted)), self.settings.output
+            numbers, output = format_ranges(wanted), self.settings.output
             logger.info("receiving partitions %s into %s", numbers, output)
         for number in new:
             claim = make_claim(self.settings, layout, number, self.connection)
@@ -175,6 +183,27 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
+        logger.info("%s; %s", self._describe_lines(), self._describe_rest())
+
+    def _describe_lines(self) -> str:
+        meters = self.meter.sorted_partitions
+        lines, size = sum(one.lines for one in meters), sum(one.bytes for one in meters)
+        return f"stopped: {format_count(lines, 'line', form=',')}, {format_size(size)} received"
+
+    def _describe_rest(self) -> str:
+        """Return what waits in the stream, of partitions that this receiver owned to the end."""
+        owned = [
+            one.left
+            for number, (one, _) in self._supervised.items()
+            if one.claim.offset and not self.meter.expect(number).successor
+        ]
+        if not owned:
+            return "it owned no partition"
+        if None in owned:
+            return "the next start goes on behind what is committed"
+        if left := sum(filter(None, owned)):
+            return f"{format_count(left, 'message', 'wait', form=',')} in the stream"
+        return "all is committed, nothing waits"
 
     def _end_batches(self) -> None:
         self._is_ending = True

@@ -9,7 +9,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import LARGEST_PULL, Destination, MarkedFolder, SessionLimits
 from receiver.consume.claim import Claim
-from receiver.driver.supervisor import TaskLimits
+from receiver.driver.shared import TaskLimits
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders
@@ -21,7 +21,7 @@ _IN_MEMORY = 64 * 1024 * 1024
 _LEAST_PULL = 1024 * 1024  # bytes
 _MOST_BATCHES = 16  # of the largest size, in all partitions together
 _LONGEST, _SILENCE, _REPORT_WITHIN = 60.0, 10.0, 4.0  # seconds that a session lasts
-_LINGER = 0.1  # seconds between appends of a few lines
+_LINGER = 0.2  # seconds between appends of a few lines
 
 
 def make_claim(

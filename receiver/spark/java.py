@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from nats_logship.app.exits import ConfigurationError
 
@@ -115,10 +116,13 @@ def find_archives() -> Path:
 
 
 def class_data(java: Java) -> Path:
-    """Return the path of the file with Spark's classes for a Java; the file may not exist."""
-    core = next(find_archives().glob("spark-core_*.jar"))  # spark-core_<Scala>-<version>.jar
+    """Return the path of the file with Spark's classes for a Java; the file may not exist.
+
+    Its name has a checksum of the class path, in whose order Java reads the file or ignores it.
+    """
+    archives = class_path(find_archives(), is_local=True)
     folder = Path(sys.prefix) / "var" / "cache" / "logship"
-    return folder / f"spark-{core.stem.rpartition('-')[2]}-java-{java.version}.jsa"
+    return folder / f"spark-{crc32(archives.encode()):08x}-java-{java.version}.jsa"
 
 
 def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:

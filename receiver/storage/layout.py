@@ -7,23 +7,29 @@ segment or of a hidden file.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
+from receiver.storage.containers import make_path, name_container
 from receiver.storage.rotation import Calendar, Period, make_stem, parse_segment
 
 DEFAULT = "{host}.log"
 
-_PLACE = re.compile(r"\{(?:host|file|date)\}")
-_PART = re.compile(r"\{file\}|(?!\.)(?:\{host\}|\{date\}|[^{}%\\])+")
+_NAMES = ("namespace", "pod", "container")
+_PLACE = re.compile(rf"\{{(?:host|file|date|{'|'.join(_NAMES)})\}}")
+_OF_CONTAINER = re.compile(rf"\{{(?:{'|'.join(_NAMES)})\}}")
+_PART = re.compile(
+    rf"\{{file\}}|{_OF_CONTAINER.pattern}(?:\.log)?|(?!\.)(?:\{{host\}}|\{{date\}}|[^{{}}%\\])+"
+)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHAPES = {
     "{host}": r"(?P<host>[^/]+?)",
     "{file}": r"(?P<file>.+?)",
     "{date}": rf"(?P<date>{_DATE.pattern})",
+    **{f"{{{name}}}": "(?!%)[^/]+?" for name in _NAMES},
 }
 _MARKS = r"(?:\.\.%%[dfz])*"
 _PARTITION = re.compile(r"\.\.p[0-9]+$")
@@ -31,7 +37,7 @@ _LONGEST = 226  # bytes of a component; ".000001.zst", ".….new" and a mark mus
 _LONGEST_PATH = 1024  # bytes of a source file's path, far below PATH_MAX
 _MOST_LEVELS = 32  # of a source file's path: each folder costs an inode
 _LITERAL = 24  # bytes that a component may have beside a host's name
-_RELATIVE, _STANDARD_INPUT, _UNNAMED = "%relative", "%stdin", "%unnamed"
+_RELATIVE, _STANDARD_INPUT, _UNNAMED, _OTHER = "%relative", "%stdin", "%unnamed", "%other"
 """Names that no source file has here: in theirs, two hexadecimal digits follow each "%"."""
 _DAY = timedelta(days=1)
 
@@ -61,6 +67,8 @@ class Layout:
 
     `{host}` occurs once, so no two hosts share a file. `{file}` is the path of the source file,
     with its folders. `{date}` is the day, YYYY-MM-DD, on which the broker stored the line.
+    `{namespace}`, `{pod}` and `{container}` are in the path of a container's file. A file whose
+    path lacks a name that the template has is below `%other`, under its own path.
     """
 
     template: str = DEFAULT
@@ -71,43 +79,63 @@ class Layout:
             raise ValueError(
                 f"{self.template!r} is not a valid path below --output, for example {DEFAULT}, "
                 "{host}/{date}.log or {host}/{file}: {host} must occur once, {date} at most once, "
-                "{file} at most once, as a part of its own after {host}; the path must end in .log "
-                "or /{file}; no part may begin with a dot, contain % or a backslash, or have more "
-                f"than {_LITERAL} bytes beside {{host}}"
+                "{file} at most once, as a part of its own after {host}, or there, instead, "
+                "{namespace}, {pod} and {container}, each as a part of its own; the path must end "
+                "in .log or /{file}; no part may begin with a dot, contain % or a backslash, or "
+                f"have more than {_LITERAL} bytes beside {{host}}"
             )
 
     @property
     def has_file(self) -> bool:
-        """Whether each source file of a host has a file of its own."""
-        return "{file}" in self.template
+        """Whether source files of a host have files of their own."""
+        return "{file}" in _template_of_others(self.template)
 
     @property
     def has_date(self) -> bool:
         """Whether each day has a file of its own."""
         return "{date}" in self.template
 
-    def path(self, host: str, file: str | None, date: str = "", mark: str = "") -> str:
+    def source(self, file: str | None) -> str:
+        """Return one path for all source files whose lines share a live file.
+
+        Empty if all of a host do. A container's files share one, whichever its id is, and those of
+        a pod that is made again.
+        """
+        if not (file and self.has_file):
+            return ""
+        return make_path(found) if (found := self._find_container(file)) else file
+
+    def path(self, host: str, source: str, date: str = "", mark: str = "") -> str:
         """Return the path of a live file, relative to the output folder.
 
-        `file` is None if the source file is not known. `mark` is added to the host's name in a
-        partition that is not the host's; it holds two dots, which no host's name does.
+        `source` is a value of `source`, empty if the source file is not known. `mark` is added to
+        the host's name in a partition that is not the host's; it holds two dots, which no host's
+        name does.
         """
-        parts = self.template.replace("{date}", date).split("/")
-        return "/".join(
-            self._file_path(file)
-            if part == "{file}"
-            else part.replace("{host}", make_stem(host) + mark)
-            for part in parts
-        )
+        values = {"host": make_stem(host) + mark, "date": date}
+        if container := self._find_container(source):
+            template = self.template
+            values |= {name: _component(value) for name, value in container.items()}
+        else:
+            template, values["file"] = _template_of_others(self.template), self._file_path(source)
+        return _PLACE.sub(lambda found: values[found[0][1:-1]], template)
 
-    def _file_path(self, file: str | None) -> str:
+    def _find_container(self, file: str) -> Mapping[str, str]:
+        """Return the names that the template has; empty for a file that lacks one."""
+        names = _names_in(self.template)
+        found = name_container(file) if names else {}
+        return {name: found[name] for name in names} if found.keys() >= {*names} else {}
+
+    def _file_path(self, file: str) -> str:
         path = make_safe_path(file)
         # or the file of a past day would look like a compressed one
         return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
 
     def parse(self, live: str) -> LivePath:
         """Return the parts of a live file's path; all but `series` are empty for another layout."""
-        if (found := _shape(self.template).fullmatch(live)) is None:
+        templates = (self.template, _template_of_others(self.template))
+        found = next(filter(None, (_shape(one).fullmatch(live) for one in templates)), None)
+        if found is None:
             return LivePath(series=live)
         marked = _PARTITION.search(found["host"])
         mark = marked.group() if marked else ""
@@ -142,7 +170,7 @@ class Days:
         return self._date
 
 
-def make_safe_path(file: str | None) -> str:
+def make_safe_path(file: str) -> str:
     """Return a path that is safe below the output folder; each source file has another one.
 
     An absolute path loses its first slash. Bytes that are not UTF-8, characters that cannot be
@@ -167,6 +195,21 @@ def make_safe_path(file: str | None) -> str:
 
 def _size(parts: Sequence[str]) -> int:
     return len("/".join(parts).encode())
+
+
+@lru_cache(16)
+def _names_in(template: str) -> Sequence[str]:
+    return [place[1:-1] for place in _OF_CONTAINER.findall(template)]
+
+
+@lru_cache(16)
+def _template_of_others(template: str) -> str:
+    """Return the template of files whose paths lack the names of a container."""
+    if not _names_in(template):
+        return template
+    before, *_ = _OF_CONTAINER.split(template)
+    is_dated = "{date}" in template and "{date}" not in before
+    return f"{before}{_OTHER}/{'{date}/' * is_dated}{{file}}"
 
 
 @lru_cache(16)
@@ -211,7 +254,9 @@ def _is_right(template: str) -> bool:
     is_whole = parts[-1] == "{file}" or parts[-1].endswith(".log")
     is_once = "{host}" in places and len(set(places)) == len(places)
     # or a folder of one host could be where the file of another one belongs
-    is_apart = "{file}" not in template.partition("{host}")[0]
+    named = _OF_CONTAINER.findall(template)
+    is_apart = not {"{file}", *named} & {*_PLACE.findall(template.partition("{host}")[0])}
+    is_apart &= not (named and "{file}" in places)
     fits = all(_PART.fullmatch(part) and _fits(part) for part in parts)
     return is_whole and is_once and is_apart and fits
 

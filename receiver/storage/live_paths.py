@@ -62,7 +62,7 @@ class LivePaths:
         """
         layout = self.layout
         day = self.days.date(moment) if layout.has_date else ""
-        source = (host, (file or "") if layout.has_file else "", day, is_own, has_left)
+        source = (host, layout.source(file), day, is_own, has_left)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
@@ -107,7 +107,7 @@ class LivePaths:
         live, mark = "", f"..p{self.partition}"
         is_home = source.is_own or self.is_home_of(source.host)
         for one in ("", mark) if is_home and not source.has_left else (mark,):
-            live = self.layout.path(source.host, source.file or None, source.day, one)
+            live = self.layout.path(source.host, source.file, source.day, one)
             live = self._mark_conflicts(live) if self.layout.has_file else live
             if self._is_file(live):
                 return live

@@ -8,21 +8,19 @@ import asyncio
 
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Positions
-from shipper.sources.files.follower import Follower
 from shipper.sources.files.forgetting import find_forgettable
 from shipper.sources.files.sampling import size_at
+from shipper.sources.source import Source
 
 
 class Acknowledged:
     """The positions of one run, which cover what is acknowledged.
 
-    `moved` is set whenever an acknowledgement moves them. `is_unsaved`: the broker does not know
-    yet that a scan added files, or that a file has ended.
+    `is_unsaved`: the broker does not know yet that a scan added files, or that a file has ended.
     """
 
     def __init__(self) -> None:
         self.positions = Positions()
-        self.moved = asyncio.Event()
         self.is_unsaved = False
 
     def position(self, file: str) -> int:
@@ -33,36 +31,36 @@ class Acknowledged:
     def advance(self, origin: Origin, sequence: int, stream: str) -> None:
         """Move behind a message that is stored at `sequence`, 0 if that is not known."""
         self.positions = self.positions.advance([origin], sequence, stream)
-        self.moved.set()
 
-    def add_found(self, follower: Follower) -> None:
+    def add_found(self, source: Source) -> None:
         """Add the files that are followed, and mark those that have ended."""
         known = self.positions.files
-        # until the follower has decided on all files, it may still find the file of a position
-        waiting = () if follower.has_decided else known.values()
-        starts = follower.start_cursors(self.positions.started_files())
+        # until the source has decided on all files, it may still find the file of a position
+        waiting = () if source.has_decided else known.values()
+        starts = source.start_cursors(self.positions.started_files())
         found = self.positions.with_starts([*waiting, *starts])
-        ended = follower.ended_files
-        self.positions = found.with_ended(ended, _followed(follower) - ended)
+        ended = source.ended_files
+        self.positions = found.with_ended(ended, _followed(source) - ended)
         # a file that is gone by the next start must be known to have ended
         has_ended = self.positions is not found
         self.is_unsaved |= has_ended or bool(self.positions.files.keys() - known.keys())
 
-    async def forget_gone(self, follower: Follower, now: int) -> None:
+    async def forget_gone(self, source: Source, now: int) -> None:
         """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
-        # until the follower has decided on all files, it does not follow all that are there
-        if not follower.has_decided:
+        # until the source has decided on all files, it does not follow all that are there
+        if not source.has_decided:
             return
-        old = find_forgettable(self.positions.without(_followed(follower)).files.values(), now)
-        there = {(one.entry.path, one.entry.key.inode) for one in follower.files()}
+        unfollowed = self.positions.without(_followed(source)).files.values()
+        old = find_forgettable(unfollowed, now, source.deleted_files)
+        there = {(one.path, one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]
         sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in left})
         kept = {file for file, size in sizes.items() if size is not None}
         # the scan may have found a file again meanwhile
-        if gone := {one.file for one in old} - kept - _followed(follower):
+        if gone := {one.file for one in old} - kept - _followed(source):
             self.positions = self.positions.without(gone)
 
 
-def _followed(follower: Follower) -> set[str]:
-    return {state.file for state in follower.files()}
+def _followed(source: Source) -> set[str]:
+    return {state.file for state in source.files()}

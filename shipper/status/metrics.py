@@ -60,6 +60,7 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (counter, "sent_bytes", "Acknowledged bytes of payload.", meter.sent),
         (counter, "rounds", "Acknowledged rounds.", meter.rounds),
         (gauge, "behind_bytes", "Bytes that are not acknowledged.", report.behind_bytes),
+        (gauge, "behind_entries", "Entries of journals, likewise.", report.behind_entries),
         (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),
         (gauge, "last_ack_timestamp_seconds", "Last ack, or 0.", (meter.last_ack or 0) / 1e9),
         (gauge, "followed_files", "Files that are followed.", len(report.files)),
@@ -68,6 +69,8 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (gauge, "unread_paths", "Paths that the start did not find.", len(report.unread)),
         (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
         (gauge, "interval_seconds", "Asked for by the broker, or 0.", report.interval_seconds),
+        (gauge, "max_rate_bytes", "Of lines per second (--max-rate), or 0.", report.max_rate_bytes),
+        (gauge, "rate_held_seconds", "Held back so long, or 0.", report.rate_held_seconds or 0.0),
         (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
     ):
         yield kind(f"logshipper_{name}", text, value)

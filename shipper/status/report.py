@@ -11,9 +11,10 @@ from pydantic import BaseModel, computed_field
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND
 from nats_logship.app.units import format_size
+from nats_logship.wire.message import Unit
 from shipper.publish.rounds import Round
-from shipper.sources.files.file import FollowedFile
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.source import SourceState
 
 _LONG = 60.0  # seconds
 
@@ -21,21 +22,34 @@ _LONG = 60.0  # seconds
 class FileStatus(BaseModel):
     """A file; `state` says what happens to it, or why it cannot be read.
 
-    `position_bytes` is the first byte that is not acknowledged. `oldest_unshipped_seconds` is how
-    long the agent has known of the oldest line that is not acknowledged.
+    `position_bytes` is the first byte that is not acknowledged. A journal has entries instead.
+    `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not
+    acknowledged.
     """
 
     path: str
     state: str
-    size_bytes: int | None
-    position_bytes: int
+    size_bytes: int | None = None
+    position_bytes: int | None = None
+    end_entries: int | None = None
+    position_entries: int | None = None
     oldest_unshipped_seconds: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def behind_bytes(self) -> int | None:
         """Bytes that are not acknowledged."""
-        return None if self.size_bytes is None else max(0, self.size_bytes - self.position_bytes)
+        return _difference(self.size_bytes, self.position_bytes)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def behind_entries(self) -> int | None:
+        """Entries of a journal that are not acknowledged."""
+        return _difference(self.end_entries, self.position_entries)
+
+
+def _difference(end: int | None, position: int | None) -> int | None:
+    return None if end is None or position is None else max(0, end - position)
 
 
 class HostReport(BaseModel):
@@ -46,7 +60,10 @@ class HostReport(BaseModel):
     for, 0 if for none. `troubles` are the paths that are not followed, with the reason. `unread`
     are files that the last start did not find: some of their lines may be lost. `reading_seconds`
     is how long the present scan or read takes, `waiting_seconds` how long ago the oldest line that
-    is not acknowledged was read, `retries` how often rounds were tried again, by reason.
+    is not acknowledged was read, `obstacle` why a source cannot be read at all, `retries` how often
+    rounds were tried again, by reason.
+    `max_rate_bytes` is `--max-rate` per second, 0 for no limit, `rate_held_seconds` for how long
+    it has held each round back.
     """
 
     host: str
@@ -65,8 +82,10 @@ class HostReport(BaseModel):
     open_files: int = 0
     reading_seconds: float | None = None
     waiting_seconds: float | None = None
-    spool_trouble: str = ""
+    obstacle: str = ""
     retries: Mapping[str, int] = {}
+    max_rate_bytes: int = 0
+    rate_held_seconds: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -74,22 +93,34 @@ class HostReport(BaseModel):
         """Why the agent does not ship, or soon will not; empty if it is healthy."""
         if (self.reading_seconds or 0.0) > _LONG:
             return "a file or a directory cannot be read; its file system may be gone"
-        if self.spool_trouble or self.paused:
-            return self.spool_trouble
+        if self.obstacle or self.paused:
+            return self.obstacle
         if self.waiting_for:
             return f"waiting for the broker: {self.waiting_for}"
         if not self.has_scanned:
             return "starting: the positions are being read back"
-        if (age := self.waiting_seconds or 0.0) > _LONG:
+        if self.rate_held_seconds is None and (age := self.waiting_seconds or 0.0) > _LONG:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
 
     @property
     def held_back(self) -> str:
-        """What an operator or the broker asks of the host; empty if it ships as it likes."""
-        if self.paused or not self.interval_seconds:
+        """What holds the lines of the host back; empty if it ships as it likes."""
+        if self.paused:
             return self.paused
-        return f"at least {self.interval_seconds:g} s between rounds, as the broker asks"
+        asked = f"at least {self.interval_seconds:g} s between rounds, as the broker asks"
+        rate = self.rate if self.rate_held_seconds is not None else ""
+        return "; ".join(filter(None, (asked if self.interval_seconds else "", rate)))
+
+    @property
+    def rate(self) -> str:
+        """How many bytes of lines are sent per second at most; empty if there is no limit."""
+        if not self.max_rate_bytes:
+            return ""
+        text = f"at most {format_size(self.max_rate_bytes)}/s (--max-rate)"
+        if self.rate_held_seconds is None:
+            return text
+        return f"{text}, which has held lines back for {self.rate_held_seconds:.0f} s"
 
     @property
     def behind_bytes(self) -> int:
@@ -97,10 +128,18 @@ class HostReport(BaseModel):
         return sum(file.behind_bytes or 0 for file in self.files)
 
     @property
+    def behind_entries(self) -> int:
+        """Entries of journals that are not acknowledged."""
+        return sum(file.behind_entries or 0 for file in self.files)
+
+    @property
     def summary(self) -> str:
         """How many files there are, and how many bytes are not acknowledged."""
         count = format_count(len(self.files), "file")
-        return f"{count}, {format_size(self.behind_bytes)} unshipped"
+        behind = format_size(self.behind_bytes)
+        if any(file.position_entries is not None for file in self.files):
+            behind += f" and {format_count(self.behind_entries, 'entry')}"
+        return f"{count}, {behind} unshipped"
 
 
 class AgentMeter:
@@ -127,7 +166,8 @@ class AgentMeter:
         self.sent += len(round_.payload)
         for section in round_.origin.sections:
             self.lines += section.lines
-            self.bytes += section.span.end - section.span.start
+            is_file = section.unit == "bytes"
+            self.bytes += section.span.end - section.span.start if is_file else section.size
 
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""
@@ -140,35 +180,37 @@ class AgentMeter:
 
 
 def list_files(
-    files: Sequence[FollowedFile],
+    files: Sequence[SourceState],
     position: Callable[[str], int],
     read_at: Mapping[str, int],
     now: int,
-    spooled: int | None,
 ) -> tuple[FileStatus, ...]:
     """Return the status of followed files; `position` is how far a file is acknowledged, by its id.
 
     `read_at` is when a file's oldest unacknowledged lines were read, by file id, in nanoseconds as
-    `now`. `spooled` are bytes of standard input, None if files are read.
+    `now`.
     """
-    if spooled and not files:  # there was no session yet
-        return (FileStatus(path="-", state="spooled", size_bytes=spooled, position_bytes=0),)
     listed = []
     for file in files:
         at = position(file.file)
-        size = file.end if spooled is None else at + spooled
-        is_held = file.unfinished and file.unfinished == size - at
+        is_held = file.unfinished and file.unfinished == file.end - at
         status = FileStatus(
             path=file.path,
-            state=file.problem or ("unfinished line" if is_held else file.status_text),
-            size_bytes=size,
-            position_bytes=at,
+            state=file.problem or ("unfinished line" if is_held else file.condition),
+            **measure(file.end, at, file.unit),
             oldest_unshipped_seconds=seconds_since(
                 (file.readable_since, read_at.get(file.file)), now
             ),
         )
         listed.append(status)
     return tuple(listed)
+
+
+def measure(end: int | None, position: int, unit: Unit) -> dict[str, int | None]:
+    """Return the fields of a `FileStatus` for an end and a position."""
+    if unit == "bytes":
+        return {"size_bytes": end, "position_bytes": position}
+    return {"end_entries": end, "position_entries": position}
 
 
 def seconds_since(moments: Iterable[int | None], now: int) -> float | None:

@@ -28,9 +28,10 @@ from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.sampling import size_at
 from shipper.sources.files.scan import scan
+from shipper.sources.inputs import STANDARD_INPUT, find_inputs
 from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
-from shipper.status.report import FileStatus, HostReport
+from shipper.status.report import FileStatus, HostReport, measure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,24 +93,29 @@ async def _read_positions(connection: Connection, host: str) -> tuple[Positions,
 
 
 def _status_of(cursor: Cursor) -> FileStatus:
-    size, path, position = size_at(cursor), cursor.path, cursor.offset
-    state = "gone" if size is None else "saved"
-    return FileStatus(path=path, state=state, size_bytes=size, position_bytes=position)
+    is_file = cursor.unit == "bytes"
+    size = size_at(cursor) if is_file else None
+    state = "gone" if is_file and size is None else "saved"
+    measures = measure(size, cursor.offset, cursor.unit)
+    return FileStatus(path=cursor.path, state=state, **measures)
 
 
 def render(host: HostReport) -> "list[RenderableType]":
     """Return a report as lines and a table; files that are furthest behind come first."""
     from nats_logship.app.table import table  # rich, which an agent with --once does not need
 
-    files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
+    files = sorted(
+        host.files, key=lambda file: (-(file.behind_bytes or file.behind_entries or 0), file.path)
+    )
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
         last = f"last ack {host.last_ack or 'none yet'}"
         head = f"host {host.host}: running, pid {host.pid}, {last}; {host.summary}"
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
+    rate = host.rate if host.rate not in host.held_back else ""
     heads = ("size", "position", "unshipped", "oldest", "state", "path")
     return [
-        *filter(None, (head, host.held_back, unhealthy)),
+        *filter(None, (head, host.held_back, rate, unhealthy)),
         table(heads, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
         *(f"may be lost: {text}" for text in host.unread),
@@ -118,10 +124,18 @@ def render(host: HostReport) -> "list[RenderableType]":
 
 def _row(file: FileStatus) -> tuple[str, ...]:
     waits = file.oldest_unshipped_seconds
-    return (
+    size, position, behind = (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
         str(file.position_bytes),
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
+    )
+    if file.position_entries is not None:
+        size, position = "-", f"entry {file.position_entries}"
+        behind = "?"
+        if file.behind_entries is not None:
+            behind = format_count(file.behind_entries, "entry")
+    return (
+        *(size, position, behind),
         "-" if waits is None else format_duration(timedelta(seconds=round(waits))),
         file.state,
         file.path,
@@ -130,7 +144,8 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
-    files = [] if settings.is_input else [*check_files(settings.selection)]
+    inputs = find_inputs(settings.file)
+    files = [*map(_check_input, inputs.values()), *check_files(settings.select_files(inputs))]
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:
@@ -138,6 +153,12 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     except (OperatorError, ValueError) as error:
         broker = [CheckLine(Level.BAD, str(error))]
     return [*files, *broker]
+
+
+def _check_input(path: str) -> CheckLine:
+    if path == STANDARD_INPUT or os.access(path, os.R_OK):
+        return CheckLine(Level.FINE, f"{path}: read while the agent runs, through its spool")
+    return CheckLine(Level.BAD, f"{path}: cannot be read; check its permissions")
 
 
 def check_files(selection: Selection) -> Iterator[CheckLine]:
@@ -179,11 +200,13 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckLine]
 async def _find_unread(settings: ShipperSettings, connection: Connection, host: str) -> list[str]:
     """Return which known files the running agent did not find, or one started now would not."""
     agents, _ = await ask(host)
-    if agents or settings.is_input:
+    if agents:
         return [text for agent in agents for text in agent.unread]
     positions, _ = await _read_positions(connection, host)
-    known, new_id = positions.files.values(), map(str, itertools.count()).__next__
-    follower = Follower(settings.selection, known, new_id=new_id, clock=time.time_ns, listen=False)
+    inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
+    known = [one for one in positions.files.values() if one.path.startswith("/")]
+    selection = settings.select_files(inputs)
+    follower = Follower(selection, known, new_id=new_id, clock=time.time_ns, listen=False)
     notices = await follower.scan()
     await follower.close()
     return [f"{one.path}: {one.text}" for one in notices if one.kind is NoticeKind.UNREAD]

@@ -11,7 +11,9 @@ import zstandard
 
 from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.storage.adoption import adopt
 from receiver.storage.layout import Layout, Permissions
+from receiver.storage.partition_folders import PartitionFolders
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.commands import CommandFailed, run_command
@@ -212,3 +214,35 @@ def test_a_folder_that_has_no_files_yet_takes_any_path_template(partition: Parti
     assert changed.files() == {"web01.log": b"1\n"}
     outcome = partition.run(done.until, changed.offset().epoch)
     blocked(outcome, Cause.STATE, "{host}.log", "{host}/{file}")
+
+
+BY_POD = "{host}/{namespace}/{pod}/{container}.log"
+
+
+def test_files_of_containers_are_by_pod_also_after_verify_and_adoption(
+    partition: Partition,
+) -> None:
+    by_pod = replace(partition, template=BY_POD)
+    link, after = (f"containers/db-0_shop_app-{n}{'0a' * 31}.log" for n in ("1b", "2c"))
+    by_pod.publish(
+        *(ours("web01", name, 0, b"%d\n" % n) for n, name in enumerate((link, "syslog", after))),
+        ours("web01", link, 2, b"rest"),
+        ours("web01", after, 2, b"more\n"),
+    )
+    done = by_pod.receive()
+    files = {
+        "web01/shop/db-0/app.log": b"0\n2\nrest\nmore\n",
+        "web01/%other/var/log/syslog": b"1\n",
+    }
+    assert by_pod.files() == files
+
+    here = ["--server", by_pod.url, "--output", by_pod.output, "--state-dir", by_pod.state]
+    here += ["--path-template", BY_POD]
+    run_command("logreceiver", "verify", *here)
+    by_pod.store.unlink()
+    adopt(PartitionFolders(by_pod.output, by_pod.state, 0, BY_POD), by_pod.offset())
+    by_pod.publish(ours("web01", after, 7, b"last\n"), ours("web01", "syslog", 2, b"last\n"))
+    by_pod.receive(done.until)
+
+    closed = {f"{path}.000001": lines for path, lines in files.items()}
+    assert by_pod.files() == closed | dict.fromkeys(files, b"last\n")

@@ -58,7 +58,8 @@ def test_gaps_and_repeats_of_an_undone_batch_are_found_again(partition: Partitio
     assert one.pop("since") <= one.pop("until")
     assert one == {
         **{"kind": "gap", "host": "web01", "file": "/var/log/a", "file_id": "a"},
-        **{"start": 16, "end": 20, "bytes": 4, "sequence": 5, "after": 0, "partition": 0},
+        **{"start": 16, "end": 20, "unit": "bytes", "bytes": 4, "sequence": 5, "after": 0},
+        "partition": 0,
     }
 
 

@@ -4,6 +4,7 @@ On booted machines, over SSH: `make rollout-test`, as root, with the wheels of `
 """
 
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -96,12 +97,15 @@ def test_a_site_is_rolled_out_upgraded_and_removed_with_each_line_once(
         variables = {
             "logship_install_wheelhouse": WHEELHOUSE,
             "logship_broker_settings": {"partitions": 2},
+            "logship_broker_backups": True,
+            "logship_broker_console": True,
             "logship_shipper_settings": {"file": [f"/{path}" for path in LOGS]},
         }
         field.inventory(groups, variables)
         before = [footprints(machine) for machine in machines]
 
         _rolls_out_once(field)
+        _serves_besides(field)
         with Traffic(site.applications, 100):
             field.inventory(groups, variables | {"logship_install_wheelhouse": str(newer)})
             _upgrades(field)
@@ -121,6 +125,17 @@ def _rolls_out_once(field: Field) -> None:
     assert not any(second.values()), second
     assert not any(seen.values()), seen
     assert not any(field.play("status.yml").values())
+
+
+def _serves_besides(field: Field) -> None:
+    """Show that the console answers, and that the backup of a day can be made and read."""
+    broker = field.machines["broker1"]
+    page = "exec 3<>/dev/tcp/127.0.0.1/8080; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
+    answers = lambda: " 200 " in broker.run(f"bash -c {shlex.quote(page)}").stdout  # noqa: E731
+    wait_until("the console answers", answers, 60)
+    assert broker.output_of("systemctl is-active logbroker-backup.timer") == "active"
+    broker.output_of("systemctl start logbroker-backup.service", 100)
+    broker.output_of("logbroker backup --verify /var/lib/logbroker-backups", 100)
 
 
 def _upgrades(field: Field) -> None:

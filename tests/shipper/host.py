@@ -20,6 +20,7 @@ from shipper.sources.block import Block
 from shipper.sources.files.follower import Follower
 from shipper.sources.files.paths import Compression, Selection
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.timer import wait_for_event
 from tests.shipper.shipped import origins
 
 SECOND = 1_000_000_000
@@ -157,7 +158,13 @@ class Host:
         if self.follower.is_scan_due:
             await self.scan()
         if not await self.gather() and not self.follower.is_scan_due:
-            await self.follower.wait(min(longest, self.follower.poll_in))
+            await self.wait(min(longest, self.follower.poll_in))
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a change, as the loop of the program does."""
+        self.follower.await_change()
+        await wait_for_event(self.follower.wake, seconds)
+        self.follower.wake.clear()
 
     @property
     def shipped(self) -> bytes:

@@ -174,6 +174,45 @@ async def test_one_round_is_read_ahead_while_the_broker_does_not_answer(
     assert broker.lines == (tmp_path / "a.log").read_bytes()
 
 
+RATE = 1_000_000  # bytes per second
+
+
+async def test_a_backlog_keeps_to_the_rate_also_after_an_outage(
+    tmp_path: Path, backlog: Watched
+) -> None:
+    broker = AcceptingPublisher()
+    shipping = loop_of(backlog, broker, max_rate=RATE)
+    passed: list[tuple[int, float]] = []  # the most bytes in the time that they took
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+        for _ in range(2):  # the second time after an outage
+            before, began = len(broker.lines), time.monotonic()
+            await until(lambda: len(broker.lines) - before >= 3 * RATE)  # noqa: B023
+            passed.append((len(broker.lines) - before, time.monotonic() - began))
+            broker.answers.clear()
+            await asyncio.sleep(2.5)
+            broker.answers.set()
+        shipping.change(ShipperSettings())
+        await until(lambda: len(broker.lines) >= 8_000_000)
+        shipping.stop()
+
+    # a second's worth is there at the start, and one more round was in flight in the outage
+    assert passed[0][0] <= 1.1 * RATE * (1 + passed[0][1])
+    assert passed[1][0] <= 1.1 * RATE * (2 + passed[1][1])
+    assert broker.lines == (tmp_path / "a.log").read_bytes()
+
+
+async def test_the_end_does_not_wait_for_the_rate(backlog: Watched) -> None:
+    broker = AcceptingPublisher()
+    shipping = loop_of(backlog, broker, max_rate=1024)  # the backlog would take two hours
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        group.create_task(shipping.run(group))
+        await until(lambda: bool(shipping.sender.limit.holding_seconds))
+        shipping.stop()
+
+    assert len(broker.lines) < 100_000
+
+
 def test_rounds_of_a_busy_log_follow_sooner_than_small_rounds() -> None:
     intervals = Intervals()
 

@@ -119,7 +119,7 @@ def test_a_receiver_whose_disk_is_not_mounted_stops_and_fills_no_other(tmp_path:
         machine.write("/etc/logship/logreceiver@left.env", "LOGRECEIVER_PARTITION=0,1,2\n")
         start(machine, "logreceiver@left")
         assert machine.output_of("ls -A /srv/logs")
-        arguments = "receiving partitions 0, 1, 2 into /srv/logs"
+        arguments = "receiving partitions 0 to 2 into /srv/logs"
         wait_until("takes its share", lambda: arguments in machine.journal("logreceiver@left"), 60)
         machine.output_of("systemctl stop srv-logs.mount")
 
@@ -140,3 +140,31 @@ def test_a_program_that_hangs_is_started_again_by_its_watchdog(tmp_path: Path) -
 
         wait_until("is back", is_up(machine, "logbroker", 1), 40, [machine.process])
         assert "watchdog" in machine.journal("logbroker").lower()
+
+
+@pytest.mark.long
+def test_timers_keep_backups_and_the_certificate_and_the_console_only_reads(tmp_path: Path) -> None:
+    with booted(tmp_path) as machine:
+        machine.output_of("systemctl enable --now logbroker-backup.timer logbroker-tls-renew.timer")
+        start(machine, "logbroker-tls-renew")  # there is no authority yet: nothing to do
+        as_broker = "runuser -u logbroker -- /opt/logship/bin/logbroker"
+        machine.output_of("install -d -o logbroker -m 700 /var/lib/logbroker")
+        machine.output_of(f"{as_broker} tls init {STORE} --name 127.0.0.1")
+        start(machine, "logbroker")
+        for kind, unit in (("admin backup", "backup"), ("monitor console", "console")):
+            output = f"--output /etc/credstore/logbroker-{unit}.toml"
+            machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
+        for unit in ("backup", "tls-renew"):
+            assert machine.show(f"logbroker-{unit}.timer", "ActiveState") == "active"
+            start(machine, f"logbroker-{unit}")
+            assert machine.show(f"logbroker-{unit}", "Result") == "success"
+        start(machine, "logbroker-console")
+
+        page = (
+            "exec 3<>/dev/tcp/127.0.0.1/8080; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
+        )
+        answers = lambda: " 200 " in machine.run(f"bash -c {shlex.quote(page)}").stdout  # noqa: E731
+        wait_until("the console answers", answers, 30, [machine.process])
+        assert len(machine.output_of("ls /var/lib/logbroker-backups").split()) == 1
+        verify = f"{as_broker} backup --verify /var/lib/logbroker-backups"
+        machine.output_of(verify)

@@ -124,6 +124,8 @@ class Catalogue:
         lost, what = file.end - file.offset, "read to its end"
         if lost:
             what = f"bytes {file.offset} to {file.end} were not read"
+        if not file.is_linked:
+            self.memory.deleted[file.file] = None
         self.ended.add(file.file)
         self.report(NoticeKind.GONE, file.entry.path, f"{how}, {what}", lost)
 
@@ -237,9 +239,14 @@ class Catalogue:
             # whatever its time says, it was written after what was read of the truncated file
             is_rewritten = sample.entry.key in truncated
             is_new = is_rewritten or self.memory.is_new(sample.entry, known)
+            is_new &= not (sample.entry.compression and self._begins_at_end)
             is_too_old = self._selection.is_too_old(sample.entry.modified, now)
             observation = Unmatched(sample, is_new, is_too_old)
             self._act(sample, decide(FileState.FOUND, observation, known), now)
+
+    @property
+    def _begins_at_end(self) -> bool:
+        return self._selection.from_end and self.memory.scanned_at is None
 
     def _supersede(self, same: Iterable[Cursor], best: Cursor) -> None:
         """Forget cursors of the same file: a copy would be taken for it.
@@ -276,7 +283,7 @@ class Catalogue:
         if Action.REPORT_DAMAGE in actions:
             text = f"is damaged ({sample.damage}): what was not read before is lost"
             self.report(NoticeKind.DAMAGED, path, text)
-        if Action.REPORT_OLDER in actions:
+        if Action.REPORT_OLDER in actions and not self.memory.is_before_known(sample.entry):
             known = (one.cursor for one in self.memory.find_known(sample.entry.group))
             self.notices += report_sibling(sample.entry, known)
 
@@ -317,15 +324,11 @@ class Catalogue:
 
     # the selection and the positions
 
-    def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
-        """Follow another selection; with `known`, forget all files but that.
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection.
 
         A file that is not selected any more is not followed any more; its cursor is remembered.
         """
-        if known is not None:
-            self.memory.remembered = {known.file: known}
-            self.memory.live_paths.clear()
-            self.files.clear()
         for file in list(self.files.values()):
             path, is_shown = file.entry.path, selection.shows
             if selection.excludes_file(path) or not (is_shown(path) or is_shown(file.entry.group)):

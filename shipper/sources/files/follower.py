@@ -5,33 +5,28 @@ how far files are read, not how far they are acknowledged.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.changes import ChangeDetection
-from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
-from shipper.timer import wait_for_event
+from shipper.sources.source import Source, SourceState
+from shipper.sources.worker import Worker
 
 _CLOSING = 1.0  # seconds
-Answer = TypeVar("Answer")
 
 
-class Follower:
+class Follower(Source):
     """Follows all files of one host.
 
     Reading begins at the `known` cursors, and unknown files at their beginning. `clock` gives
     nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` seconds.
-
-    `wake` is set on any change. `busy_since` is when the thread began what it does, on the clock of
-    the event loop; None if it does nothing.
+    `is_only`: the host has no other source.
     """
 
     def __init__(
@@ -41,28 +36,32 @@ class Follower:
         *,
         new_id: Callable[[], str],
         clock: Callable[[], int],
+        wake: asyncio.Event | None = None,
         block_size: int = 256 * 1024,
         max_line: int = 1024 * 1024,
         grace: float = 5.0,
         hold: float = 6 * 3600.0,
+        records: RecordRules = LINES_ALONE,
         open_files: int = 500,
         poll_every: float = 1.0,
         listen: bool = True,
+        is_only: bool = True,
     ) -> None:
-        self.wake = asyncio.Event()
-        self.busy_since: float | None = None
+        self.wake = wake or asyncio.Event()
         self._most_open = open_files
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._tracker = Tracker(selection, known, new_id, clock, self._changes)
-        self._thread = ThreadPoolExecutor(1, "files")
-        self.change_limits(grace, hold)
+        self._tracker.is_only = is_only
+        self._worker = Worker("files")
+        self.change_limits(grace, hold, records)
         self.resize(block_size, max_line)
 
     # the loop of a program
 
     async def scan(self) -> list[Notice]:
         """Scan the folders now; return what changed since the last scan."""
-        return await self._do(self._tracker.scan)
+        self._changes.listen()
+        return await self._worker.do(self._tracker.scan)
 
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that can be read now, and move the read cursors.
@@ -70,13 +69,11 @@ class Follower:
         Chains of files take part in each call, the oldest file of a chain first. The pieces of an
         over-long line follow one another.
         """
-        return await self._do(self._tracker.gather, budget)
+        return await self._worker.do(self._tracker.gather, budget)
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - its end is no error here
-        """Return when something changed since the last call, or after `timeout` seconds."""
+    def await_change(self) -> None:
+        """Have `wake` set at the next change, or one since the last gathering."""
         self._changes.await_change()
-        await wait_for_event(self.wake, timeout)
-        self.wake.clear()
 
     @property
     def is_scan_due(self) -> bool:
@@ -84,7 +81,7 @@ class Follower:
 
         Also once the poll interval is over.
         """
-        return self._tracker.is_scan_due or self.poll_in <= 0
+        return self._tracker.is_scan_due or self._changes.poll_in <= 0
 
     @property
     def has_decided(self) -> bool:
@@ -97,31 +94,46 @@ class Follower:
     @property
     def poll_in(self) -> float:
         """The seconds after which to gather again even if nothing changes."""
-        return self._changes.poll_in
+        return min(self._changes.poll_in, max(0.0, self._tracker.record_due_in))
 
-    async def close(self) -> None:
-        """Stop watching and close all files, but for one in whose file system the thread hangs."""
+    @property
+    def is_inside_line(self) -> bool:
+        """Whether the file that was read last goes on inside an over-long line."""
+        return self._tracker.interrupted is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """False: files may always be written to, and new ones come."""
+        return False
+
+    async def close(self) -> list[str]:
+        """Stop watching and close all files, but for one in whose file system the thread hangs.
+
+        What was not read is there at the next start, but for deleted files, which it reports.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._do(self._tracker.close)
+                await self._worker.do(self._tracker.close)
         self._changes.close()
+        return []
+
+    def owns(self, cursor: Cursor) -> bool:
+        """Whether it is a file's: their paths are absolute."""
+        return cursor.path.startswith("/")
 
     # what it knows
 
-    def files(self) -> list[FollowedFile]:
+    def files(self) -> list[SourceState]:
         """Return every followed file as it was seen last."""
-        return list(self._tracker.files.values())
-
-    def is_waited_for(self, file: FollowedFile) -> bool:
-        """Whether other files wait for the end of this one's last line."""
-        return self._tracker.is_waited_for(file)
+        return self._tracker.list_states()
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where each followed file began, also an empty one, but for the ids in `but`.
 
         The next start finds the file by it, if the file is renamed before a line of it is shipped.
         """
-        return [file.progress.start for file in self.files() if file.file not in but]
+        files = self._tracker.files.values()
+        return [file.progress.start for file in files if file.file not in but]
 
     @property
     def ended_files(self) -> set[str]:
@@ -129,9 +141,24 @@ class Follower:
         return self._tracker.ended
 
     @property
+    def deleted_files(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return self._tracker.deleted
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the present scan or read began, by the clock of the event loop."""
+        return self._worker.busy_since
+
+    @property
     def troubles(self) -> list[Notice]:
         """What kept files from being read at the last scan."""
         return self._tracker.troubles
+
+    @property
+    def obstacle(self) -> str:
+        """Empty: files that cannot be read are `troubles`, and keep no others waiting."""
+        return ""
 
     @property
     def open_files(self) -> int:
@@ -152,43 +179,30 @@ class Follower:
     def stored(self, stored: Callable[[str], int]) -> None:
         self._tracker.stored = stored
 
-    def change_limits(self, grace: float, hold: float) -> None:
-        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
-        self._tracker.set_limits(grace, hold)
+    def change_limits(self, grace: float, hold: float, records: RecordRules) -> None:
+        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds.
+
+        Records are cut by these rules from the next read on.
+        """
+        self._tracker.set_limits(grace, hold, records)
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._tracker.resize(block_size, max_line, self._most_open)
 
-    async def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
+    async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next scan on, which is due at once.
 
-        A file that is not selected any more is closed; its cursor stays known. With `known`, all
-        files but that are forgotten.
+        A file that is not selected any more is closed; its cursor stays known.
         """
-        await self._do(self._tracker.retarget, selection, known)
+        await self._worker.do(self._tracker.retarget, selection)
         self.wake.set()
 
-    async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
+    async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read every followed file on from its cursor, or from its start; forget other cursors.
 
-        All files stay open. The next scan is due. Returns False, and does nothing, if a cursor is
-        of a file that this follower does not know: another agent read it.
+        All files stay open, and the next scan is due. If a cursor is of a file that this follower
+        does not know, as another agent read it, all files are closed, and found again.
         """
-        is_known = await self._do(self._tracker.rewind, cursors)
+        await self._worker.do(self._tracker.rewind, cursors)
         self.wake.set()
-        return is_known
-
-    async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
-        """Do work in the thread; if the caller is cancelled, the thread goes on to the end."""
-        self._changes.listen()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._run, work, given
-        )
-
-    def _run(self, work: Callable[..., Answer], given: Iterable[object]) -> Answer:
-        self.busy_since = time.monotonic()
-        try:
-            return work(*given)
-        finally:
-            self.busy_since = None

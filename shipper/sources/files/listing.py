@@ -43,7 +43,14 @@ class Listing:
         self._near_folders: dict[tuple[str, ...], Sequence[str]] = {}
         self.refused: dict[str, None] = {}
         self._refusals = Refusals()
+        self._real: dict[str, str] = {}
         self._allowed: dict[str, frozenset[str]] = {}  # marked folders that a pattern begins in
+
+    def find_real(self, path: str) -> str:
+        """Return the path behind all symbolic links; found once for each path."""
+        if (real := self._real.get(path)) is None:
+            real = self._real[path] = os.path.realpath(path)
+        return real
 
     def expand_patterns(self, live_paths: Container[str]) -> dict[str, list[str]]:
         """Return the paths that each pattern shows; a path that exists is that path."""
@@ -79,7 +86,7 @@ class Listing:
         if self._refusals.is_pseudo_path(begin):
             self._refuse(pattern, "is in a pseudo file system of the kernel, which holds no logs")
             return False
-        self._allowed[pattern] = frozenset(self._refusals.owners(begin))
+        self._allowed[pattern] = frozenset(self._refusals.owners(self.find_real(begin)))
         return True
 
     def _without_excluded(self, shown: Iterable[str]) -> list[str]:
@@ -96,7 +103,7 @@ class Listing:
         }
         found: dict[str, str] = {}
         for path, group in live_paths.items():
-            if path in links and self._may_show(real := os.path.realpath(path)):
+            if path in links and self._may_show(real := self.find_real(path)):
                 found.setdefault(real, group)  # of several links to one file the first counts
         return {**found, **live_paths}
 
@@ -136,7 +143,7 @@ class Listing:
         above: dict[str, None] = {}
         for group in dict.fromkeys(groups):
             folder, _, name = group.rpartition("/")
-            real = os.path.realpath(group).rpartition("/")[0]
+            real = self.find_real(group).rpartition("/")[0]
             for near in self._folders_near(folder, real):
                 names[near][name] = group
             if real != folder:
@@ -163,7 +170,7 @@ class Listing:
         while above:
             if os.path.islink(above):  # noqa: PTH114 - a path of any bytes
                 rest = folder.removeprefix(above)
-                beside = os.path.realpath(above).rpartition("/")[0]
+                beside = self.find_real(above).rpartition("/")[0]
                 yield from (f"{other}{rest}" for other in self._subfolders(beside))
             above = above.rpartition("/")[0]
 
@@ -212,7 +219,9 @@ class Listing:
             self._list(path)
         if not (is_link or self._refusals.is_marked(path)):
             return True
-        if is_refused := any(owner not in allowed for owner in self._refusals.owners(path)):
+        if is_refused := any(
+            owner not in allowed for owner in self._refusals.owners(self.find_real(path))
+        ):
             self._refuse(path, _WRITTEN_BY_US)
         return not is_refused
 

@@ -13,7 +13,7 @@ from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.forgetting import LONGEST_KEPT, find_forgettable
 from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import group_of
-from shipper.sources.files.succession import is_newer, is_newer_by_name
+from shipper.sources.files.succession import is_dated_before, is_newer, is_newer_by_name
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds by which a file's time may be behind the clock: the kernel stamps files by tick."""
@@ -27,6 +27,7 @@ class Memory:
     `replaced` files only the time of the last read is known. The rotated siblings of `live_paths`
     are looked for. `scanned_at` is when the last scan began after which all files were decided on;
     None before the first one of a selection. `is_clock_back`: the clock was set back since then.
+    `deleted` are the ids of remembered files that have no name anywhere, oldest first.
     """
 
     def __init__(self, known: Iterable[Cursor]) -> None:
@@ -35,11 +36,14 @@ class Memory:
         self.left: dict[FileKey, Sample] = {}
         self.remembered = {cursor.file: cursor for cursor in known}
         self.replaced: dict[str, int] = {}
+        self.deleted: dict[str, None] = {}
         self.live_paths: dict[str, None] = {}
         self.scanned_at: int | None = None
         self.is_clock_back = False
         self._latest = 0
         self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
+        # what was rotated later was not there when an agent scanned or read last
+        self._known_until = max((one.seen for one in self.remembered.values()), default=None)
         self.index()
 
     def note_time(self, now: int) -> None:
@@ -49,7 +53,8 @@ class Memory:
 
     def note_decided(self, scanned_at: int) -> None:
         """Note that a scan decided on all files: what is unknown by now was there before us."""
-        self.scanned_at, self.is_clock_back = scanned_at, False
+        self.scanned_at = self._known_until = scanned_at
+        self.is_clock_back = False
 
     def note_entries(self, entries: Iterable[FileEntry]) -> None:
         """Note what a scan saw; links show a file at several paths: the first one counts."""
@@ -208,6 +213,8 @@ class Memory:
         is_recent = self.is_clock_back and self.scanned_at is not None
         if entry.wanted or is_recent or self._is_younger(entry):
             return True
+        if self.is_before_known(entry):
+            return False
         newest = self._find_newest([one.cursor for one in known])
         return newest is not None and entry.modified + _CLOCK_SLACK >= newest
 
@@ -215,7 +222,7 @@ class Memory:
         """Return the time from which on an unknown file of a group is new; None if none is."""
         # a backlog may be read long after its successor was written and rotated, but not before
         # the last scan
-        times = [] if self.scanned_at is None else [self.scanned_at]
+        times = [] if self._known_until is None else [self._known_until]
         # nor before a file was found; that counts only if none was read, since a copy of its lines
         # may be older
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
@@ -231,6 +238,18 @@ class Memory:
             one.group == entry.group and is_newer_by_name(entry, one) for one in copies
         )
 
+    def is_before_known(self, archive: FileEntry) -> bool:
+        """Whether the date of a compressed file is not later than that of a known or left one."""
+        if archive.compression is None:
+            return False
+        followed = (self.files[key].entry for key in self.followed_in[archive.group])
+        left = (one.entry for one in self.left.values() if one.copy_of is None)
+        return any(
+            one.group == archive.group and is_dated_before(archive, one)
+            for one in (*followed, *left)
+            if one.key != archive.key
+        )
+
     def forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget files that are long gone; those with a position may be rewound to it."""
         remembered = self.remembered
@@ -238,8 +257,10 @@ class Memory:
         self.replaced = {
             file: seen for file, seen in replaced if now - seen <= LONGEST_KEPT or stored(file)
         }
-        for cursor in find_forgettable((c for c in remembered.values() if not stored(c.file)), now):
+        unstored = [cursor for cursor in remembered.values() if not stored(cursor.file)]
+        for cursor in find_forgettable(unstored, now, self.deleted):
             del remembered[cursor.file]
+        self.deleted = {file: None for file in self.deleted if file in remembered}
         there = {entry.path for entry in self.entries.values() if entry.wanted}
         homes = {path for one in self.files.values() for path in (one.home, one.entry.group)}
         kept = there | homes | {cursor.path for cursor in remembered.values()}

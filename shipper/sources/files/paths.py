@@ -46,6 +46,32 @@ def expand_braces(pattern: str) -> list[str]:
     return [pattern]
 
 
+def split_globs(value: object) -> object:
+    """Split a text at its commas outside braces; return anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    parts, depth = [""], 0
+    for letter in value:
+        depth += (letter == "{") - (letter == "}" and depth > 0)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(part.strip() for part in parts)
+
+
+def check_braces(pattern: str) -> None:
+    """Raise ValueError for a brace without its partner, but in a path that exists."""
+    depth = 0
+    for token in _TOKEN.findall(pattern):
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            break
+    if depth and not os.path.lexists(pattern):
+        lone, missing = "{}" if depth > 0 else "}{"
+        raise ValueError(f"{pattern} has {lone} without {missing}; [{lone}] is the brace itself")
+
+
 def _parts_of_brace(tokens: Sequence[str], start: int) -> tuple[list[int], int]:
     """Return the positions of a brace's commas, and of its end; 0 if it has no end."""
     depth, commas = 0, []
@@ -139,7 +165,7 @@ _MULTILOG = re.compile(r"(@[0-9a-f]{24})\.[su]", re.ASCII)
 """The name that svlogd and multilog give the file that was `current`: its time in TAI64N."""
 _NUMBER = re.compile(rf"(.*?)[._-]([0-9]{{1,5}}){_EXTENSION}?", re.ASCII | re.DOTALL)
 _TIME = re.compile(
-    rf"(.*?)[._-]([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
+    rf"(?:(.*?)[._-])?([0-9][0-9TZtz:._-]{{4,}}[0-9Zz]){_EXTENSION}?", re.ASCII | re.DOTALL
 )
 
 
@@ -191,7 +217,7 @@ def rotation_key(path: str) -> tuple[str, tuple[int, ...]] | None:
         return "current", (int(found[1][1:], 16),)
     if found := _TIME.fullmatch(name):
         digits = map(int, re.findall("[0-9]+", found[2]))
-        return f"{found[1]}@{found[3] or ''}", tuple(digits)
+        return f"{found[1] or ''}@{found[3] or ''}", tuple(digits)
     if found := _NUMBER.fullmatch(name):
         return f"{found[1]}#{found[3] or ''}", (-int(found[2]),)
     return None
@@ -202,6 +228,12 @@ def group_of(path: str, live_paths: Collection[str]) -> str:
     folder, _, name = path.rpartition("/")
     before = (f"{folder}/{live}" for live in live_names(name))
     return next((live for live in before if live in live_paths), path)
+
+
+def live_path_of(archive: str) -> str:
+    """Return the live path that an archive was rotated from, by its name alone."""
+    folder, _, name = archive.rpartition("/")
+    return f"{folder}/{live_names(name)[0]}"
 
 
 def _absolute(pattern: str) -> list[str]:

@@ -58,9 +58,8 @@ class Refusals:
             self._marked[folder] = any(map(os.path.lexists, names))
         return self._marked[folder]
 
-    def owners(self, path: str) -> Iterator[str]:
-        """Yield the marked folders that a path is in, or is, behind all symbolic links."""
-        real = os.path.realpath(path)
+    def owners(self, real: str) -> Iterator[str]:
+        """Yield the marked folders that a path is in, or is; it leads through no symbolic link."""
         while real != "/":
             if self.is_marked(real):
                 yield real

@@ -53,6 +53,8 @@ def scan(
     found = listing.expand_patterns(live_paths)
     wanted = dict.fromkeys(path for shown in found.values() for path in shown)
     homes = listing.find_homes({**live_paths, **{path: path for path in wanted}})
+    # a glob may show the archives of years: they are read if it names them, as in *.gz
+    asked = {path for one, shown in found.items() if paths.compression_of(one) for path in shown}
     folders = dict.fromkeys(map(os.path.dirname, homes))
     siblings = listing.find_siblings(folders, homes)
     closed = {notice.path for notice in listing.troubles}
@@ -60,28 +62,46 @@ def scan(
     archives: list[UnreadableSibling] = []
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
-        match inspect(path, homes.get(live, live), path in wanted):
+        if path in asked and live == path:
+            live = paths.live_path_of(path)
+        match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
             case FileEntry() as entry:
                 # a link to a file that is shown itself is that file, also if the file was created
                 # after the listing
                 is_shown = entry.real != path and selection.shows(entry.real)
                 is_own = not is_shown or os.path.dirname(entry.real) in closed  # noqa: PTH120
                 if is_own and not listing.refuses(entry, found):
-                    entries[path] = entry
+                    entries[path] = replace(entry, wanted=entry.wanted or path in asked)
             case UnreadableSibling() as archive:
                 archives.append(archive)
             # a glob may show folders, and files that are gone by now
             case Notice() as notice if path in found or notice.kind is not NoticeKind.MISSING:
                 listing.troubles.append(notice)
-    missing = (one for one, shown in found.items() if not shown and one not in listing.refused)
+    reasons = ((one, _find_reason(shown)) for one, shown in found.items())
     listing.troubles += [
-        Notice(NoticeKind.MISSING, pattern, "matches no file yet") for pattern in missing
+        Notice(NoticeKind.MISSING, pattern, reason)
+        for pattern, reason in reasons
+        if reason and pattern not in listing.refused
     ]
     there = _drop_compressed(entries)
     entries |= {entry.path: entry for entry in _search(listing, sought(there), entries)}
     there = _drop_compressed(entries)
     watched = list(dict.fromkeys([*listing.folders, *folders]))
     return Scan(there, listing.troubles, watched, archives, listing.refused)
+
+
+def _find_reason(shown: Sequence[str]) -> str:
+    """Return why a pattern shows no file; empty if it does."""
+    if not shown:
+        return "matches no file yet"
+    if not all(map(_is_dangling, shown)):
+        return ""
+    leads = f"{shown[0]} to {os.path.realpath(shown[0])}"
+    return f"matches only links that lead nowhere, such as {leads}; is the folder mounted here?"
+
+
+def _is_dangling(path: str) -> bool:
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
 
 
 def _drop_compressed(entries: Mapping[str, FileEntry]) -> list[FileEntry]:
@@ -99,18 +119,20 @@ def _search(listing: Listing, sought: Mapping[int, str], known: Collection[str])
     """Return the files nearby that have a sought inode or a rotated name, each with its group."""
     found: list[FileEntry] = []
     for path, group, is_sibling in listing.search(sought, known):
-        entry = inspect(path, group, False)
+        entry = inspect(path, group, False, listing.find_real)
         if isinstance(entry, FileEntry) and entry.real == path:
             found.append(replace(entry, is_sought=not is_sibling))
     return found
 
 
-def inspect(path: str, group: str, wanted: bool) -> FileEntry | UnreadableSibling | Notice | None:
+def inspect(
+    path: str, group: str, wanted: bool, find_real: Callable[[str], str]
+) -> FileEntry | UnreadableSibling | Notice | None:
     """Return what is at a path: a file, or why it cannot be followed; None if it is ignored."""
     try:
         status, real = os.lstat(path), path
         if stat.S_ISLNK(status.st_mode):
-            status, real = os.stat(path), os.path.realpath(path)  # noqa: PTH116 - any bytes
+            status, real = os.stat(path), find_real(path)  # noqa: PTH116 - any bytes
     except PermissionError:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
@@ -123,7 +145,8 @@ def inspect(path: str, group: str, wanted: bool) -> FileEntry | UnreadableSiblin
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
     if path.endswith(paths.COMPRESSED) and (compression is None or group == path):
         archive = UnreadableSibling(path, group, status.st_size, status.st_mtime_ns)
-        return Notice(NoticeKind.REFUSED, path, "is compressed") if wanted else archive
+        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
+        return Notice(NoticeKind.REFUSED, path, refusal) if wanted else archive
     return FileEntry(
         path=path,
         real=real,
@@ -131,7 +154,6 @@ def inspect(path: str, group: str, wanted: bool) -> FileEntry | UnreadableSiblin
         key=FileKey(status.st_dev, status.st_ino),
         size=status.st_size,
         modified=status.st_mtime_ns,
-        # a glob may show the archives of years: compressed files are followed only as rotated ones
         wanted=wanted and compression is None,
         compression=compression,
     )

@@ -28,6 +28,17 @@ def is_newer(one: FileEntry, other: FileEntry) -> bool:
     return one.modified > other.modified if by_name is None else by_name
 
 
+def is_dated_before(archive: FileEntry, other: FileEntry) -> bool:
+    """Whether a compressed file was rotated before another one, or was it, by the dates in names.
+
+    The kubelet gives a compressed file the time at which it was compressed, not that of its lines.
+    """
+    place, known = rotation_key(archive.path), rotation_key(other.path)
+    if place is None or known is None or "@" not in place[0]:  # numbers have no date
+        return False
+    return known[0] == place[0] and known[1] >= place[1]
+
+
 def oldest_first(files: Iterable[Sample]) -> list[Sample]:
     """Return sampled files of a group in the order of their names, or else of their times."""
     placed: list[Sample] = []

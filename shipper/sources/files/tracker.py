@@ -6,9 +6,12 @@ A scan decides what each file is. A gathering only reads; it leaves a doubtful f
 scan.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -21,9 +24,11 @@ from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import Reader
+from shipper.sources.files.records import RecordRules
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.source import SourceState
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes of each of many files that are read at a time
@@ -36,7 +41,8 @@ class Tracker:
 
     `is_scan_due`: a file came, went, or was renamed or truncated since the last scan.
     `has_decided`: the last scan decided on all files that it saw. `troubles` kept files from being
-    read at the last scan. `stored` returns up to which byte a file is stored, by id.
+    read at the last scan. `stored` returns up to which byte a file is stored, by id. `is_only`: the
+    host has no lines but those of these files.
     """
 
     # How a rotation runs, from its first sight to the successor's first byte. The writer of
@@ -53,7 +59,7 @@ class Tracker:
     #  6. `Catalogue.settle` asks `decide`: the found file is at its live path, so it is FOLLOWED as
     #     file B, from byte 0. `arrange` puts B behind A in their chain.
     #  7. `gather` reads the first file of a chain that has something to read: A to its end. B waits
-    #     while A's last line is unfinished, for twice the grace at most.
+    #     while A's last record is unfinished, for twice the grace at most.
     #  8. A has nothing to read any more: `gather` reads B's first byte.
     #
     # Later app.log.1 is compressed and deleted. A is Unseen, and DELETED while it is open and not
@@ -73,26 +79,36 @@ class Tracker:
         self.has_decided = False
         self.troubles: list[Notice] = []
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
-        self._selection = selection
+        self.is_only = True
+        self._new_id = new_id
         self._clock = clock
         self._changes = changes
-        self._catalogue = Catalogue(selection, known, new_id)
+        self._begin(selection, known)
+
+    def _begin(self, selection: Selection, known: Iterable[Cursor]) -> None:
+        """Know nothing but these cursors."""
+        self._selection = selection
+        self._has_scanned = False
+        self._catalogue = Catalogue(selection, known, self._new_id)
         self._memory = self._catalogue.memory
         self.files: Mapping[FileKey, FollowedFile] = self._memory.files
         self._reader = Reader(self.files)
         self._queue: dict[str, None] = {}  # chains that may have something to read
         self._last: FileKey | None = None  # the file that was read last
+        self._held: set[FileKey] = set()  # files whose last record was waited for when read last
         self._holes: dict[FileKey, tuple[int, int]] = {}  # since the last scan: bytes, last end
 
-    def set_limits(self, grace: float, hold: float) -> None:
+    def set_limits(self, grace: float, hold: float, records: RecordRules) -> None:
         """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
+        self._reader.rules, self._timeout = records, records.timeout
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
         """Read blocks and lines of these sizes, in bytes, and keep so many files open."""
+        self._sizes = block_size, max_line, open_files
         self._least_share = min(_LEAST_SHARE, block_size)
         self._most_files = min(_MOST_FILES, open_files)
-        self._reader.resize(block_size, max_line, open_files)
+        self._reader.resize(*self._sizes)
 
     @property
     def ended(self) -> set[str]:
@@ -100,26 +116,50 @@ class Tracker:
         return set(self._catalogue.ended)
 
     @property
+    def deleted(self) -> list[str]:
+        """The ids of files that were deleted and are not open any more, oldest first."""
+        return list(self._memory.deleted)
+
+    @property
     def open_files(self) -> int:
         """How many files are open."""
         return len(self._reader)
 
-    def is_waited_for(self, file: FollowedFile) -> bool:
-        """Whether files wait for the end of this one's last line."""
-        return file.is_waited_for(self._clock(), self._grace)
+    def list_states(self) -> list[SourceState]:
+        """Return the state of each followed file."""
+        now, grace = self._clock(), self._grace
+        return [file.describe(now, grace) for file in list(self.files.values())]
 
-    def retarget(self, selection: Selection, known: Cursor | None) -> None:
-        """Follow another selection from the next scan on; with `known`, forget all other files."""
-        self._catalogue.retarget(selection, known)
+    @property
+    def record_due_in(self) -> float:
+        """The seconds until a record is waited for no longer; infinite without such a record."""
+        held = (file for key in self._held if (file := self.files.get(key)) and file.holds_lines)
+        left = (file.grown_at + self._timeout - self._clock() for file in held)
+        return min((one for one in left if one > 0), default=math.inf) / _SECOND
+
+    @property
+    def interrupted(self) -> FollowedFile | None:
+        """The file that was read last, if it goes on inside a line and can be read."""
+        last = self.files.get(self._last) if self._last else None
+        if last is None or last.readable_since is None or last.is_doubtful:
+            return None
+        return last if last.progress.in_line else None
+
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection from the next scan on."""
+        self._catalogue.retarget(selection)
         self._selection = selection
         self._start_over()
 
-    def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
-        """Read on from these cursors; return False if one is of an unknown file."""
-        is_known = self._catalogue.rewind(cursors, self._clock())
-        if is_known:
-            self._start_over()
-        return is_known
+    def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Read on from these cursors; if one is of an unknown file, find all files again."""
+        if not (self._has_scanned and self._catalogue.rewind(cursors, self._clock())):
+            self._reader.close()
+            # files that came since the first scan came after the start
+            from_end = self._selection.from_end and not self._has_scanned
+            self._begin(replace(self._selection, from_end=from_end), cursors.values())
+            self._reader.resize(*self._sizes)
+        self._start_over()
 
     def close(self) -> None:
         """Close all files."""
@@ -132,17 +172,31 @@ class Tracker:
         self.is_scan_due = True
 
     def _resume(self) -> None:
-        """Go on in the line that was read last, if the offset of a file is inside a line."""
-        files = ((key, file.progress) for key, file in self.files.items())
-        inside = [(progress.seen, key) for key, progress in files if progress.in_line]
+        """Go on in the record that was read last, if the offset of a file is inside one."""
+        resumed = [file for file in self.files.values() if file.progress.is_resumed]
+        for file in resumed:
+            self._find_record(file)
+        inside = [
+            (file.progress.seen, key)
+            for key, file in self.files.items()
+            if file.progress.in_line and file.readable_since is not None
+        ]
         self._last = max(inside)[1] if inside else None
+
+    def _find_record(self, file: FollowedFile) -> FollowedFile:
+        """Return a file that is read on; find out whether its offset is inside a record."""
+        if file.progress.is_resumed and file.entry.key in self._reader and not file.is_doubtful:
+            with suppress(OSError):  # which reading reports
+                file = file.resume(in_record=self._reader.is_inside_record(file))
+                self._memory.keep(file)
+        return file
 
     # scanning
 
     def scan(self) -> list[Notice]:
         """Scan the folders, and decide what each file is; return what changed."""
         self._take_changes()
-        self.is_scan_due = False
+        self.is_scan_due, self._has_scanned = False, True
         catalogue = self._catalogue
         try:
             paths = self._memory.list_sibling_paths()
@@ -270,16 +324,19 @@ class Tracker:
             if not (files := self._open_next()):
                 break
             share = max(self._least_share, budget // len(files))
-            for file in files:
-                # among other files' lines an over-long line is shipped once it has its end
-                is_alone = len(self.files) == 1
-                may_split = is_alone or file.is_at_rest(self._clock(), self._grace)
-                reading = self._reader.read(file, share, may_split=may_split)
+            for file in map(self._find_record, files):
+                reading = self._read(file, share)
                 budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)
                 if budget <= 0 or self.files[file.entry.key].progress.in_line:
                     break
         return blocks
+
+    def _read(self, file: FollowedFile, share: int) -> Reading:
+        # among other files' lines an over-long record is shipped once it has its end
+        now, is_alone = self._clock(), self.is_only and len(self.files) == 1
+        is_ended = file.is_at_rest(now, self._grace) or file.is_quiet(now, self._timeout)
+        return self._reader.read(file, share, may_split=is_alone or is_ended)
 
     def _take_changes(self) -> None:
         """Note what was reported since the last time."""
@@ -311,20 +368,14 @@ class Tracker:
 
         One compressed file at most, since each takes memory to decompress.
         """
-        last = self.files.get(self._last) if self._last else None
-        if (
-            last
-            and last.progress.in_line
-            and last.readable_since is not None
-            and not last.is_doubtful
-        ):
+        if last := self.interrupted:
             return [last]
         ready: list[FollowedFile] = []
         for chain in list(self._queue):
             first = self._first(self._catalogue.chains.get(chain, ()))
             if first is None:
                 del self._queue[chain]
-            elif first.readable_since is not None or first.is_at_rest(self._clock(), self._grace):
+            elif first.readable_since is not None or self._is_due(first):
                 is_second = any(one.entry.compression for one in ready)
                 if not (first.entry.compression and is_second):
                     ready.append(first)
@@ -343,15 +394,20 @@ class Tracker:
                 continue
             if file.is_doubtful:
                 return None
-            is_due = file.unfinished and file.is_at_rest(now, self._grace)
-            if file.readable_since is not None or is_due or file.is_waited_for(now, self._grace):
+            is_held = file.holds_lines and not file.is_rotated
+            is_waited_for = is_held or file.is_waited_for(now, self._grace)
+            if file.readable_since is not None or self._is_due(file) or is_waited_for:
                 return file
         return None
 
+    def _is_due(self, file: FollowedFile) -> bool:
+        return file.is_due(self._clock(), self._grace, self._timeout)
+
     def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
-        accepted = file.accept(reading, self._clock(), self._grace)
+        accepted = file.accept(reading, self._clock(), self._grace, self._timeout)
         key, after = file.entry.key, accepted.file
         self._memory.keep(after)
+        (self._held.add if after.holds_lines else self._held.discard)(key)
         if reading.hole and accepted.blocks:
             self._holes[key] = self._holes.get(key, (0, 0))[0] + reading.hole, after.offset
         if after.padding and not file.padding:

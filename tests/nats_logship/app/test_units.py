@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_logship.app.address import Address, parse_address
-from nats_logship.app.text import format_count
+from nats_logship.app.text import format_count, format_ranges
 from nats_logship.app.timestamps import Moment
-from nats_logship.app.units import format_duration, parse_duration, parse_moment
+from nats_logship.app.units import format_duration, parse_duration, parse_moment, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,28 @@ def test_whole_seconds_survive_format_and_parse(seconds: int) -> None:
     length = timedelta(seconds=seconds)
 
     assert parse_duration(format_duration(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        *(("5MB/s", 5_000_000), ("512 KiB/s", 524_288), ("1.5mib", 1_572_864), ("2k", 2000)),
+        *((1024, 1024), ("0", 0), ("0MB/s", 0), ("none", 0)),
+    ],
+)
+def test_a_rate_is_read(text: object, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "fast", "-5MB/s", "5 apples", "5MB/h", "ib", "1e9", "nan"])
+def test_any_other_rate_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a rate such as 5MB/s"):
+        parse_rate(text)
+
+
+def test_a_rate_that_would_hold_everything_back_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="'5' is less than 1KiB/s; give more, or 0"):
+        parse_rate("5")
 
 
 NOW = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
@@ -104,3 +126,8 @@ def test_a_listener_on_all_addresses_is_reached_by_loopback() -> None:
 )
 def test_a_count_has_its_noun_and_verb(count: int, arguments: tuple[str, ...], text: str) -> None:
     assert format_count(count, *arguments) == text
+
+
+def test_neighbouring_numbers_are_shown_as_a_range() -> None:
+    assert format_ranges([7, 1, 0, 2, 9, 10]) == "0 to 2, 7, 9 to 10"
+    assert format_ranges([]) == ""

@@ -66,6 +66,7 @@ def publish_odd_messages(partition: Partition) -> int:
     ("speed", "template"),
     [
         *(("instant", path) for path in (DEFAULT, "{host}/{date}/{file}", "{host}/{file}")),
+        ("instant", "{host}/{namespace}/{pod}.log"),
         ("original", DEFAULT),
     ],
 )

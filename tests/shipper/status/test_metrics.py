@@ -84,7 +84,7 @@ async def test_the_files_furthest_behind_have_a_series_each() -> None:
         pytest.param({"waiting_for": "the broker is full"}, "full", id="full"),
         pytest.param({"has_scanned": False}, "starting", id="starting"),
         pytest.param({"reading_seconds": 61}, "cannot be read", id="hung"),
-        pytest.param({"spool_trouble": "disk full"}, "disk full", id="spool"),
+        pytest.param({"obstacle": "disk full"}, "disk full", id="a full disk"),
     ],
 )
 def test_an_agent_is_unhealthy_for_a_reason(change: dict[str, Any], reason: str) -> None:

@@ -61,7 +61,7 @@ async def test_lines_written_into_a_preallocated_file_are_shipped_as_they_come(
 
     last = written.rfind(b"\n") + 1
     assert host.shipped == written[:last]
-    assert [state.end - state.offset for state in host.follower.files()] == [len(written) - last]
+    assert [state.end - state.position for state in host.follower.files()] == [len(written) - last]
     host.move("app.log", "app.log.1")
     await host.ship_out()
     assert host.shipped == written

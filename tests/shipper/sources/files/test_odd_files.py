@@ -232,13 +232,17 @@ async def test_a_deleted_file_that_cannot_be_read_is_closed_in_time_and_its_loss
     assert await host.gather() == b""
 
 
-async def test_a_file_of_another_agent_cannot_be_gone_back_to(make_host: MakeHost) -> None:
+async def test_a_file_that_another_agent_shipped_is_read_on_behind_it(make_host: MakeHost) -> None:
     host = make_host()
     host.write("app.log", b"one\n")
     await host.ship()
     (cursor,) = host.cursors()
 
-    assert not await host.follower.rewind({"other": replace(cursor, file="other")})
+    host.write("app.log", b"two\n")
+    await host.follower.rewind({"other": replace(cursor, file="other")})
+
+    assert await host.ship() == b"two\n"
+    assert host.blocks[-1].section.span.file_id == "other"
 
 
 async def test_a_cancelled_gathering_does_no_harm_and_files_remain_open(
@@ -255,7 +259,7 @@ async def test_a_cancelled_gathering_does_no_harm_and_files_remain_open(
         reading.cancel()
         with suppress(asyncio.CancelledError):
             await reading
-        assert await host.follower.rewind(host.positions.files)
+        await host.follower.rewind(host.positions.files)
 
     assert sum("app.log" in one for one in held_by(os.getpid())) == 1
     assert await host.ship() == expected

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError
+from shipper.settings import ShipperSettings
 from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.paths import Selection, group_of, pattern_of
 
@@ -172,3 +175,33 @@ def test_braces_that_expand_to_millions_of_globs_are_refused() -> None:
         Selection.of(["/tmp/" + "{a,b}" * 22])
     with pytest.raises(ConfigurationError, match="expands to more than 1,000 globs"):
         Selection.of(["/tmp/x"], ["/tmp/{" + ",".join(map(str, range(1001))) + "}"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lacks"),
+    [("/l/{a,b", "{ without }"), ("/l/{x{a,b}", "{ without }"), ("/l/a}.log", "} without {")]
+    + [(pattern, "") for pattern in ("/l/{a}", "/l/[{]a", "/l/a[}]", "/l/{a,{b,c}}")],
+)
+@pytest.mark.parametrize("setting", ["file", "exclude"])
+def test_a_brace_without_its_partner_is_refused(setting: str, pattern: str, lacks: str) -> None:
+    if not lacks:
+        assert getattr(load(ShipperSettings, {setting: (pattern,)}, None), setting) == (pattern,)
+        return
+    with pytest.raises(click.UsageError) as refused:
+        load(ShipperSettings, {setting: (pattern,)}, None)
+    assert refused.value.message.startswith(f"--{setting}: {pattern} has {lacks}; [")
+
+
+def test_a_path_that_exists_may_have_any_brace(tmp_path: Path) -> None:
+    (path := tmp_path / "a{b.log").touch()
+
+    settings = load(ShipperSettings, {"file": (str(path),)}, None)
+    assert settings.select_files({}).shows(str(path))
+
+
+def test_commas_of_a_variable_separate_globs_but_not_in_braces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOGSHIPPER_FILE", "/l/{a,{b,c}d}.log, /k")
+
+    assert load(ShipperSettings, {}, None).file == ("/l/{a,{b,c}d}.log", "/k")

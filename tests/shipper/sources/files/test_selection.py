@@ -44,7 +44,7 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
     make(host, name)
 
     await host.until_shipped(f"{name}\n".encode())
-    await host.follower.wait(0.1)
+    await host.wait(0.1)
     while host.follower.is_scan_due:
         await host.ship()
     host.write(name, b"more\n")

@@ -1,0 +1,166 @@
+"""Several sources of one host, which behave as one.
+
+A loud source does not keep the lines of a quiet one waiting, and no other line of the host comes
+between the pieces of an over-long one.
+"""
+
+import asyncio
+from collections.abc import Callable, Container, Mapping
+from itertools import chain
+
+from nats_logship.wire.positions import Cursor
+from shipper.sources.block import Block
+from shipper.sources.notices import Notice
+from shipper.sources.source import Source, SourceState
+
+_LEAST_SHARE = 16 * 1024  # bytes
+
+
+class Sources(Source):
+    """Sources that share `wake`; a position is given to the first one that owns it."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._stored: Callable[[str], int] = lambda _: 0
+        self._sources: list[Source] = []
+        self._last_sizes: dict[int, int] = {}  # bytes of the last gathering, by number
+
+    @property
+    def stored(self) -> Callable[[str], int]:
+        """How far a file id is acknowledged."""
+        return self._stored
+
+    @stored.setter
+    def stored(self, stored: Callable[[str], int]) -> None:
+        self._stored = stored
+        for source in self._sources:
+            source.stored = stored
+
+    def add(self, source: Source) -> None:
+        """Read another source, too, with the same `wake`."""
+        source.stored = self._stored
+        self._sources.append(source)
+
+    # what the loop asks for
+
+    async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Give each source its own cursors; those of no source are left alone."""
+        left = dict(cursors)
+        for source in self._sources:
+            own = {file: cursor for file, cursor in left.items() if source.owns(cursor)}
+            await source.rewind(own)
+            left = {file: cursor for file, cursor in left.items() if file not in own}
+
+    async def scan(self) -> list[Notice]:
+        """Scan each source."""
+        return [notice for source in self._sources for notice in await source.scan()]
+
+    async def gather(self, budget: int) -> list[Block]:
+        """Return about `budget` bytes of lines, an equal share of each source that has so many.
+
+        The source that gave least the last time comes first, and leaves the rest of its share to
+        those behind it.
+        """
+        blocks: list[Block] = []
+        order = self._order()
+        for count, number in enumerate(order):
+            share = max(_LEAST_SHARE, budget // (len(order) - count))
+            source = self._sources[number]
+            found = await source.gather(share)
+            self._last_sizes[number] = size = sum(len(block.lines) for block in found)
+            budget -= size
+            blocks += found
+            if found and source.is_inside_line:
+                break
+        return blocks
+
+    def _order(self) -> list[int]:
+        def precede(number: int) -> tuple[bool, int]:
+            is_inside = self._sources[number].is_inside_line
+            return not is_inside, self._last_sizes.get(number, 0)
+
+        return sorted(range(len(self._sources)), key=precede)
+
+    def await_change(self) -> None:
+        """Have `wake` set at a change of any source."""
+        for source in self._sources:
+            source.await_change()
+
+    def resize(self, block_size: int, max_line: int) -> None:
+        """Resize each source."""
+        for source in self._sources:
+            source.resize(block_size, max_line)
+
+    async def close(self) -> list[str]:
+        """Close all sources at the same time."""
+        return list(chain(*await asyncio.gather(*(one.close() for one in self._sources))))
+
+    def owns(self, cursor: Cursor) -> bool:
+        """Whether a source owns it."""
+        return any(source.owns(cursor) for source in self._sources)
+
+    # what they know
+
+    def files(self) -> list[SourceState]:
+        """Return the states of all."""
+        return [state for source in self._sources for state in source.files()]
+
+    def start_cursors(self, but: Container[str]) -> list[Cursor]:
+        """Return those of all."""
+        return [cursor for source in self._sources for cursor in source.start_cursors(but)]
+
+    @property
+    def ended_files(self) -> set[str]:
+        """Those of all."""
+        return {file for source in self._sources for file in source.ended_files}
+
+    @property
+    def deleted_files(self) -> list[str]:
+        """Those of all."""
+        return [file for source in self._sources for file in source.deleted_files]
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether all have."""
+        return all(source.has_decided for source in self._sources)
+
+    @property
+    def is_scan_due(self) -> bool:
+        """Whether that of any is."""
+        return any(source.is_scan_due for source in self._sources)
+
+    @property
+    def poll_in(self) -> float:
+        """The least of all."""
+        return min((source.poll_in for source in self._sources), default=0.0)
+
+    @property
+    def is_inside_line(self) -> bool:
+        """Whether any is."""
+        return any(source.is_inside_line for source in self._sources)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all have."""
+        return all(source.has_ended for source in self._sources)
+
+    @property
+    def busy_since(self) -> float | None:
+        """The first of all."""
+        found = (source.busy_since for source in self._sources)
+        return min((since for since in found if since is not None), default=None)
+
+    @property
+    def troubles(self) -> list[Notice]:
+        """Those of all."""
+        return [trouble for source in self._sources for trouble in source.troubles]
+
+    @property
+    def obstacle(self) -> str:
+        """Those of all."""
+        return "; ".join(source.obstacle for source in self._sources if source.obstacle)
+
+    @property
+    def open_files(self) -> int:
+        """The sum of all."""
+        return sum(source.open_files for source in self._sources)

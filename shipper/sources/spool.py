@@ -1,0 +1,362 @@
+"""Spools an input into files until its lines are acknowledged, and reads them from there.
+
+    input ──▶ <state-dir>/<host>/<name>-<number>-<file id> ──read──▶ blocks … acknowledged: removed
+
+The name of a segment holds its file id, so its position is known whatever it contains. A thread
+copies from the start of the program on, with or without a broker. Segments survive the end of the
+process, but not a crash of the machine: nothing is synced.
+"""
+
+import asyncio
+import errno
+import logging
+import math
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.files import FOLDER_ID, Folder, make_folder
+from nats_logship.app.locks import try_lock
+from nats_logship.wire.positions import Cursor
+from shipper.sources.block import Block
+from shipper.sources.files.identity import fingerprint, identify
+from shipper.sources.files.progress import Progress
+from shipper.sources.inputs import CHUNK, STANDARD_INPUT, Input, NamedPipe
+from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.segment import SEGMENT, Segment
+from shipper.sources.source import Source, SourceState
+from shipper.sources.worker import Worker
+
+_MOST = 256 * 1024 * 1024
+"""Bytes of unacknowledged input: minutes of a busy host without a broker, and little for a disk."""
+_PAUSE = 0.01  # seconds after a small read: a copy for each line would use a whole core
+_RETRY = 1.0  # seconds
+_LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
+_NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)")
+_LONGEST_NAME = 150  # characters of the name of an input
+_REMEMBERED = 64  # segments that are marked as ended
+logger = logging.getLogger(__name__)
+
+
+class Spool(Source):
+    """The segments of one input: those that earlier runs left, then those of this run.
+
+    A segment ends at the first newline behind 16 MiB; nothing is copied while 256 MiB are not
+    acknowledged. `stored` is called by threads, too.
+    """
+
+    is_scan_due, has_decided, poll_in, open_files = False, True, math.inf, 0
+
+    def __init__(
+        self,
+        input_: Input,
+        folder: Folder,
+        *,
+        new_id: Callable[[], str],
+        clock: Callable[[], int],
+        wake: asyncio.Event,
+    ) -> None:
+        """Take over the segments that no other process holds, and begin to copy; raises OSError."""
+        self.wake = wake
+        self.stored: Callable[[str], int] = lambda _: 0
+        self._obstacle = ""
+        self._input = input_
+        self._folder = folder
+        self._new_id = new_id
+        self._clock = clock
+        self._prefix = _prefix_of(input_.path)
+        self._number = 0
+        self._segments: list[Segment] = []
+        self._removed = deque[str](maxlen=_REMEMBERED)
+        self._has_ended = self._is_stopping = self._has_news = False
+        self._error = ""
+        self._unfinished = 0  # bytes of a last line, as of the last gathering
+        self._readable_since: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sizes = 256 * 1024, 1024 * 1024  # of blocks and lines
+        self._worker = Worker("spool")
+        for number, name, file in _list_segments(folder, self._prefix):
+            self._number = number
+            # another shipper may hold it, which is about to end or ships to another broker
+            with suppress(BlockingIOError):
+                self._add(name, file)
+        # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
+        for segment in self._segments[: -1 if input_.is_kept else None]:
+            segment.end_line()
+            segment.is_closed = True
+        self._thread = threading.Thread(target=self._fill, daemon=True)
+        self._thread.start()
+
+    def _add(self, name: str, file: str, flags: int = 0) -> Segment:
+        """Open, lock and append a segment; raises BlockingIOError if another process holds it."""
+        descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
+        if not try_lock(descriptor):
+            os.close(descriptor)
+            raise BlockingIOError(errno.EWOULDBLOCK, f"another process holds {name}")
+        found = os.fstat(descriptor)
+        start = self._start_of(file)
+        progress = Progress.begin(start, found.st_ino, b"", False)
+        self._segments.append(Segment(name, descriptor, found.st_size, progress))
+        return self._segments[-1]
+
+    def _start_of(self, file: str) -> Cursor:
+        return Cursor(file, self._input.path, 0, identify(0, b"", b""), self._clock())
+
+    # what the loop asks for
+
+    async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Read each segment on from its cursor, or from its beginning."""
+        await self._worker.do(self._rewind, cursors)
+
+    def _rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        for segment in tuple(self._segments):
+            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file))
+
+    async def scan(self) -> list[Notice]:
+        """Remove what is acknowledged; nothing of an input is reported."""
+        await self._worker.do(self._remove_acknowledged)
+        return []
+
+    async def gather(self, budget: int) -> list[Block]:
+        """Return about `budget` bytes of lines, one segment after the other."""
+        return await self._worker.do(self._gather, budget)
+
+    def _gather(self, budget: int) -> list[Block]:
+        self._has_news = False
+        self._remove_acknowledged()
+        blocks: list[Block] = []
+        (block_size, max_line), now = self._sizes, self._clock()
+        for segment in tuple(self._segments):
+            while budget > 0 and (block := segment.read(min(budget, block_size), max_line, now)):
+                blocks.append(block)
+                budget -= len(block.lines)
+            if segment.unread:
+                break
+        left = self._unread
+        self._unfinished = left if budget > 0 else 0
+        self._readable_since = self._readable_since if left > self._unfinished else None
+        return blocks
+
+    def _remove_acknowledged(self) -> None:
+        while self._segments:
+            first = self._segments[0]
+            is_complete = first.is_closed or self._has_ended
+            if not is_complete or self.stored(first.file) < first.size:
+                break
+            self._segments.pop(0)
+            with suppress(OSError):  # the next run removes it
+                self._folder.remove(first.name)
+            os.close(first.descriptor)
+            self._removed.append(first.file)
+
+    def await_change(self) -> None:
+        """Have `wake` set when something was copied since the last gathering."""
+        self._loop = asyncio.get_running_loop()
+        if self._has_news:
+            self.wake.set()
+
+    def resize(self, block_size: int, max_line: int) -> None:
+        """Give blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
+        self._sizes = block_size, max_line
+
+    async def close(self) -> list[str]:
+        """Copy the present input within half a second; return what was not copied."""
+        return await self._worker.do(self._close)
+
+    def _close(self) -> list[str]:
+        self._is_stopping = True
+        self._input.wake()
+        self._thread.join(_LAST_COPY)
+        is_copied = not (self._thread.is_alive() or self._obstacle)
+        is_complete = self._has_ended or (is_copied and self._input.is_kept)
+        unread = 0 if is_complete else self._input.unread
+        self._remove_acknowledged()
+        why = self._obstacle and f" ({self._obstacle})"
+        text = f"{unread} bytes of {self._input.name} were not read{why}: they are lost unless "
+        return [f"{text}another process holds the pipe open"] if unread else []
+
+    def owns(self, cursor: Cursor) -> bool:
+        """Whether it is one of this input's: they have its path."""
+        return cursor.path == self._input.path
+
+    # what it knows
+
+    def files(self) -> list[SourceState]:
+        """Return one state for all segments: its id is that of the first one that is not stored."""
+        segments = tuple(self._segments)
+        left = [one for one in segments if self.stored(one.file) < one.size] or segments[-1:]
+        stored = self.stored(left[0].file) if left else 0
+        end = stored + self._behind
+        state = SourceState(
+            file=left[0].file if left else "",
+            path=self._input.path,
+            condition="ended" if self._has_ended else "spooling",
+            position=end - self._unread,
+            end=end,
+            readable_since=self._readable_since,
+            unfinished=self._unfinished,
+            problem=self._obstacle,
+            is_awaited=not self.has_ended,
+        )
+        return [state]
+
+    @property
+    def _behind(self) -> int:
+        """Spooled bytes that are not acknowledged."""
+        return sum(max(0, one.size - self.stored(one.file)) for one in tuple(self._segments))
+
+    @property
+    def _unread(self) -> int:
+        return sum(one.unread for one in tuple(self._segments))
+
+    def start_cursors(self, but: Container[str]) -> list[Cursor]:
+        """Return none: the name of a segment says where it begins."""
+        return []
+
+    @property
+    def ended_files(self) -> set[str]:
+        """The ids of the segments that were removed last."""
+        return set(self._removed)
+
+    @property
+    def is_inside_line(self) -> bool:
+        """Whether the last piece of an over-long line was not read."""
+        return next((one.progress.in_line for one in tuple(self._segments) if one.unread), False)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the input has ended, and all of it was read."""
+        return self._has_ended and not self._unread
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the present read of a segment began."""
+        return self._worker.busy_since
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be copied."""
+        return self._obstacle
+
+    @property
+    def troubles(self) -> list[Notice]:
+        """Why the input was not read to its end."""
+        error = self._error
+        return [Notice(NoticeKind.UNREADABLE, self._input.name, error)] if error else []
+
+    # what the copying thread does
+
+    def _fill(self) -> None:
+        while not self._has_ended:
+            self._input.wait()
+            copied = 0
+            try:
+                if self._behind < _MOST:
+                    copied = self._copy()
+                self._note_obstacle("")
+            except OSError as error:
+                place = error.filename or self._folder.path
+                self._note_obstacle(f"{place}: {error.strerror}")
+            if copied or self._has_ended:
+                self._note_news()
+            if self._is_stopping and not copied:
+                return
+            if copied < CHUNK // 2:
+                time.sleep(_RETRY if self._obstacle else _PAUSE)
+
+    def _note_news(self) -> None:
+        self._readable_since = self._readable_since or self._clock()
+        self._has_news = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the event loop has ended, the process is about to
+                self._loop.call_soon_threadsafe(self.wake.set)
+
+    def _note_obstacle(self, text: str) -> None:
+        if text and text != self._obstacle:
+            logger.warning("%s; %s is not read until that works", text, self._input.name)
+        elif self._obstacle and not text:
+            logger.info("%s is read again", self._input.name)
+        self._obstacle = text
+
+    def _copy(self) -> int:
+        """Copy from the input to a segment, and return how many bytes; raises OSError."""
+        last = self._segments[-1:]  # which another thread may remove now
+        if last and not last[0].is_closed:
+            segment = last[0]
+        else:
+            file = self._new_id()
+            self._number += 1
+            name = f"{self._prefix}-{self._number:08}-{file}"
+            segment = self._add(name, file, os.O_CREAT | os.O_EXCL)
+        copied = size = self._move(segment)
+        while size and segment.most == 1 and not segment.is_at_line_end():
+            copied += (size := self._move(segment))
+        segment.is_closed = segment.size >= SEGMENT and segment.is_at_line_end()
+        return copied
+
+    def _move(self, segment: Segment) -> int:
+        """Move bytes to the end of a segment, and return how many; notes the end of the input."""
+        try:
+            moved = self._input.move(segment.descriptor, segment.size, segment.most)
+        except OperatorError as error:
+            self._error, moved = str(error), 0
+        if moved == 0:
+            segment.end_line()
+            self._has_ended = self._input.has_ended()
+        segment.size += moved or 0
+        return moved or 0
+
+
+def _prefix_of(path: str) -> str:
+    """Return what the names of an input's segments begin with."""
+    if path == STANDARD_INPUT:
+        return "stdin"
+    name = quote(os.fsencode(path), safe="")
+    return name if len(name) <= _LONGEST_NAME else f"={fingerprint(name.encode())}"
+
+
+def _list_segments(folder: Folder, prefix: str) -> Iterable[tuple[int, str, str]]:
+    """Return the segments of an input, the oldest first: number, name, file id."""
+    found = (match for name in folder.names() if (match := _NAME.fullmatch(name)))
+    own = (match for match in found if match[1] == prefix)
+    return sorted((int(match[2]), match[0], match[3]) for match in own)
+
+
+def open_spools(
+    paths: Collection[str], state_dir: Path, host: str, *, once: bool, **given: Any
+) -> list[Spool]:
+    """Begin to spool inputs to the folder of a host in `state_dir`; with `once` to their end.
+
+    `given` is as a `Spool` takes it. Raises `OperatorError`.
+    """
+    inputs = {_prefix_of(path): path for path in paths}
+    try:
+        with make_folder(state_dir, 0o700) as folder:
+            os.close(folder.open(FOLDER_ID, os.O_RDONLY | os.O_CREAT, 0o600))
+            home = folder.make(host, 0o700)
+        names = (match[1] for name in home.names() if (match := _NAME.fullmatch(name)))
+        for name in sorted({unquote(name) for name in names if name not in inputs}):
+            logger.warning("%s is spooled and not shipped: --file does not name it", name)
+        return [Spool(_open_input(path, home, once=once), home, **given) for path in paths]
+    except OSError as error:
+        raise OperatorError(
+            f"cannot spool {' and '.join(paths)}: {error.filename}: {error.strerror}; "
+            "check --state-dir and --file"
+        ) from None
+
+
+def _open_input(path: str, folder: Folder, *, once: bool) -> Input:
+    if path == STANDARD_INPUT:
+        return Input()
+    # held until the process ends: two of them would share the lines of the pipe
+    if not try_lock(folder.open(f"{_prefix_of(path)}.lock", os.O_RDWR | os.O_CREAT, 0o600)):
+        raise OperatorError(f"another shipper on this machine reads {path}; stop it first")
+    return NamedPipe(path, once=once)
