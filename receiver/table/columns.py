@@ -20,10 +20,12 @@ from nats_logship.wire.message import (
     decode_payload,
     split_sections,
 )
+from nats_logship.wire.records import parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.table.container import find_container
 from receiver.table.level import find_levels
 from receiver.table.line_time import find_times
+from receiver.table.record import number_records
 
 FILE_BYTES = 192 * 1024 * 1024
 """Lines of one file at most, in bytes before compression, with what a task needs to sort them."""
@@ -68,7 +70,7 @@ FILE_SCHEMA = pa.schema(
 class Part(NamedTuple):
     """Lines of one section of a message, never empty; `before` counts the message's lines before.
 
-    `file` is empty for messages of other NATS clients.
+    `file` is empty for messages of other NATS clients, `records` as `Section` has it.
     """
 
     host: str
@@ -77,6 +79,7 @@ class Part(NamedTuple):
     stored_at: int
     before: int
     payload: bytes
+    records: str = ""
 
     @property
     def width(self) -> int:
@@ -129,7 +132,7 @@ class Splitter:
         for section, lines in split_sections(origin, payload):
             if lines:
                 path = _as_text(section.path)
-                parts.append(Part(host, path, sequence, stored_at, before, lines))
+                parts.append(Part(host, path, sequence, stored_at, before, lines, section.records))
                 before += lines.count(b"\n") + (not lines.endswith(b"\n"))
         return parts
 
@@ -167,11 +170,24 @@ def make_rows(parts: Sequence[Part], stream: str) -> pa.Table:
         "ts": find_times(line, parents, line.take(starts), [part.stored_at for part in parts]),
         "raw": raw,
         "piece": _mark_pieces(parts, lists.offsets, len(line)),
-        "record": pos,
+        "record": _find_records(parts, pos, lists.offsets),
         **{name: _repeat(parts, value, parents) for name, value in _NAMED.items()},
         "stream": _repeat(parts, lambda _: stream, parents),
     }
     return pa.table([columns[name] for name in FILE_SCHEMA.names], schema=FILE_SCHEMA)
+
+
+def _find_records(parts: Sequence[Part], pos: pa.Array, offsets: pa.Array) -> pa.Array:
+    """Return the position of the line that begins the record of each line."""
+    if not any(part.records for part in parts):
+        return pos
+    ends, found = offsets.to_pylist(), list[pa.Array]()
+    for part, begin, end in zip(parts, ends, ends[1:], strict=False):
+        if records := parse_records(part.records) if part.records else None:
+            found.append(number_records(records, part.payload, part.before, end - begin))
+        else:
+            found.append(pos.slice(begin, end - begin))
+    return pa.concat_arrays(found)
 
 
 def _decode(raw: pa.Array, payloads: Sequence[bytes]) -> tuple[pa.Array, pa.Array]:

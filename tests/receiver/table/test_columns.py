@@ -1,5 +1,6 @@
 """Rows of a table: what each column has of a message."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from nats_logship.client.find import StreamMessage
 from receiver.table.columns import Splitter, make_rows
 from receiver.table.container import Container, find_container
 from receiver.table.level import find_levels
-from tests.receiver.partition import message, ours
+from tests.receiver.partition import lines_of, message, ours
 
 _STORED = 1_795_000_000_000_000_000
 
@@ -130,9 +131,27 @@ def test_the_path_of_a_file_names_its_container(path: str, expected: Container) 
     assert find_container(path) == expected
 
 
-def test_sections_of_one_message_count_their_lines_together() -> None:
-    from tests.receiver.partition import lines_of
+@pytest.mark.parametrize(
+    ("records", "lines", "expected"),
+    [
+        ("", b"a\nb\n", [0, 1]),
+        ("start:^[0-9]", b"1\n2\n at x\n at y\n3\n", [0, 1, 1, 1, 4]),
+        ("start:^[0-9]", b" rest\n1\n x\n", [None, 1, 1]),
+        ("start:^[0-9]", b" rest\n only\n", [None, None]),
+        ("end:;$", b"a\nb;\nc;\nd\n", [0, 0, 2, 3]),
+        ("start:(", b"a\nb\n", [0, 1]),
+        ("start:^[0-9]", b"1\n un", [0, 0]),
+    ],
+)
+def test_lines_of_a_record_name_the_line_that_begins_it(
+    records: str, lines: bytes, expected: list[int | None]
+) -> None:
+    section, _ = lines_of("a", 0, lines)
+    rows = rows_of(message("web01", (replace(section, records=records), lines)))
+    assert [row["record"] for row in rows] == expected
 
+
+def test_sections_of_one_message_count_their_lines_together() -> None:
     two = message("web01", lines_of("a", 0, b"1\n2\n"), lines_of("b", 0, b"3\n"))
     assert columns_of(rows_of(two), "file", "pos", "line") == [
         ("/var/log/a", 0, "1"),
