@@ -33,7 +33,7 @@ from receiver.table.plan import (
 )
 from receiver.table.write import Range, Written
 
-_POLL = 2.0  # seconds between questions about the streams
+_POLL = 5.0  # seconds between questions about the streams and the table
 _PAUSE = 5.0  # seconds after a failure
 _ATTEMPTS = 3  # with --once
 
