@@ -18,7 +18,7 @@ def open_parquet(sink: Any) -> pq.ParquetWriter:
         sink,
         FILE_SCHEMA,
         compression="zstd",
-        compression_level=3,
+        compression_level=5,  # smaller than text by zstd -3, for 1 to 2 s of CPU per GB
         use_dictionary=[*NAMES],
         column_encoding={
             **dict.fromkeys(("time", "sequence", "pos", "record", "ts"), "DELTA_BINARY_PACKED"),
