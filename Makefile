@@ -115,7 +115,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 12 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.idle --seconds 30 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.agents --results bench/results $(FIELD)
-	$(BIN)/python -m bench.line_length --megabytes 100 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.line_length --results bench/results $(FIELD)
 	$(BIN)/python -m bench.wan --results bench/results $(FIELD)
 	$(BIN)/python -m bench.restart --results bench/results $(FIELD)
 	$(BIN)/python -m bench.catchup --results bench/results $(FIELD)
@@ -124,6 +124,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.fleet --runs 3 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
 	$(BIN)/python -m bench.table --results bench/results $(BENCH)
+	$(BIN)/python -m bench.journal --results bench/results $(BENCH)
 	$(BIN)/python -m bench.soak --minutes 2 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report
 
