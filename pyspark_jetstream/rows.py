@@ -6,6 +6,7 @@ Python does nothing line by line: Arrow splits the payloads of many sections at 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from nats_logship.wire.message import (
     decode_payload,
     split_sections,
 )
+from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 from pyspark_jetstream.options import SourceOptions
 
@@ -43,7 +45,7 @@ def columns(options: SourceOptions) -> StructType:
     for name in ("subject", "host", "file"):
         schema.add(name, StringType())
     if options.explode:
-        schema.add("pos", IntegerType())
+        schema.add("pos", IntegerType()).add("record", IntegerType())
         schema.add("line", StringType())
     else:
         span = StructType().add("file", StringType()).add("start", LongType())
@@ -150,17 +152,54 @@ def _column(name: str, rows: list[_Row], schema: pa.Schema) -> pa.Array:
 
 
 def _exploded(rows: list[_Row]) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Return the index of the row of each line, and the columns `pos` and `line`."""
+    """Return the index of the row of each line, and the columns `pos`, `record` and `line`."""
     payloads = [b"" if row.lines is None else row.payload.removesuffix(b"\n") for row in rows]
     lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
     line, parents = _as_text(lists.flatten(), payloads), pc.list_parent_indices(lists)
     begins = pc.subtract(pa.array([row.before for row in rows], pa.int32()), lists.offsets[:-1])
     pos = pc.add(pa.arange(0, len(line)).cast(pa.int32()), begins.take(parents))
     counts = pa.array([row.lines for row in rows], pa.int32())
+    record = _find_records(rows, lists, pos)
     if counts.null_count:
         known = counts.is_valid().take(parents)
         line, pos = pc.if_else(known, line, None), pc.if_else(known, pos, None)
-    return parents, {"pos": pos, "line": line}
+    return parents, {"pos": pos, "record": record, "line": line}
+
+
+def _find_records(rows: list[_Row], lists: pa.Array, pos: pa.Array) -> pa.Array:
+    """Return the `pos` of the first line of each line's record; NULL where lines are alone."""
+    named = [row.section.records if row.section else "" for row in rows]
+    columns = [pa.nulls(0, pa.int32())]
+    begin = 0
+    for name, group in groupby(range(len(rows)), key=named.__getitem__):
+        end = begin + len(list(group))
+        first, last = lists.offsets[begin].as_py(), lists.offsets[end].as_py()
+        records, starts = parse_records(name) if name else None, lists.offsets[begin:end]
+        if records is None:
+            columns.append(pa.nulls(last - first, pa.int32()))
+        else:
+            lines = lists.values.slice(first, last - first)
+            is_first = _begin_records(records, lines, pc.subtract(starts, first))
+            column = pc.if_else(is_first, pos.slice(first, last - first), None)
+            columns.append(pc.fill_null_forward(column))
+        begin = end
+    return pa.concat_arrays(columns)
+
+
+def _begin_records(records: Records, lines: pa.Array, sections: pa.Array) -> pa.Array:
+    """Return which lines begin a record; the first lines of sections do, at the indices given.
+
+    RE2 searches the lines: the expression comes from a shipper, and `records` has bounded it.
+    """
+    is_start = records.form is RecordForm.START
+    found = pc.match_substring_regex(lines, records.pattern)
+    if is_start:  # but not behind a piece of a container's line
+        goes_on = pc.match_substring_regex(lines, PIECE)
+        behind = pa.concat_arrays([pa.array([False]), goes_on])[:-1]
+        found = pc.and_not(found, behind)
+    else:
+        found = pa.concat_arrays([pa.array([True]), found])[:-1]
+    return pc.or_(found, pc.is_in(pa.arange(0, len(lines)).cast(pa.int32()), sections))
 
 
 def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:

@@ -5,11 +5,12 @@ Counted once for each report of a task, never for each line.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
+from nats_logship.wire.message import Unit
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
 from receiver.partition_report import Blockade, PartitionReport
@@ -23,7 +24,13 @@ _MOST_STANDBYS = 8  # that are named
 _STANDBY_FOR = 6 * SECOND  # for which a standby is named after it has asked
 _RECENT = 70 * SECOND  # longer than a session
 
+_SINGULAR: Mapping[Unit, str] = {"bytes": "byte", "entries": "entry"}
+
 logger = logging.getLogger(__name__)
+
+
+def _count_by_unit() -> Mapping[Unit, Counter[str]]:
+    return {"bytes": Counter(), "entries": Counter()}
 
 
 @dataclass(slots=True)
@@ -52,7 +59,7 @@ class PartitionMeter:
     is_starting: bool = False
     standbys: dict[str, int] = field(default_factory=dict)  # when each has asked last, by name
     found: Counter[str] = field(default_factory=Counter)  # anomalies by kind
-    found_bytes: Counter[str] = field(default_factory=Counter)
+    found_sizes: Mapping[Unit, Counter[str]] = field(default_factory=_count_by_unit)
     _logged: Blocked | None = None
     _refusals: int = 0  # of the broker, in a row
     # of the last day: when, gaps by host, quarantined messages
@@ -86,7 +93,7 @@ class PartitionMeter:
     def _count_anomalies(self, done: Done, now: int) -> None:
         for anomaly in done.anomalies:
             self.found[anomaly.kind.value] += 1
-            self.found_bytes[anomaly.kind.value] += anomaly.end - anomaly.start
+            self.found_sizes[anomaly.unit][anomaly.kind.value] += anomaly.size
         gaps = Counter(one.host for one in done.anomalies if one.kind.is_gap)
         if gaps or done.quarantined:
             self._recent.append((now, gaps, done.quarantined))
@@ -194,8 +201,8 @@ def _describe(anomaly: Anomaly) -> str:
             f"loss: messages of host {anomaly.host} {since} were removed from the stream before "
             f"they were received, seen at sequence {anomaly.sequence}"
         )
-    size = format_count(anomaly.end - anomaly.start, "byte")
+    size = format_count(anomaly.size, _SINGULAR[anomaly.unit])
     return (
-        f"{anomaly.kind.value} of {size}: host {anomaly.host}, file {anomaly.file!r}, bytes "
-        f"{anomaly.start} to {anomaly.end}, seen at sequence {anomaly.sequence}"
+        f"{anomaly.kind.value} of {size}: host {anomaly.host}, file {anomaly.file!r}, "
+        f"{anomaly.unit} {anomaly.start} to {anomaly.end}, seen at sequence {anomaly.sequence}"
     )

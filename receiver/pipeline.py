@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, suppress
 from functools import partial
-from math import inf
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -31,7 +30,7 @@ from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
 from receiver.driver.driver import Driver
-from receiver.driver.jobs import run_job, watch
+from receiver.driver.jobs import follow_slots, run_job, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.preflight import require_sound, require_unused
 from receiver.driver.stopping import run_unless_stopped
@@ -135,11 +134,16 @@ class _Pipeline:
                 meter=self._meter,
                 folders=folders,
                 run_job=partial(run_job, spark),
-                slots=await asyncio.to_thread(count_slots, spark, slots),
+                slots=slots,
             )
+            self._driver.use_slots(await asyncio.to_thread(count_slots, spark, slots))
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._driver.close_files)
-            patience = inf if is_local(settings.master) else _EXECUTOR_PATIENCE
-            await self._driver.run(*found, self._stop, watch(spark, patience))
+            if is_local(settings.master):
+                watching = [watch(spark)]
+            else:
+                following = follow_slots(spark, self._driver.use_slots)
+                watching = [watch(spark, _EXECUTOR_PATIENCE), following]
+            await self._driver.run(*found, self._stop, *watching)
         await self._connection.close()
 
     async def _start_spark(

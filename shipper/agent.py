@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nats_logship.app.exits import Exit, FencedError, OperatorError, pick_error
 from nats_logship.app.program import log_to_stderr
@@ -32,6 +32,9 @@ from shipper.sources.inputs import find_inputs
 from shipper.sources.several import Sources
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, HostReport, list_files, seconds_since
+
+if TYPE_CHECKING:
+    from shipper.sources.journal.source import JournalSource
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
@@ -76,6 +79,7 @@ class Agent:
         self._sources = Sources()
         self._inputs: Mapping[str, str] = {}
         self._files: Follower | None = None
+        self._journal: JournalSource | None = None
         self._lost: list[str] = []  # what the next start does not find
         self._loop = ShippingLoop(
             self._sources, self._publisher, settings, self._meter, intervals or Intervals()
@@ -170,6 +174,11 @@ class Agent:
             paths, folder = inputs.values(), settings.spool_dir
             for spool in open_spools(paths, folder, self._host, once=settings.once, **given):
                 self._sources.add(spool)
+        if settings.journal:
+            from shipper.sources.journal.source import JournalSource  # as above
+
+            self._journal = JournalSource(settings.journal_options, **given)
+            self._sources.add(self._journal)
         selection = settings.select_files(inputs)
         if selection.patterns:
             self._files = Follower(
@@ -177,10 +186,11 @@ class Agent:
                 (),
                 grace=settings.grace.total_seconds(),
                 hold=settings.hold_deleted.total_seconds(),
+                records=settings.record_rules,
                 open_files=most_open_files(),
                 poll_every=settings.poll_every.total_seconds(),
                 listen=settings.watch,
-                is_only=not inputs,
+                is_only=not (inputs or settings.journal),
                 **given,
             )
             self._sources.add(self._files)
@@ -226,8 +236,11 @@ class Agent:
         self._loop.change(self._settings)
         if self._files is not None:
             grace, hold = self._settings.grace, self._settings.hold_deleted
-            self._files.change_limits(grace.total_seconds(), hold.total_seconds())
+            rules = self._settings.record_rules
+            self._files.change_limits(grace.total_seconds(), hold.total_seconds(), rules)
             await self._files.retarget(self._settings.select_files(self._inputs))
+        if self._journal is not None:
+            self._journal.change(self._settings.journal_rules)
         logger.info("settings reloaded; %s", changes)
 
     @property

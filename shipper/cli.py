@@ -34,6 +34,8 @@ from shipper.settings import ShipperSettings
 from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
+_OF_JOURNAL = ("unit", "exclude_unit", "priority", "journal_directory")
+_CHECKED = {"file", "exclude", "ignore_older", "host", "journal", *_OF_JOURNAL, *ACCESS}
 
 
 @click.group(
@@ -96,7 +98,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 
 
 @logshipper.command("check")
-@settings_options(ShipperSettings, only={"file", "exclude", "ignore_older", "host", *ACCESS})
+@settings_options(ShipperSettings, only=_CHECKED)
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check configuration, broker and files, and list the files to follow; change nothing."""
@@ -119,9 +121,11 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
     """Return the settings of an agent; raises `UsageError` if there is nothing to read."""
     settings = settings_from_options(ShipperSettings, options)
     settings.require_credential("host", "admin")
-    if not any(settings.file):
+    _check_journal(settings)
+    if not (any(settings.file) or settings.journal):
         raise click.UsageError(
-            "--file is missing; give it, or LOGSHIPPER_FILE, or file in the --config file"
+            "--file is missing, or --journal; give it, or LOGSHIPPER_FILE, or file in the "
+            "--config file"
         )
     if STANDARD_INPUT in settings.file and (
         sys.stdin is None or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
@@ -133,6 +137,12 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
             "--from, --exclude and --ignore-older do not apply to standard input (--file -)"
         )
     return settings
+
+
+def _check_journal(settings: ShipperSettings) -> None:
+    for name in () if settings.journal else _OF_JOURNAL:
+        if getattr(settings, name):
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --journal")
 
 
 def _reread(options: dict[str, Any]) -> ShipperSettings:
@@ -154,6 +164,8 @@ def _host(settings: ShipperSettings) -> str:
 def main() -> None:
     """Run `logshipper`."""
     arguments = repeat_option(
-        sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"}
+        sys.argv[1:],
+        {"--file", "--exclude", "--server", "--unit", "--exclude-unit"},
+        {"status", "check"},
     )
     run(logshipper, arguments)

@@ -1,4 +1,4 @@
-"""Leaves out lines by regular expressions.
+"""Leaves out records by regular expressions: lines, or lines that belong together.
 
 The next block of the file, or an empty one, covers the lines that were left out with its span, so
 that a receiver finds no gap. Reads and ships nothing; used by one thread at a time.
@@ -7,13 +7,17 @@ that a receiver finds no gap. Reads and ships nothing; used by one thread at a t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shipper.expressions import Expression, expression, matching_runs
+from nats_logship.wire.expressions import Expression, expression, matching_runs
+from nats_logship.wire.records import Records, parse_records
 from shipper.sources.block import Block
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which lines are shipped: those that match one of `include`, if any, and none of `exclude`."""
+    """Which records are shipped: those of which a line matches one of `include`, if any.
+
+    And no line one of `exclude`.
+    """
 
     include: tuple[Expression, ...] = ()
     exclude: tuple[Expression, ...] = ()
@@ -23,17 +27,25 @@ class Rules:
         """Return the rules of these expressions; raises ValueError for one that RE2 refuses."""
         return cls(tuple(map(expression, include)), tuple(map(expression, exclude)))
 
-    def apply(self, run: bytes) -> bytes:
-        """Return the lines that are shipped; `run` are whole lines, or a piece of one."""
+    def apply(self, run: bytes, records: Records | None = None) -> bytes:
+        """Return what is shipped of whole records, or of a piece of one; None: of lines."""
         if self.include:
-            run = b"".join(run[start:end] for start, end in matching_runs(self.include, run))
+            found = _find(self.include, run, records)
+            run = b"".join(run[start:end] for start, end in found)
         if not self.exclude:
             return run
         kept, at = [], 0
-        for start, end in matching_runs(self.exclude, run):
+        for start, end in _find(self.exclude, run, records):
             kept.append(run[at:start])
             at = end
         return b"".join((*kept, run[at:]))
+
+
+def _find(
+    expressions: Sequence[Expression], run: bytes, records: Records | None
+) -> list[tuple[int, int]]:
+    found = matching_runs(expressions, run)
+    return found if records is None else records.widen(run, found)
 
 
 class LineFilter:
@@ -41,9 +53,9 @@ class LineFilter:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        # empty blocks over lines that are not covered yet, by file; `continues` inside a line
+        # empty blocks over lines that are not covered yet, by file
         self._left_out: dict[str, Block] = {}
-        # files inside a line that was left out and covered
+        # files inside a record that was left out and covered
         self._in_line: set[str] = set()
 
     @property
@@ -58,11 +70,11 @@ class LineFilter:
     def cover_left_out(self) -> list[Block]:
         """Return empty blocks over the lines that were left out and are not covered yet.
 
-        The pieces of a line are covered together, unless they are the rest of a file.
+        The pieces of a record are covered together, unless they are the rest of a file.
         """
         left_out = self._left_out.items()
-        whole = [file for file, one in left_out if one.is_rest or not one.continues]
-        self._in_line.update(file for file in whole if self._left_out[file].continues)
+        whole = [file for file, one in left_out if one.is_rest or not one.goes_on]
+        self._in_line.update(file for file in whole if self._left_out[file].goes_on)
         return [self._left_out.pop(file) for file in whole]
 
     def _filter(self, block: Block) -> Block | None:
@@ -71,22 +83,31 @@ class LineFilter:
         if not block.lines:  # a hole covers the lines that were left out before it
             if before is None:
                 return block
-            self._in_line.update([span.file_id] * before.continues)
+            self._in_line.update([span.file_id] * before.goes_on)
             covering = replace(span, start=before.section.span.start)
             return replace(block, section=replace(section, span=covering))
         is_left_out = before is not None or (block.continues and span.file_id in self._in_line)
         self._in_line.discard(span.file_id)
         start = before.section.span.start if before else span.start
-        # the first piece of a line decides for all of them
-        pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
+        # the first piece of a record decides for all of them
+        records = parse_records(section.records) if section.records else None
+        pieces = _end_of_pieces(block, records)
         lines = b"" if is_left_out else block.lines[:pieces]
-        lines += self.rules.apply(block.lines[pieces:])
+        lines += self.rules.apply(block.lines[pieces:], records)
         if start == span.start and len(lines) == len(block.lines):
             return block
         covering, count = replace(span, start=start), lines.count(b"\n")
         section = replace(section, span=covering, size=len(lines), lines=count, filtered=True)
         if lines:
             return replace(block, section=section, lines=lines)
-        goes_on = not block.lines.endswith(b"\n")
-        self._left_out[span.file_id] = replace(block, section=section, lines=b"", continues=goes_on)
+        self._left_out[span.file_id] = replace(block, section=section, lines=b"", continues=False)
         return None
+
+
+def _end_of_pieces(block: Block, records: Records | None) -> int:
+    """Return where a record ends in a block that the block before began."""
+    if not block.continues:
+        return 0
+    if records is not None:
+        return records.end_of_rest(block.lines)
+    return block.lines.find(b"\n") + 1 or len(block.lines)

@@ -4,20 +4,23 @@ import os
 from collections.abc import Collection, Container, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
-from nats_logship.app.configuration import option
+from nats_logship.app.configuration import Many, option
 from nats_logship.app.service import merge_reloaded
 from nats_logship.app.units import Duration, Rate
 from nats_logship.client.access_settings import AccessSettings
-from shipper.expressions import expression
+from nats_logship.wire.expressions import expression
+from nats_logship.wire.records import RecordForm, Records
 from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
+from shipper.sources.files.records import Preset, RecordRules
 from shipper.sources.inputs import find_inputs
+from shipper.sources.journal.rules import Options, Priority, PriorityName, Rules
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -33,6 +36,12 @@ def _expressions(value: object) -> object:
     for text in lines if isinstance(lines, tuple | list) else ():
         expression(str(text))
     return lines
+
+
+def _record_start(value: str) -> str:
+    if value:
+        Records.of(RecordForm.START, value)
+    return value
 
 
 Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
@@ -59,7 +68,14 @@ class ShipperSettings(AccessSettings):
             *("file", "exclude", "from_", "ignore_older", "hold_deleted", "watch", "poll_every"),
             "state_dir",
         ),
-        "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
+        "Journal": (
+            *("journal", "unit", "exclude_unit", "priority", "journal_directory"),
+            "journal_format",
+        ),
+        "Lines": (
+            *("include_lines", "exclude_lines", "max_line", "grace", "record_start", "records"),
+            *("record_timeout", "record_lines"),
+        ),
         "Publishing": ("host", "ack", "compression", "round_size", "max_rate", "take_over"),
         "Running": ("once", "patience", "listen"),
     }
@@ -69,6 +85,33 @@ class ShipperSettings(AccessSettings):
         "PATH_OR_GLOB",
         "File to follow, or a glob in quotes, or a named pipe, or - for standard input; "
         "repeatable.",
+    )
+    journal: bool = Field(
+        False, description="Ship the systemd journal, too; a line is an entry, as journalctl shows."
+    )
+    unit: Many = option(
+        (),
+        "GLOB",
+        "With --journal: ship only entries of units that match, as journalctl --unit; repeatable.",
+    )
+    exclude_unit: Many = option(
+        (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
+    )
+    priority: PriorityName | None = option(
+        None,
+        "PRIORITY",
+        "With --journal: ship only entries of this priority or a more urgent one: emerg, alert, "
+        "crit, err, warning, notice, info or debug.",
+    )
+    journal_directory: Path | None = option(
+        None,
+        "DIR",
+        "With --journal: folder of the journal files (default: the journal of this machine).",
+    )
+    journal_format: Literal["short", "json"] = Field(
+        "short",
+        description="With --journal: a line is short (time, host, name and message, as "
+        "short-iso-precise of journalctl) or json (all fields).",
     )
     exclude: Globs = option(
         (), "GLOB", "File, folder or glob to exclude; takes precedence over --file; repeatable."
@@ -147,9 +190,26 @@ class ShipperSettings(AccessSettings):
         description="How long to wait for the end of a rotated file's last line before it is "
         "shipped unfinished; the next file waits at most twice as long.",
     )
-    include_lines: Lines = option((), "REGEX", "Ship only lines that match; repeatable.")
+    include_lines: Lines = option(
+        (), "REGEX", "Ship only lines, or records with a line, that match; repeatable."
+    )
     exclude_lines: Lines = option(
         (), "REGEX", "Drop lines that match, also lines that --include-lines selects; repeatable."
+    )
+    record_start: Annotated[str, AfterValidator(_record_start)] = option(
+        "",
+        "REGEX",
+        "A line that matches begins a record; the lines up to the next one belong to it.",
+    )
+    records: Preset | None = Field(
+        None, description="Begin records as the logs of this kind do, instead of --record-start."
+    )
+    record_timeout: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+        timedelta(seconds=2),
+        description="How long a file must not grow until its last record counts as complete.",
+    )
+    record_lines: Annotated[int, Field(ge=2, le=100_000)] = option(
+        500, "N", "How many lines of a record to wait for; then the record ends."
     )
     listen: OptionalListen = option(
         None,
@@ -178,15 +238,55 @@ class ShipperSettings(AccessSettings):
 
         `inputs` are those of `file` that are standard input and pipes.
         """
-        older, is_end = self.ignore_older, self.from_ == "end"
-        nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
-        files = [name for name in self.file if name not in inputs]
-        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=nanoseconds)
+        files, is_end = [name for name in self.file if name not in inputs], self.from_ == "end"
+        older = self.ignore_older_nanoseconds
+        return Selection.of(files, self.exclude, from_end=is_end, ignore_older=older)
+
+    @property
+    def ignore_older_nanoseconds(self) -> int | None:
+        """The age of what is not read, in nanoseconds."""
+        older = self.ignore_older
+        return None if older is None else int(older.total_seconds() * 1_000_000_000)
+
+    @model_validator(mode="after")
+    def _check_records(self) -> Self:
+        if self.record_start and self.records:
+            raise ValueError("--records and --record-start both say where records begin; give one")
+        return self
+
+    @property
+    def record_rules(self) -> RecordRules:
+        """Which lines are records."""
+        start, kind = self.record_start, self.records
+        return RecordRules.of(start, kind, self.record_timeout, self.record_lines)
+
+    @property
+    def journal_rules(self) -> Rules:
+        """Which entries of the journal are shipped."""
+        return Rules(
+            self.unit, self.exclude_unit, Priority[self.priority] if self.priority else None
+        )
+
+    @property
+    def journal_options(self) -> Options:
+        """What is read of the journal, and how."""
+        folder = str(self.journal_directory.absolute()) if self.journal_directory else ""
+        return Options(
+            path=f"journal:{folder}" if folder else "journal",
+            folder=folder,
+            is_json=self.journal_format == "json",
+            rules=self.journal_rules,
+            from_end=self.from_ == "end",
+            ignore_older=self.ignore_older_nanoseconds,
+            once=self.once,
+        )
 
 
 _RELOADABLE = {
     *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
     *("exclude_lines", "round_size", "max_rate", "compression", "log_level", "log_format"),
+    *("unit", "exclude_unit", "priority"),
+    *("record_start", "records", "record_timeout", "record_lines"),
 }
 
 

@@ -143,6 +143,20 @@ MUTANTS = (
         "tests/shipper/sources/files",
     ),
     Mutant(
+        "other lines wait for the end of a record that is in pieces",
+        "shipper/sources/files/file.py",
+        "in_line = self.progress.in_line or in_record",
+        "in_line = self.progress.in_line",
+        "tests/shipper/sources/files/test_records.py",
+    ),
+    Mutant(
+        "a filter keeps whole records",
+        "nats_logship/wire/records.py",
+        "last = max(end, begins[behind]) if",
+        "last = end if",
+        "tests/shipper/test_line_filter.py",
+    ),
+    Mutant(
         "a round names the last sequence of its subject",
         "shipper/publish/publisher.py",
         "{EXPECTED_SEQUENCE: str(claims.last)}",

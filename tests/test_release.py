@@ -51,7 +51,7 @@ def test_an_image_of_each_target_is_pushed_and_attested_by_its_digest() -> None:
     assert job["steps"][-1]["with"]["subject-digest"] == "${{ steps.push.outputs.digest }}"
 
 
-def test_the_version_is_in_one_place() -> None:
+def test_the_version_is_in_one_file() -> None:
     folders = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
 

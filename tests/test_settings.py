@@ -20,7 +20,7 @@ OWN_FORM = {
     **{"file_mode": "0644", "folder_mode": "0755", "owner": "root:root"},
     **{"round_size": "1MiB", "max_line": "64KiB", "path_template": "{host}/{file}"},
     **{"include_lines": "error{1,2}|fatal", "exclude_lines": "debug,trace\nhealth"},
-    **{"longest_interval": "1s", "max_rate": "5MB/s"},
+    **{"longest_interval": "1s", "max_rate": "5MB/s", "priority": "warning"},
     "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
     "server": "nats://b1:4222,nats://b2:4222",
     "spark_conf": "spark.cores.max=4\nspark.executor.memory=1g",

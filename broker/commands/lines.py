@@ -99,9 +99,9 @@ class _Printer:
 def _format_json(piece: TailPiece) -> bytes:
     known = piece._asdict()
     known["time"] = format_time(known.pop("stored_at"))
-    del known["file_id"], known["end"]
-    lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
-    texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+    for name in ("lines", "file_id", "end", "records"):
+        del known[name]
+    texts = (line.decode("utf-8", "surrogateescape") for line in piece.split())
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
 
 

@@ -159,7 +159,12 @@ class Feeds:
             "version": positions.version,
             "gaps": gaps,
             "files": [
-                {"path": one.path, "position": one.offset, "read": format_time(one.seen)}
+                {
+                    "path": one.path,
+                    "position": one.offset,
+                    "unit": one.unit,
+                    "read": format_time(one.seen),
+                }
                 for one in files
             ],
         }
@@ -198,8 +203,8 @@ class Feeds:
 
 
 def _document(piece: TailPiece, most: int) -> dict[str, Any]:
-    """Return lines and their origin: at most `most` lines, and only the start of a long one."""
-    lines, shown = piece.lines.removesuffix(b"\n").split(b"\n"), []
+    """Return lines, or records, and their origin: at most `most`, and the start of a long one."""
+    lines, shown = piece.split(), []
     for line in lines[: max(1, most)]:
         more = len(line) - _LONGEST
         rest = f" … and {more:,} bytes more" if more > 0 else ""

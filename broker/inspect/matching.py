@@ -16,8 +16,8 @@ from nats_logship.app.text import format_count
 
 _LONGEST = 500  # characters of a pattern
 
-LineFilter = Callable[[bytes], Awaitable[bytes]]
-"""Returns the lines that match; raises `OperatorError`."""
+LineFilter = Callable[[bytes], Awaitable[list[tuple[int, int]]]]
+"""Returns the half-open ranges of the lines that match; raises `OperatorError`."""
 
 
 async def check_pattern(pattern: str) -> str:
@@ -33,7 +33,7 @@ async def check_pattern(pattern: str) -> str:
 
 @asynccontextmanager
 async def open_line_filter(pattern: str) -> AsyncIterator[LineFilter]:
-    """Yield a function that returns the lines that match, until the context ends.
+    """Yield a function that finds the lines that match, until the context ends.
 
     Raises `OperatorError` if the pattern is not a regular expression of Python, is too long, or
     takes too long to compile.
@@ -60,9 +60,9 @@ async def open_line_filter(pattern: str) -> AsyncIterator[LineFilter]:
         await process.wait()
 
 
-async def _match(process: Process, lines: bytes) -> bytes:
+async def _match(process: Process, lines: bytes) -> list[tuple[int, int]]:
     try:
-        return await _ask(process, lines)
+        return list(matcher.RANGE.iter_unpack(await _ask(process, lines)))
     except EOFError:
         raise OperatorError(
             _describe_cost(f"for {format_count(len(lines), 'byte', form=',')} of lines")

@@ -155,8 +155,9 @@ def format_message(message: StoredMessage) -> bytes:
 
 
 def _describe(section: Section) -> str:
-    span = section.span
-    return f"{section.path}, bytes [{span.start}, {span.end})"
+    span, records = section.span, section.records
+    joined = f", records by {records}" if records else ""
+    return f"{section.path}, {section.unit} [{span.start}, {span.end}){joined}"
 
 
 def escape(lines: bytes) -> bytes:

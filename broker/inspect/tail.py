@@ -1,8 +1,9 @@
 """`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +21,13 @@ from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.wire.message import MalformedMessage, Section
+from nats_logship.wire.records import Records, parse_records
 from nats_logship.wire.subjects import host_filter, partition_filter
 
 _FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
 _WIDER = 8  # each further search covers so many times more messages
 _MOST_SEARCHED = 100_000  # messages, unless the broker selects those of one host
+_MOST_JOINED = 500_000  # lines of a section: more are shown line by line
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,7 @@ class TailPiece(NamedTuple):
     """Lines of one file of a host, from one message; `stored_at` is in nanoseconds since the epoch.
 
     `file_id` and `end` are those of their span; empty and 0 for the lines of another client.
+    `records` are the lines as they belong together; None: each is alone.
     """
 
     host: str
@@ -43,9 +47,21 @@ class TailPiece(NamedTuple):
     lines: bytes
     file_id: str = ""
     end: int = 0
+    records: tuple[bytes, ...] | None = None
+
+    def split(self) -> list[bytes]:
+        """Return the records, each without its last newline; without records the lines."""
+        if self.records is not None:
+            return [record.removesuffix(b"\n") for record in self.records]
+        return self.lines.removesuffix(b"\n").split(b"\n")
 
     def last(self, most: int) -> Iterator["TailPiece"]:
-        """Yield the last lines, at most `most`, each as its own piece."""
+        """Yield the last records or lines, at most `most`, each as its own piece."""
+        if self.records is not None:
+            for record in self.records[-most:]:
+                whole = record.removesuffix(b"\n") + b"\n"
+                yield self._replace(lines=whole, records=(whole,))
+            return
         ended = self.lines.endswith(b"\n")
         found = self.lines.rsplit(b"\n", most + ended)
         for line in found[-most - ended : len(found) - ended]:
@@ -64,7 +80,7 @@ class TailOptions:
 
     Lines of the hosts and files of `selection`, in `partitions` (none: all), that match the regular
     expression `match` and were stored at `since` or later; the last `lines` of them, None meaning
-    all. With `follow` also new lines.
+    all. With `follow` also new lines. Records of several lines are shown and counted whole.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
@@ -96,22 +112,47 @@ class TailOptions:
             if not (self.selection.wants_host(one.host) and any(map(wants_file, files))):
                 continue
             for section, lines in _split(one):
-                if wants_file(section.path if section else ""):
-                    found = await matching(lines) if matching and lines else lines
-                    if found:
-                        yield _make_piece(one, section, found)
+                if not (lines and wants_file(section.path if section else "")):
+                    continue
+                if (found := await _choose(section, lines, matching)).lines:
+                    yield _make_piece(one, section, found)
 
 
-def _make_piece(message: StoredMessage, section: Section | None, lines: bytes) -> TailPiece:
+class _Chosen(NamedTuple):
+    """The lines of a section that are shown, and their records."""
+
+    lines: bytes
+    records: tuple[bytes, ...] | None
+
+
+async def _choose(section: Section | None, lines: bytes, matching: LineFilter | None) -> _Chosen:
+    """Return the lines to show: whole records if a line of them matches."""
+    records = parse_records(section.records) if section and section.records else None
+    if records and lines.count(b"\n") > _MOST_JOINED:
+        records = None
+    ranges = await matching(lines) if matching else [(0, len(lines))]
+    if records is None:
+        return _Chosen(b"".join(lines[start:end] for start, end in ranges), None)
+    # a stranger chose the expression: RE2 bounds its time, and nothing waits for it
+    return await asyncio.to_thread(_choose_records, records, lines, ranges)
+
+
+def _choose_records(records: Records, lines: bytes, ranges: Sequence[tuple[int, int]]) -> _Chosen:
+    runs = [lines[start:end] for start, end in records.widen(lines, ranges)]
+    return _Chosen(b"".join(runs), tuple(one for run in runs for one in records.split(run)))
+
+
+def _make_piece(message: StoredMessage, section: Section | None, found: _Chosen) -> TailPiece:
     return TailPiece(
         host=message.host,
         partition=message.subject.partition if message.subject else None,
         sequence=message.sequence,
         stored_at=message.stored_at,
         file=section.path if section else "",
-        lines=lines,
+        lines=found.lines,
         file_id=section.span.file_id if section else "",
         end=section.span.end if section else 0,
+        records=found.records,
     )
 
 

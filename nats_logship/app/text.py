@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+_PLURALS = {"entry": "entries"}
 _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 
 
@@ -13,7 +14,8 @@ def format_count(count: int, noun: str, verb: str = "", form: str = "") -> str:
     done = f" {verb}" if verb else ""
     if count == 1:
         done = f" {_OF_ONE.get(verb, f'{verb}s')}" if verb else ""
-    return f"{count:{form}} {noun}{'' if count == 1 else 's'}{done}"
+    shown = noun if count == 1 else _PLURALS.get(noun, f"{noun}s")
+    return f"{count:{form}} {shown}{done}"
 
 
 def format_names(names: Sequence[object], most: int = 3) -> str:

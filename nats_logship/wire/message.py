@@ -26,15 +26,17 @@ specifies the same headers for authors of other shippers.
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
 import zstandard
 
 from nats_logship.app.text import format_count
+from nats_logship.wire.records import MAX_RECORDS_BYTES
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 _AGENT, _READ_AT, _SPANS = "Log-Agent", "Log-Read-At", "Log-Spans"
@@ -59,11 +61,15 @@ ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
 _MAX_SHOWN = 100  # characters of a bad header in an error message
 _MAX_POSITION = 2**63 - 1  # of any file system
 _MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
-_SECTION_BYTES = 180  # of a section in `Log-Spans`, without its path, file id and hashes
+_SECTION_BYTES = 200  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
 # a hash has at most the 128 hex digits of SHA-512; int() of millions of digits would take seconds
 _IDENTITY = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([^:]{,128}):([0-9]{1,20}):([^:]{,128})")
+
+
+Unit = Literal["bytes", "entries"]
+"""What the positions of a source count: bytes of a file, or entries of a journal."""
 
 
 class MalformedMessage(ValueError):
@@ -72,9 +78,10 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The half-open byte range `[start, end)` of the source file with the id `file_id`.
+    """The half-open range `[start, end)` of the source file with the id `file_id`.
 
-    A file keeps its id when it is renamed. Raises `MalformedMessage` for a bad id.
+    It counts bytes, or entries of a journal. A file keeps its id when it is renamed. Raises
+    `MalformedMessage` for a bad id.
     """
 
     file_id: str
@@ -126,7 +133,9 @@ class Section:
 
     `size` is the length of the span, or less if a filter left out lines (`filtered`). Without an
     `identity` the file cannot be read again from the end of the span, because the span ends inside
-    a line or the source is a pipe. Raises `MalformedMessage` for impossible sizes.
+    a line or the source is a pipe. If the span counts entries (`unit`), its length says nothing
+    about the size. `records` says how lines are joined, as `parse_records` reads it; empty: each
+    line is alone. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -135,16 +144,26 @@ class Section:
     lines: int
     identity: Identity | None = None
     filtered: bool = False
+    unit: Unit = "bytes"
+    records: str = ""
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
         length = self.span.end - self.span.start
-        if length < 0 or self.size > length or (self.size < length and not self.filtered):
+        if length < 0 or (self.unit == "bytes" and not self._fits(length)):
             size = format_count(self.size, "byte")
             raise MalformedMessage(f"span {self.span} does not match {size} of lines")
         if self.lines > self.size:
             size, lines = format_count(self.size, "byte"), format_count(self.lines, "line")
             raise MalformedMessage(f"{size} cannot hold {lines}")
+
+    def _fits(self, length: int) -> bool:
+        return self.size <= length if self.filtered else self.size == length
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether byte N of its lines is byte `start + N` of the file."""
+        return self.unit == "bytes" and not self.filtered
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +222,9 @@ def _encode_section(section: Section) -> str:
         f'{{"file":{_quote(section.path)},"id":{json.dumps(span.file_id)},"start":{span.start}'
         f',"end":{span.end},"size":{section.size},"lines":{section.lines}'
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
-        + (',"filtered":true}' if section.filtered else "}")
+        + ("" if section.unit == "bytes" else f',"unit":"{section.unit}"')
+        + (',"filtered":true' if section.filtered else "")
+        + (f',"records":{_quote(section.records)}}}' if section.records else "}")
     )
 
 
@@ -211,7 +232,8 @@ def estimate_size(section: Section) -> int:
     """Return an upper bound of a section's bytes in `Log-Spans`, without encoding the section."""
     identity = section.identity
     hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
-    return len(_quote(section.path)) + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
+    texts = len(_quote(section.path)) + len(_quote(section.records))
+    return texts + 2 * len(section.span.file_id) + hashes + _SECTION_BYTES
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
@@ -259,6 +281,8 @@ class _Entry(msgspec.Struct):
     lines: _Position
     identity: str | msgspec.UnsetType = msgspec.UNSET
     filtered: bool = False
+    unit: Unit = "bytes"
+    records: object = ""
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
@@ -286,7 +310,18 @@ def _decode_section(entry: _Entry) -> Section:
         lines=entry.lines,
         identity=None if identity is msgspec.UNSET else Identity.parse(identity),
         filtered=entry.filtered,
+        unit=entry.unit,
+        records=_decode_records(entry.records),
     )
+
+
+def _decode_records(value: object) -> str:
+    """Return how lines are joined; empty for a value that breaks the rules: lines are not lost."""
+    with suppress(MalformedMessage):
+        text = _unquote(value) if isinstance(value, str) else ""
+        if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
+            return text
+    return ""
 
 
 def _decode_follows(text: str) -> tuple[Followed, ...]:

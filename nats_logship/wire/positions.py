@@ -12,7 +12,14 @@ from typing import Any
 
 import zstandard
 
-from nats_logship.wire.message import MAX_PATH_BYTES, Identity, Origin, Span, decompress
+from nats_logship.wire.message import (
+    MAX_PATH_BYTES,
+    Identity,
+    Origin,
+    Span,
+    Unit,
+    decompress,
+)
 from nats_logship.wire.streams import STREAM
 
 _LARGE = 64 * 1024  # bytes of JSON to compress; `nats kv get` shows smaller ones
@@ -34,6 +41,7 @@ class Cursor:
     identity: Identity  # its tail ends at `offset`
     seen: int  # when the file was last read, in nanoseconds since the epoch
     ended: bool = False  # the file was rotated away or deleted, and read to its end
+    unit: Unit = "bytes"  # what `offset` counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class Positions:
                         offset=end,
                         identity=one.identity,
                         seen=origin.read_at,
+                        unit=one.unit,
                     )
         last = {stream: Covered(sequence, agent)} if sequence else {}
         return replace(self, files=files, covered={**self.covered, **last})
@@ -154,6 +163,7 @@ def _encode_cursor(cursor: Cursor) -> dict[str, str | int]:
         "identity": str(cursor.identity),
         "seen": cursor.seen,
         **({"ended": True} if cursor.ended else {}),
+        **({} if cursor.unit == "bytes" else {"unit": cursor.unit}),
     }
 
 
@@ -168,6 +178,7 @@ def _decode_cursor(entry: Mapping[str, Any]) -> Cursor:
         identity=Identity.parse(str(entry["identity"])),
         seen=_natural(entry["seen"]),
         ended=entry.get("ended") is True,
+        unit="entries" if entry.get("unit") == "entries" else "bytes",
     )
 
 

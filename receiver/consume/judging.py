@@ -54,11 +54,12 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
         return _WHOLE
     path = _shorten(section.path)
     found = Anomaly(AnomalyKind.REPEAT, host, path, span.file_id, span.start, reached, sequence, 0)
+    found = replace(found, unit=section.unit)
     if span.start > reached:
         return Judgement(0, replace(found, kind=AnomalyKind.GAP, start=reached, end=span.start))
     if reached >= span.end:
         return Judgement(section.size, replace(found, end=span.end))
-    if section.filtered:
+    if not section.is_divisible:
         return Judgement(0, replace(found, kind=AnomalyKind.DOUBT))
     return Judgement(reached - span.start, found)
 

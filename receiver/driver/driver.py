@@ -27,9 +27,10 @@ from receiver.driver.from_settings import (
 from receiver.driver.partitions import find_partitions
 from receiver.driver.preflight import require_sound
 from receiver.driver.presence import ReceiverPresence
+from receiver.driver.shared import Shared
 from receiver.driver.slot import Slot
 from receiver.driver.stopping import run_unless_stopped
-from receiver.driver.supervisor import PartitionSupervisor, Shared
+from receiver.driver.supervisor import PartitionSupervisor
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.damage import Damaged, Misplaced, describe_damage
@@ -45,7 +46,8 @@ logger = logging.getLogger(__name__)
 class Driver:
     """Supervises the partitions of one receiver, which offsets in KV name by its `owner`.
 
-    `run_job` runs a task; it is called in threads, once for each of the `slots` at a time.
+    `run_job` runs a task; it is called in threads, once for each of the `slots` at a time, which
+    `use_slots` may reduce.
     """
 
     settings: ReceiverSettings
@@ -72,6 +74,7 @@ class Driver:
             clock=self.meter.clock,
             calendar=make_calendar(self.settings),
             limits=make_limits(self.settings, 1),
+            usable=self.slots,
         )
         self._states = StreamStates(self.connection)
         self._presence = ReceiverPresence(self.connection, self.meter.report)
@@ -114,6 +117,10 @@ class Driver:
         self.settings = settings
         self._cleaner.policy = make_segment_policy(settings)
         self._shared.limits = make_limits(settings, len(self._running()))
+
+    def use_slots(self, count: int) -> None:
+        """Have so many of the slots used, at least one: Spark runs as many tasks at once."""
+        self._shared.use_slots(count)
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""

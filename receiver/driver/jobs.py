@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -15,6 +15,7 @@ from nats_logship.app.exits import OperatorError
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
 from receiver.spark.jvm import wait_for_death
+from receiver.spark.session import count_tasks
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 """Errors of a disk; the connections of a JVM that has died end with others."""
@@ -87,6 +88,17 @@ async def watch(spark: SparkContext, patience: float = inf, first: float = 600.0
             )
         await asyncio.sleep(min(_CHECK_EVERY, first))
     raise OperatorError(f"{spark.master} has had no executor for us for {first:g} s; start again")
+
+
+async def follow_slots(spark: SparkContext, use_slots: Callable[[int], None]) -> None:
+    """Report how many tasks Spark runs at once, as executors come and go; never return.
+
+    While there is no executor the last number stays.
+    """
+    while True:
+        await asyncio.sleep(_CHECK_EVERY)
+        if count := await asyncio.to_thread(count_tasks, spark):
+            use_slots(count)
 
 
 def _has_executors(spark: SparkContext) -> bool:

@@ -5,19 +5,16 @@ A standby claims a partition once nobody owns it, and waits again if it loses th
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 
 from nats_logship.app.exits import ConfigurationError, FencedError, OperatorError
 from nats_logship.app.faults import fault
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.answer import ConnectionLost, Rejected
-from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import (
-    LARGEST_PULL,
     Assignment,
     Blocked,
     Cause,
@@ -31,12 +28,11 @@ from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.stream_check import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
 from receiver.driver.rotation_timer import RotationTimer
-from receiver.driver.slot import Slot
+from receiver.driver.shared import Shared
 from receiver.driver.standby import describe_owners, find_live_owner, wait_until_free
 from receiver.driver.stopping import run_unless_stopped
 from receiver.partition_meter import PartitionMeter
 from receiver.storage.damage import Damaged, Misplaced
-from receiver.storage.rotation import Calendar
 
 _SHORT_PAUSE, _LONG_PAUSE = 2.0, 15.0  # seconds between attempts, at most
 _PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
@@ -50,44 +46,6 @@ _EMPTY_PAUSE = 0.5  # seconds after a task that found nothing: never a tight loo
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
-    """How large batches are, how long sessions last, how a supervisor waits. Bytes and seconds.
-
-    `limit` and `pull` are bytes of a batch and of a pull. With `once` a supervisor ends if nothing
-    is left; without `take_over` it does not claim a partition of a running receiver. With a
-    `standby` it takes over after so many seconds of silence. A task that has not reported for
-    `patience` is reported. `pause` is the first pause after a failure; `check_every` is the time
-    between checks of the stream, of the owner and of the clock.
-    """
-
-    limit: int
-    pull: int = LARGEST_PULL
-    session: SessionLimits = field(default_factory=SessionLimits)
-    once: bool = False
-    take_over: bool = True
-    standby: float | None = None
-    patience: float = 60.0
-    pause: float = 0.5
-    check_every: float = 10.0
-
-
-@dataclass(slots=True)
-class Shared:
-    """What the supervisors of all partitions share; each next task follows its `limits`.
-
-    Partition after partition goes to the next of the `slots`, which are at least one. `clock` gives
-    nanoseconds since the epoch; `closed` is set when a task has closed segments.
-    """
-
-    connection: Connection
-    slots: Sequence[Slot]
-    clock: Callable[[], int]
-    calendar: Calendar
-    limits: TaskLimits
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class PartitionSupervisor:
     """Keeps one partition received until `stop` is set, or with `once` until nothing is left."""
 
@@ -98,10 +56,11 @@ class PartitionSupervisor:
         self.wake = Wake(claim.connection, claim.partition, claim.stream)
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self.left: int | None = None
-        """Messages that wait in the stream after `run`; None if nobody knows."""
+        """Messages that wait in the stream after `run`; None if that is unknown."""
         self._shared = shared
         self._meter = meter
         self._partition, self._index = meter.partition, index
+        self._slot = shared.slot_of(index)
         self._is_silent = False  # nothing has come since the last task
         self._has_more = False  # the last task left messages behind
         self._was_damaged = False  # and has not been claimed again since
@@ -139,7 +98,7 @@ class PartitionSupervisor:
         """Free the partition, so that a standby claims it at once, and count what waits there."""
         if self.claim.offset is None:
             return
-        # that's fine: if the broker is away, nobody knows what waits
+        # that's fine: if the broker is away, `left` stays unknown
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
@@ -250,7 +209,7 @@ class PartitionSupervisor:
         Raises `FencedError` if somebody else owns the partition, `StreamMismatch` if the broker has
         gone back to an earlier state: the message that it waits for may be there already.
         """
-        timer = self.timer
+        timer, self._slot = self.timer, self._shared.slot_of(self._index)
         woken = run_unless_stopped(self._slot.joining, self.wake.wait(self._offset.next))
         waiting = asyncio.ensure_future(run_unless_stopped(timer.asked, woken))
         try:
@@ -266,12 +225,9 @@ class PartitionSupervisor:
         finally:
             waiting.cancel()
 
-    @property
-    def _slot(self) -> Slot:
-        return self._shared.slots[self._index % len(self._shared.slots)]
-
     async def _run_task(self) -> bool:
         """Run a session at the partition; return whether there may be more for the next one."""
+        self._slot = self._shared.slot_of(self._index)
         rotation, was_due = self.timer.take(is_silent=self._is_silent), self.timer.is_due
         self._meter.is_starting = not self._slot.has_reported
         self._meter.began_at = self._shared.clock()

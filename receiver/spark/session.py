@@ -164,15 +164,18 @@ def count_slots(spark: SparkContext, most: int) -> int:
     Waits some seconds for the first executor of a cluster.
     """
     give_up = time.monotonic() + _FIRST_EXECUTOR
-    while True:
-        with suppress(Py4JError, OSError):
-            context = spark._jsc.sc()
-            profile = context.resourceProfileManager().defaultResourceProfile()
-            if found := int(context.maxNumConcurrentTasks(profile)):
-                return min(found, most)
-        if time.monotonic() >= give_up:
-            return 1
+    while not (found := count_tasks(spark)) and time.monotonic() < give_up:
         time.sleep(_AGAIN)
+    return max(1, min(found, most))
+
+
+def count_tasks(spark: SparkContext) -> int:
+    """Return how many tasks a Spark runs at once now, 0 if it has no executor or does not say."""
+    with suppress(Py4JError, OSError):
+        context = spark._jsc.sc()
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        return int(context.maxNumConcurrentTasks(profile))
+    return 0
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
+from nats_logship.wire.message import Unit
 from receiver.consume.assignment import Cause
 from receiver.meter import Meter
 from receiver.partition_meter import PartitionMeter
@@ -40,6 +41,11 @@ _GAUGES: dict[str, tuple[str, _Value]] = {
     "lost": ("1 if another receiver has taken the partition over.", lambda p, _: bool(p.successor)),
 }
 
+_SIZES: dict[Unit, str] = {
+    "bytes": "Bytes of source files in anomalies.",
+    "entries": "Entries of journals in anomalies.",
+}
+
 
 def make_page(meter: Meter) -> Callable[[], Page]:
     """Return a function that makes the page of `/metrics` as of the time of its call."""
@@ -58,16 +64,20 @@ def _collect(meter: Meter) -> Iterator[Metric]:
     blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
     text, labels = "Gaps, losses, repeats and doubts.", ["partition", "kind"]
     counts = CounterMetricFamily("logreceiver_anomalies", text, labels=labels)
-    text = "Bytes of source files in anomalies."
-    sizes = CounterMetricFamily("logreceiver_anomaly_bytes", text, labels=labels)
+    sizes = {
+        unit: CounterMetricFamily(f"logreceiver_anomaly_{unit}", text, labels=labels)
+        for unit, text in _SIZES.items()
+    }
     for one in partitions:
         for cause in Cause:
             is_it = one.blocked is not None and one.blocked.cause is cause
             blocked.add_metric([str(one.partition), cause.value], is_it)
         for found in AnomalyKind:
             counts.add_metric([str(one.partition), found.value], one.found[found.value])
-            sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
-    yield from (blocked, counts, sizes)
+            for unit, family in sizes.items():
+                size = one.found_sizes[unit][found.value]
+                family.add_metric([str(one.partition), found.value], size)
+    yield from (blocked, counts, *sizes.values())
     yield GaugeMetricFamily(
         "logreceiver_waiting", "1 while the receiver waits for the broker.", bool(meter.away)
     )

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 
 from nats_logship.app.timestamps import to_datetime
+from nats_logship.wire.message import Unit
 
 GAP_REPORTS = ".gaps.p*.jsonl"
 """A pattern for the reports of all partitions in an output folder."""
@@ -27,7 +28,7 @@ class AnomalyKind(Enum):
     REPEAT = "repeat"
     """A section, or its beginning, was received before; it was not written again."""
     DOUBT = "doubt"
-    """A filtered section begins before the received end; it was written whole.
+    """A section that cannot be divided begins before the received end; it was written whole.
 
     Which of its lines were received before is not known, so some may be in the file twice.
     """
@@ -40,7 +41,7 @@ class AnomalyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """The bytes `[start, end)` of a source file of a host; of a loss neither is known.
+    """The range `[start, end)` of a source file of a host; of a loss neither is known.
 
     Moments are in nanoseconds since the epoch; 0 if not known.
     """
@@ -55,13 +56,19 @@ class Anomaly:
     read_at: int  # when the shipper read its lines; of a loss when the broker stored it
     since: int = 0  # the same of the message before
     after: int = 0  # of a loss: the sequence of the host's last message before
+    unit: Unit = "bytes"  # what the range counts
+
+    @property
+    def size(self) -> int:
+        """How many of `unit` the range has."""
+        return self.end - self.start
 
     def as_row(self) -> dict[str, object]:
         """Return what the report and the store say of a gap, by field."""
         moments = {"since": _format(self.since), "until": _format(self.read_at)}
         fields = asdict(self) | {"kind": self.kind.value} | moments
         del fields["read_at"]
-        return {**fields, "bytes": self.end - self.start}
+        return {**fields, self.unit: self.size}
 
 
 def _format(moment: int) -> str | None:

@@ -26,7 +26,7 @@ _LAYOUTS = ((_KUBERNETES, 2), (_PODS, 4), (_DOCKER, 3))
 def name_container(path: str) -> Mapping[str, str]:
     """Return `namespace`, `pod` and `container` of a source file; empty for any other file.
 
-    Of a file of Docker only `container` is known, which is the container's id.
+    A path of Docker has only `container`, which is the container's id.
     """
     names = path.split("/")
     for layout, count in _LAYOUTS:

@@ -96,7 +96,7 @@ class Layout:
         return "{date}" in self.template
 
     def source(self, file: str | None) -> str:
-        """Return a path that stands for all source files whose lines share a live file.
+        """Return one path for all source files whose lines share a live file.
 
         Empty if all of a host do. A container's files share one, whichever its id is, and those of
         a pod that is made again.
@@ -112,13 +112,13 @@ class Layout:
         the host's name in a partition that is not the host's; it holds two dots, which no host's
         name does.
         """
-        places = {"host": make_stem(host) + mark, "date": date}
+        values = {"host": make_stem(host) + mark, "date": date}
         if container := self._find_container(source):
             template = self.template
-            places |= {name: _component(value) for name, value in container.items()}
+            values |= {name: _component(value) for name, value in container.items()}
         else:
-            template, places["file"] = _template_of_others(self.template), self._file_path(source)
-        return _PLACE.sub(lambda place: places[place[0][1:-1]], template)
+            template, values["file"] = _template_of_others(self.template), self._file_path(source)
+        return _PLACE.sub(lambda found: values[found[0][1:-1]], template)
 
     def _find_container(self, file: str) -> Mapping[str, str]:
         """Return the names that the template has; empty for a file that lacks one."""

@@ -19,6 +19,7 @@ _GAP_COLUMNS = (
     "after",
     "since",
     "until",
+    "unit",
 )
 
 

@@ -352,4 +352,4 @@ class Store(Database):
     def put_gaps(self, rows: Iterable[Sequence[object]]) -> None:
         """Write rows of gaps, without their ids, within a transaction."""
         if found := list(rows):
-            self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 11)})", found)
+            self.change_all(f"INSERT INTO gaps VALUES (NULL, {', '.join('?' * 12)})", found)

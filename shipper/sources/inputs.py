@@ -20,7 +20,7 @@ STANDARD_INPUT = "-"
 CHUNK = 64 * 1024
 """Bytes that a pipe holds."""
 _INPUT = 0  # descriptor
-_CHECK_EVERY = 5000  # milliseconds: another pipe may be made at the path, of which nothing tells
+_CHECK_EVERY = 5000  # milliseconds: another pipe may be made at the path
 
 
 def find_inputs(names: Iterable[str]) -> Mapping[str, str]:

@@ -21,6 +21,8 @@ class NoticeKind(Enum):
     DAMAGED = "damaged"
     UNWATCHED = "unwatched"
     AGED = "aged"
+    VACUUMED = "vacuumed"
+    CUT = "cut"
     UNREAD = "unread"
     CONTENT = "content"
 

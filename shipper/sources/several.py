@@ -13,7 +13,7 @@ from shipper.sources.block import Block
 from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
 
-_LEAST_SHARE = 64 * 1024  # bytes
+_LEAST_SHARE = 16 * 1024  # bytes
 
 
 class Sources(Source):
@@ -21,8 +21,9 @@ class Sources(Source):
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
+        self._stored: Callable[[str], int] = lambda _: 0
         self._sources: list[Source] = []
-        self._last_sizes: dict[int, int] = {}  # bytes of the last gathering, by place
+        self._last_sizes: dict[int, int] = {}  # bytes of the last gathering, by number
 
     @property
     def stored(self) -> Callable[[str], int]:
@@ -36,7 +37,7 @@ class Sources(Source):
             source.stored = stored
 
     def add(self, source: Source) -> None:
-        """Read another source, too; it owns no position of those before."""
+        """Read another source, too, with the same `wake`."""
         source.stored = self._stored
         self._sources.append(source)
 
@@ -62,11 +63,11 @@ class Sources(Source):
         """
         blocks: list[Block] = []
         order = self._order()
-        for count, place in enumerate(order):
+        for count, number in enumerate(order):
             share = max(_LEAST_SHARE, budget // (len(order) - count))
-            source = self._sources[place]
+            source = self._sources[number]
             found = await source.gather(share)
-            self._last_sizes[place] = size = sum(len(block.lines) for block in found)
+            self._last_sizes[number] = size = sum(len(block.lines) for block in found)
             budget -= size
             blocks += found
             if found and source.is_inside_line:
@@ -74,9 +75,9 @@ class Sources(Source):
         return blocks
 
     def _order(self) -> list[int]:
-        def precede(place: int) -> tuple[bool, int]:
-            is_inside = self._sources[place].is_inside_line
-            return not is_inside, self._last_sizes.get(place, 0)
+        def precede(number: int) -> tuple[bool, int]:
+            is_inside = self._sources[number].is_inside_line
+            return not is_inside, self._last_sizes.get(number, 0)
 
         return sorted(range(len(self._sources)), key=precede)
 

@@ -6,14 +6,12 @@ The agent, its loop and its status know nothing else of a source. Several source
 
 import asyncio
 from collections.abc import Callable, Container, Mapping
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from nats_logship.wire.message import Unit
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.notices import Notice
-
-Unit = Literal["bytes", "entries"]
-"""What positions and sizes count: bytes of a file, or entries of a journal."""
 
 
 class SourceState(NamedTuple):
@@ -24,7 +22,7 @@ class SourceState(NamedTuple):
 
     file: str  # the id of its positions
     path: str  # where it is now; `-` is standard input
-    condition: str  # what happens to it, in a word or two
+    condition: str  # what happens to it, such as `following`
     position: int  # the next to read
     end: int  # where its content ends, as far as that is known
     readable_since: int | None = None  # when there was first something to read; None without

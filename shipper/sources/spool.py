@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -28,19 +27,16 @@ from nats_logship.app.files import FOLDER_ID, Folder, make_folder
 from nats_logship.app.locks import try_lock
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
-from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, fingerprint, identify
+from shipper.sources.files.identity import fingerprint, identify
 from shipper.sources.files.progress import Progress
-from shipper.sources.files.reader import end_of_run
 from shipper.sources.inputs import CHUNK, STANDARD_INPUT, Input, NamedPipe
 from shipper.sources.notices import Notice, NoticeKind
+from shipper.sources.segment import SEGMENT, Segment
 from shipper.sources.source import Source, SourceState
 from shipper.sources.worker import Worker
 
-_SEGMENT = 16 * 1024 * 1024
-"""Bytes of a segment, which is removed as a whole when all of it is acknowledged."""
 _MOST = 256 * 1024 * 1024
 """Bytes of unacknowledged input: minutes of a busy host without a broker, and little for a disk."""
-_BY_THE_BYTE = 256 * 1024  # bytes: at most a fifth of a second for each segment
 _PAUSE = 0.01  # seconds after a small read: a copy for each line would use a whole core
 _RETRY = 1.0  # seconds
 _LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
@@ -48,87 +44,6 @@ _NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)")
 _LONGEST_NAME = 150  # characters of the name of an input
 _REMEMBERED = 64  # segments that are marked as ended
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A file of the spool, locked through its descriptor; a closed one does not grow any more.
-
-    `tail` are the bytes before the next one to read, `searched` is how far the end of an over-long
-    line was searched.
-    """
-
-    name: str
-    descriptor: int
-    size: int
-    progress: Progress
-    tail: bytes = b""
-    searched: int = 0
-    is_closed: bool = False
-
-    @property
-    def file(self) -> str:
-        """Its file id."""
-        return self.progress.file
-
-    @property
-    def unread(self) -> int:
-        """How many bytes were not read."""
-        return max(0, self.size - self.progress.offset)
-
-    def end_line(self) -> None:
-        """Add the newline that the last line lacks, if it does; raises OSError."""
-        if not self.is_at_line_end():
-            self.size += os.pwrite(self.descriptor, b"\n", self.size)
-
-    @property
-    def most(self) -> int:
-        """How many bytes to append at a time: one by one behind 16 MiB, to end with a line."""
-        if self.size < _SEGMENT:
-            return _SEGMENT - self.size
-        return 1 if self.size < _SEGMENT + _BY_THE_BYTE else CHUNK
-
-    def is_at_line_end(self) -> bool:
-        """Whether the last line is finished."""
-        return not self.size or os.pread(self.descriptor, 1, self.size - 1) == b"\n"
-
-    def rewind(self, cursor: Cursor) -> None:
-        """Read on from the cursor."""
-        start = max(0, cursor.offset - TAIL_BYTES)
-        self.tail = os.pread(self.descriptor, cursor.offset - start, start)
-        head, inode = os.pread(self.descriptor, HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
-        is_inside = bool(self.tail) and not self.tail.endswith(b"\n")
-        self.progress = Progress.begin(cursor, inode, head, is_inside)
-        self.searched = 0
-
-    def read(self, most: int, max_line: int, now: int) -> Block | None:
-        """Return about `most` bytes of whole lines, or a piece of an over-long one; None if none.
-
-        The first piece of such a line waits until the line has ended, or has 16 MiB.
-        """
-        start = self.progress.offset
-        for length in (most, max_line + 1):
-            data = os.pread(self.descriptor, min(length, self.unread), start)
-            if len(data) < length or b"\n" in data:
-                break
-        run = data[: end_of_run(data, 0, len(data), max(most, max_line), max_line)]
-        is_piece = run and not run.endswith(b"\n")
-        if not run or (is_piece and not self.progress.in_line and not self._has_end(max_line)):
-            return None
-        self.progress, block = self.progress.take(run, self.tail, now)
-        self.tail = (self.tail + run[-TAIL_BYTES:])[-TAIL_BYTES:]
-        return block
-
-    def _has_end(self, max_line: int) -> bool:
-        start = self.progress.offset
-        at = max(self.searched, start + max_line)
-        while at < min(self.size, start + _SEGMENT):
-            data = os.pread(self.descriptor, min(_BY_THE_BYTE, self.size - at), at)
-            if b"\n" in data:
-                return True
-            at += len(data)
-        self.searched = at
-        return at >= start + _SEGMENT
 
 
 class Spool(Source):
@@ -159,7 +74,7 @@ class Spool(Source):
         self._clock = clock
         self._prefix = _prefix_of(input_.path)
         self._number = 0
-        self._segments: list[_Segment] = []
+        self._segments: list[Segment] = []
         self._removed = deque[str](maxlen=_REMEMBERED)
         self._has_ended = self._is_stopping = self._has_news = False
         self._error = ""
@@ -172,13 +87,15 @@ class Spool(Source):
             self._number = number
             # another shipper may hold it, which is about to end or ships to another broker
             with suppress(BlockingIOError):
-                segment = self._add(name, file)
-                segment.end_line()  # the run that wrote it was killed
-                segment.is_closed = True
+                self._add(name, file)
+        # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
+        for segment in self._segments[: -1 if input_.is_kept else None]:
+            segment.end_line()
+            segment.is_closed = True
         self._thread = threading.Thread(target=self._fill, daemon=True)
         self._thread.start()
 
-    def _add(self, name: str, file: str, flags: int = 0) -> _Segment:
+    def _add(self, name: str, file: str, flags: int = 0) -> Segment:
         """Open, lock and append a segment; raises BlockingIOError if another process holds it."""
         descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
         if not try_lock(descriptor):
@@ -187,7 +104,7 @@ class Spool(Source):
         found = os.fstat(descriptor)
         start = self._start_of(file)
         progress = Progress.begin(start, found.st_ino, b"", False)
-        self._segments.append(_Segment(name, descriptor, found.st_size, progress))
+        self._segments.append(Segment(name, descriptor, found.st_size, progress))
         return self._segments[-1]
 
     def _start_of(self, file: str) -> Cursor:
@@ -382,10 +299,10 @@ class Spool(Source):
         copied = size = self._move(segment)
         while size and segment.most == 1 and not segment.is_at_line_end():
             copied += (size := self._move(segment))
-        segment.is_closed = segment.size >= _SEGMENT and segment.is_at_line_end()
+        segment.is_closed = segment.size >= SEGMENT and segment.is_at_line_end()
         return copied
 
-    def _move(self, segment: _Segment) -> int:
+    def _move(self, segment: Segment) -> int:
         """Move bytes to the end of a segment, and return how many; notes the end of the input."""
         try:
             moved = self._input.move(segment.descriptor, segment.size, segment.most)
@@ -428,7 +345,7 @@ def open_spools(
         names = (match[1] for name in home.names() if (match := _NAME.fullmatch(name)))
         for name in sorted({unquote(name) for name in names if name not in inputs}):
             logger.warning("%s is spooled and not shipped: --file does not name it", name)
-        return [Spool(_open_input(path, once=once), home, **given) for path in paths]
+        return [Spool(_open_input(path, home, once=once), home, **given) for path in paths]
     except OSError as error:
         raise OperatorError(
             f"cannot spool {' and '.join(paths)}: {error.filename}: {error.strerror}; "
@@ -436,5 +353,10 @@ def open_spools(
         ) from None
 
 
-def _open_input(path: str, *, once: bool) -> Input:
-    return Input() if path == STANDARD_INPUT else NamedPipe(path, once=once)
+def _open_input(path: str, folder: Folder, *, once: bool) -> Input:
+    if path == STANDARD_INPUT:
+        return Input()
+    # held until the process ends: two of them would share the lines of the pipe
+    if not try_lock(folder.open(f"{_prefix_of(path)}.lock", os.O_RDWR | os.O_CREAT, 0o600)):
+        raise OperatorError(f"another shipper on this machine reads {path}; stop it first")
+    return NamedPipe(path, once=once)

@@ -60,6 +60,7 @@ def _metrics_of(report: HostReport, meter: AgentMeter) -> Iterator[Metric]:
         (counter, "sent_bytes", "Acknowledged bytes of payload.", meter.sent),
         (counter, "rounds", "Acknowledged rounds.", meter.rounds),
         (gauge, "behind_bytes", "Bytes that are not acknowledged.", report.behind_bytes),
+        (gauge, "behind_entries", "Entries of journals, likewise.", report.behind_entries),
         (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),
         (gauge, "last_ack_timestamp_seconds", "Last ack, or 0.", (meter.last_ack or 0) / 1e9),
         (gauge, "followed_files", "Files that are followed.", len(report.files)),

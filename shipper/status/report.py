@@ -11,6 +11,7 @@ from pydantic import BaseModel, computed_field
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND
 from nats_logship.app.units import format_size
+from nats_logship.wire.message import Unit
 from shipper.publish.rounds import Round
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import SourceState
@@ -21,21 +22,34 @@ _LONG = 60.0  # seconds
 class FileStatus(BaseModel):
     """A file; `state` says what happens to it, or why it cannot be read.
 
-    `position_bytes` is the first byte that is not acknowledged. `oldest_unshipped_seconds` is how
-    long the agent has known of the oldest line that is not acknowledged.
+    `position_bytes` is the first byte that is not acknowledged. A journal has entries instead.
+    `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not
+    acknowledged.
     """
 
     path: str
     state: str
-    size_bytes: int | None
-    position_bytes: int
+    size_bytes: int | None = None
+    position_bytes: int | None = None
+    end_entries: int | None = None
+    position_entries: int | None = None
     oldest_unshipped_seconds: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def behind_bytes(self) -> int | None:
         """Bytes that are not acknowledged."""
-        return None if self.size_bytes is None else max(0, self.size_bytes - self.position_bytes)
+        return _difference(self.size_bytes, self.position_bytes)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def behind_entries(self) -> int | None:
+        """Entries of a journal that are not acknowledged."""
+        return _difference(self.end_entries, self.position_entries)
+
+
+def _difference(end: int | None, position: int | None) -> int | None:
+    return None if end is None or position is None else max(0, end - position)
 
 
 class HostReport(BaseModel):
@@ -114,10 +128,18 @@ class HostReport(BaseModel):
         return sum(file.behind_bytes or 0 for file in self.files)
 
     @property
+    def behind_entries(self) -> int:
+        """Entries of journals that are not acknowledged."""
+        return sum(file.behind_entries or 0 for file in self.files)
+
+    @property
     def summary(self) -> str:
         """How many files there are, and how many bytes are not acknowledged."""
         count = format_count(len(self.files), "file")
-        return f"{count}, {format_size(self.behind_bytes)} unshipped"
+        behind = format_size(self.behind_bytes)
+        if any(file.position_entries is not None for file in self.files):
+            behind += f" and {format_count(self.behind_entries, 'entry')}"
+        return f"{count}, {behind} unshipped"
 
 
 class AgentMeter:
@@ -144,7 +166,8 @@ class AgentMeter:
         self.sent += len(round_.payload)
         for section in round_.origin.sections:
             self.lines += section.lines
-            self.bytes += section.span.end - section.span.start
+            is_file = section.unit == "bytes"
+            self.bytes += section.span.end - section.span.start if is_file else section.size
 
     def count_notices(self, notices: Iterable[Notice]) -> None:
         """Count lost bytes, and keep what is known of files that the start did not find."""
@@ -174,14 +197,20 @@ def list_files(
         status = FileStatus(
             path=file.path,
             state=file.problem or ("unfinished line" if is_held else file.condition),
-            size_bytes=file.end,
-            position_bytes=at,
+            **measure(file.end, at, file.unit),
             oldest_unshipped_seconds=seconds_since(
                 (file.readable_since, read_at.get(file.file)), now
             ),
         )
         listed.append(status)
     return tuple(listed)
+
+
+def measure(end: int | None, position: int, unit: Unit) -> dict[str, int | None]:
+    """Return the fields of a `FileStatus` for an end and a position."""
+    if unit == "bytes":
+        return {"size_bytes": end, "position_bytes": position}
+    return {"end_entries": end, "position_entries": position}
 
 
 def seconds_since(moments: Iterable[int | None], now: int) -> float | None:

@@ -31,7 +31,7 @@ from shipper.sources.files.scan import scan
 from shipper.sources.inputs import STANDARD_INPUT, find_inputs
 from shipper.sources.notices import NoticeKind
 from shipper.status.live import ask
-from shipper.status.report import FileStatus, HostReport
+from shipper.status.report import FileStatus, HostReport, measure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,16 +93,20 @@ async def _read_positions(connection: Connection, host: str) -> tuple[Positions,
 
 
 def _status_of(cursor: Cursor) -> FileStatus:
-    size, path, position = size_at(cursor), cursor.path, cursor.offset
-    state = "gone" if size is None else "saved"
-    return FileStatus(path=path, state=state, size_bytes=size, position_bytes=position)
+    is_file = cursor.unit == "bytes"
+    size = size_at(cursor) if is_file else None
+    state = "gone" if is_file and size is None else "saved"
+    measures = measure(size, cursor.offset, cursor.unit)
+    return FileStatus(path=cursor.path, state=state, **measures)
 
 
 def render(host: HostReport) -> "list[RenderableType]":
     """Return a report as lines and a table; files that are furthest behind come first."""
     from nats_logship.app.table import table  # rich, which an agent with --once does not need
 
-    files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
+    files = sorted(
+        host.files, key=lambda file: (-(file.behind_bytes or file.behind_entries or 0), file.path)
+    )
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
         last = f"last ack {host.last_ack or 'none yet'}"
@@ -120,10 +124,18 @@ def render(host: HostReport) -> "list[RenderableType]":
 
 def _row(file: FileStatus) -> tuple[str, ...]:
     waits = file.oldest_unshipped_seconds
-    return (
+    size, position, behind = (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
         str(file.position_bytes),
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
+    )
+    if file.position_entries is not None:
+        size, position = "-", f"entry {file.position_entries}"
+        behind = "?"
+        if file.behind_entries is not None:
+            behind = format_count(file.behind_entries, "entry")
+    return (
+        *(size, position, behind),
         "-" if waits is None else format_duration(timedelta(seconds=round(waits))),
         file.state,
         file.path,
@@ -134,6 +146,13 @@ async def check(settings: ShipperSettings, host: str) -> list[CheckLine]:
     """Check files and broker; stores nothing."""
     inputs = find_inputs(settings.file)
     files = [*map(_check_input, inputs.values()), *check_files(settings.select_files(inputs))]
+    if settings.journal:
+        from shipper.sources.journal.checks import check_journal  # which others do not need
+
+        bad, doubts = check_journal(settings.journal_options)
+        files += [CheckLine(Level.BAD, text) for text in bad]
+        files += [CheckLine(Level.DOUBTFUL, text) for text in doubts]
+        files += [] if bad else [CheckLine(Level.FINE, f"{settings.journal_options.path}: read")]
     if warning := find_shared_name(host):
         files.insert(0, CheckLine(Level.LEFT_OUT, warning))
     try:
@@ -192,7 +211,7 @@ async def _find_unread(settings: ShipperSettings, connection: Connection, host: 
         return [text for agent in agents for text in agent.unread]
     positions, _ = await _read_positions(connection, host)
     inputs, new_id = find_inputs(settings.file), map(str, itertools.count()).__next__
-    known = [one for one in positions.files.values() if one.path not in inputs.values()]
+    known = [one for one in positions.files.values() if one.path.startswith("/")]
     selection = settings.select_files(inputs)
     follower = Follower(selection, known, new_id=new_id, clock=time.time_ns, listen=False)
     notices = await follower.scan()

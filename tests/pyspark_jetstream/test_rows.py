@@ -56,6 +56,31 @@ def lines(*messages: StreamMessage) -> list[tuple[Any, ...]]:
     return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
 
 
+@pytest.mark.parametrize(
+    ("named", "payload", "records"),
+    [
+        ("start:^[a-z]", b" rest\na\n 1\nb\n", [5, 6, 6, 8]),
+        ("end:F$", b"P\nF\nF\nP\n", [5, 5, 7, 8]),
+        (r"start:^\S+ std", b"1 stdout P a\n1 stdout F b\n1 stderr F c\n", [5, 5, 7]),
+        (r"start:^[\xff]\Z", b"\xff\n\xff1\n\xff\n", [5, 5, 7]),
+        ("", b"a\nb\n", [None, None]),
+        ("start:(", b"a\nb\n", [None, None]),
+        ("begin:a", b"a\nb\n", [None, None]),
+        ("start:a{1000}b{1000}", b"a\nb\n", [None, None]),
+    ],
+)
+def test_lines_have_the_number_of_their_records_first_line(
+    named: str, payload: bytes, records: list[int | None]
+) -> None:
+    first = Section("/var/log/a.log", Span("f1", 0, 10), 10, 5)
+    count = payload.count(b"\n")
+    section = Section("/b", Span("f2", 0, len(payload)), len(payload), count, records=named)
+    message = stored(encode_origin(Origin("1-aa", 99, (first, section))), b"a\n" * 5 + payload)
+
+    found = [row["record"] for row in rows(message, explode=True)]
+    assert found == [None] * 5 + records
+
+
 def test_a_large_message_is_several_batches_with_continuous_numbers() -> None:
     payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
 

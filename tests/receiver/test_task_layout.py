@@ -219,7 +219,7 @@ def test_a_folder_that_has_no_files_yet_takes_any_path_template(partition: Parti
 BY_POD = "{host}/{namespace}/{pod}/{container}.log"
 
 
-def test_containers_files_are_by_pod_and_stay_so_through_verify_and_adoption(
+def test_files_of_containers_are_by_pod_also_after_verify_and_adoption(
     partition: Partition,
 ) -> None:
     by_pod = replace(partition, template=BY_POD)

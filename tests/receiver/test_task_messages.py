@@ -1,5 +1,6 @@
 """Messages of all kinds: claims, garbage, gaps, repeats, and messages removed unread."""
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -58,8 +59,40 @@ def test_gaps_and_repeats_of_an_undone_batch_are_found_again(partition: Partitio
     assert one.pop("since") <= one.pop("until")
     assert one == {
         **{"kind": "gap", "host": "web01", "file": "/var/log/a", "file_id": "a"},
-        **{"start": 16, "end": 20, "bytes": 4, "sequence": 5, "after": 0, "partition": 0},
+        **{"start": 16, "end": 20, "unit": "bytes", "bytes": 4, "sequence": 5, "after": 0},
+        "partition": 0,
     }
+
+
+def test_a_gap_of_a_journal_counts_entries_and_its_sections_are_never_cut(
+    partition: Partition,
+) -> None:
+    def entries(start: int, end: int, text: bytes) -> Message:
+        section, lines = lines_of("journal", start, text, end=start + len(text))
+        span = replace(section.span, end=end)
+        return message("web01", (replace(section, span=span, unit="entries"), lines))
+
+    partition.publish(
+        entries(7, 9, b"one\ntwo\n"),
+        entries(7, 9, b"one\ntwo\n"),  # the same again
+        entries(12, 12, b""),  # three entries are lost
+        entries(8, 14, b"in doubt\n"),
+    )
+
+    done = partition.run()
+
+    assert isinstance(done, Done)
+    kinds = [(one.kind.value, one.start, one.end, one.unit) for one in done.anomalies]
+    of_entries = "entries"
+    assert kinds == [
+        ("repeat", 7, 9, of_entries),
+        ("gap", 9, 12, of_entries),
+        ("doubt", 8, 12, of_entries),
+    ]
+    assert partition.read("web01") == b"one\ntwo\nin doubt\n"
+    (gap,) = partition.read_gaps()
+    assert (gap["unit"], gap["entries"]) == ("entries", 3)
+    assert "bytes" not in gap
 
 
 UTF16 = "one\ntwo\n".encode("utf-16"), "three\n".encode("utf-16")

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume import task
+from receiver.consume.assignment import Assignment, Destination, Report
 from receiver.driver.driver import Driver
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
@@ -19,7 +20,7 @@ HOSTS = ("web01", "web02")
 
 
 class Receiver(Running):
-    """A receiver of both partitions without Spark: one slot, whose tasks run in a thread."""
+    """A receiver of both partitions without Spark: `slots`, whose tasks run in threads."""
 
     def __init__(
         self,
@@ -29,7 +30,9 @@ class Receiver(Running):
         once: bool = False,
         take_over: bool = False,
         name: str = "receiver:1",
+        slots: int = 1,
     ) -> None:
+        self.dealt: list[tuple[int, ...]] = []  # the partitions of each task so far
         self.partitions = [Partition(url, folder, number, partitions=2) for number in range(2)]
         self.settings = ReceiverSettings(
             server=(url,),
@@ -44,8 +47,12 @@ class Receiver(Running):
         self.stop = asyncio.Event()
         self.driver = Driver(
             *(self.settings, self.connection, name, self.meter, ()),
-            *(lambda destination, all_: task.run_sessions(all_, destination), 1),
+            *(self._run_job, slots),
         )
+
+    def _run_job(self, destination: Destination, all_: Sequence[Assignment]) -> Sequence[Report]:
+        self.dealt.append(tuple(sorted(one.partition for one in all_)))
+        return task.run_sessions(all_, destination)
 
     async def run(self) -> None:
         await self.driver.run(StreamLayout(2), 2, self.stop)

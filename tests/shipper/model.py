@@ -427,7 +427,9 @@ class Model:
         self._number += 1
         # fewer bytes than the tail's are not enough to recognise a copy of a file that is gone
         least = 0 if self.now.content else 70
-        return b"%d %s" % (self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
+        # where lines are joined, each third one begins a record
+        blank = b" " if self._number % 3 else b""
+        return b"%b%d %b" % (blank, self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
 
     def _append(self, data: bytes, number: int = 0, hole_until: int = 0) -> None:
         written, path = self.siblings[number - 1] if number else self.now, self._path(number)

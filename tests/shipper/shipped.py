@@ -16,7 +16,8 @@ def block(
     span = Span(file, start, start + len(lines) + left_out)
     count, is_filtered = lines.count(b"\n"), left_out > 0
     section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
-    return Block(section, lines, 1, continues)
+    goes_on = bool(lines) and not lines.endswith(b"\n")
+    return Block(section, lines, 1, continues, goes_on=goes_on)
 
 
 def origins(blocks: Iterable[Block]) -> list[Origin]:

@@ -223,6 +223,10 @@ class Program:
             max_line=1024,
             round_size=64 * 1024,
             grace="2s",
+            # half of the hosts; files of probes get a line more often than that
+            record_start="^[0-9s]" if int(self.host[4:]) % 2 else "",
+            record_timeout="10ms",
+            record_lines=5,
         )
         agent = Agent(settings, self.host, self.clock, INTERVALS)
         await agent.work()

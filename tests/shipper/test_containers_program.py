@@ -30,7 +30,7 @@ def start_agent(processes: Processes, node: Node, url: str, faults: Path) -> Pro
     return processes.start("agent", words, environment=environment, folder=ROOT)
 
 
-def turn(containers: Iterable[Container]) -> None:
+def write_and_rotate(containers: Iterable[Container]) -> None:
     """Write and rotate twice: the kubelet compresses the first of the files then."""
     for one in containers:
         for count in (3, 70):
@@ -58,16 +58,16 @@ def test_every_line_of_every_container_arrives_once_after_a_kill_at_any_point(
     for passes in (0, 3):
         (faults / point).write_bytes(b"." * passes)
         agent.kill()
-        turn(every)
+        write_and_rotate(every)
         every.append(node.start_pod("db-0", restarts=passes + 1))  # and its log before stays
         agent.start()
         for _ in range(4):
             if agent.is_running():
-                turn(every)
+                write_and_rotate(every)
                 wait_until("the lines arrive", has_all, 40)
         (faults / point).unlink(missing_ok=True)
         agent.kill()
-    turn(every)
+    write_and_rotate(every)
     agent.start()
     wait_until("all lines are there", has_all, 40)
 

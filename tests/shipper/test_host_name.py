@@ -26,7 +26,7 @@ def test_a_name_that_every_machine_has_for_itself_is_recognised(host: str, is_sh
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder of files with names, good and bad; variables are like them."""
     monkeypatch.setenv("NODE_NAME", "node-7")
     monkeypatch.setenv("EMPTY", " ")
@@ -39,13 +39,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("value", ["@{}/good", "$NODE_NAME", "node-7"])
 @pytest.mark.parametrize("way", ["option", "variable", "file"])
 def test_a_host_may_be_in_a_file_or_a_variable(
-    places: Path, monkeypatch: pytest.MonkeyPatch, way: str, value: str
+    names: Path, monkeypatch: pytest.MonkeyPatch, way: str, value: str
 ) -> None:
-    value, config = value.format(places), None
+    value, config = value.format(names), None
     if way == "variable":
         monkeypatch.setenv("LOGSHIPPER_HOST", value)
     if way == "file":
-        (config := places / "config").write_text(f"host = {value!r}")
+        (config := names / "config").write_text(f"host = {value!r}")
 
     settings = load(ShipperSettings, {"host": value} if way == "option" else {}, config)
 
@@ -68,9 +68,9 @@ def test_a_host_may_be_in_a_file_or_a_variable(
     ],
 )
 def test_a_host_that_cannot_be_found_out_is_one_clear_line(
-    places: Path, value: str, text: str
+    names: Path, value: str, text: str
 ) -> None:
-    done = run("check", "--file", "/a.log", "--host", value.format(places))
+    done = run("check", "--file", "/a.log", "--host", value.format(names))
 
     assert done.returncode == 2
-    assert text.format(places) in done.stderr
+    assert text.format(names) in done.stderr

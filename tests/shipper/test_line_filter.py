@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nats_logship.wire.expressions import expression
+from nats_logship.wire.records import parse_records
 from receiver.consume.judging import judge
-from shipper.expressions import expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.sources.files.reader import end_of_run
 from tests.shipper.shipped import block
@@ -69,6 +70,30 @@ def test_an_expression_finds_in_whole_blocks_what_python_finds_line_by_line(
         b"\n".join(line for line in lines if found(line))
         + b"\n" * (any(map(found, lines[:-1])) and not found(lines[-1]))
     )
+
+
+some_record = st.lists(st.sampled_from([b"s", b"sx", b" c", b" x", b"e", b"ex"]), max_size=12)
+
+
+@given(some_record, st.sampled_from(["start:^s", "end:^e"]))
+def test_a_record_is_shipped_if_one_of_its_lines_is(lines: list[bytes], named: str) -> None:
+    records, whole = parse_records(named), list[bytes]()
+    for line in lines:
+        before = whole[-1].rstrip(b"\n").rpartition(b"\n")[2] if whole else b""
+        begins = line.startswith(b"s") if named[0] == "s" else before.startswith(b"e")
+        whole[-1:] = (
+            [*whole[-1:], line + b"\n"] if begins else [b"".join(whole[-1:]) + line + b"\n"]
+        )
+    run = b"".join(whole)
+
+    assert records
+    assert records.split(run) == whole
+    with_x, without = (
+        [one for one in whole if b"x" in one],
+        [one for one in whole if b"x" not in one],
+    )
+    assert Rules.of(("x",), ()).apply(run, records) == b"".join(with_x)
+    assert Rules.of((), ("x",)).apply(run, records) == b"".join(without)
 
 
 @pytest.mark.parametrize(

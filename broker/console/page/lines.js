@@ -5,12 +5,13 @@ import { by, copy, counted, follow, make, plain } from "./common.js";
 const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 
-// Return a line as an item of a list; its origin is shown when the pointer rests on it.
+// Return a line, or a record of several, as an item of a list; its origin is shown when the pointer
+// rests on it.
 export function item(piece, line) {
   const found = make("li");
   const stored = `stored ${piece.stored}, p${piece.partition}, sequence ${piece.sequence}`;
   found.title = [`${piece.host} ${piece.file}`, stored].map(plain).join("\n");
-  found.append(make("b", plain(piece.host)), make("span", plain(line)));
+  found.append(make("b", plain(piece.host)), make("span", line.split("\n").map(plain).join("\n")));
   return found;
 }
 

@@ -42,7 +42,8 @@ class FollowedFile(NamedTuple):
 
     # what there is to read
     readable_since: int | None = None  # when there was first something; None if there is nothing
-    unfinished: int = 0  # bytes of an unfinished last line, which are not read yet
+    unfinished: int = 0  # bytes of an unfinished last record, which are not read yet
+    holds_lines: bool = False  # whole lines are among them
     padding: int = 0  # NULs at its end that may be overwritten
     problem: str = ""  # why it cannot be read
 
@@ -119,7 +120,7 @@ class FollowedFile(NamedTuple):
             readable_since=self.readable_since,
             unfinished=self.unfinished,
             problem=self.problem,
-            is_awaited=self.is_waited_for(now, grace),
+            is_awaited=self.holds_lines or self.is_waited_for(now, grace),
             inode=self.entry.key.inode,
         )
 
@@ -147,6 +148,15 @@ class FollowedFile(NamedTuple):
         if not (self.unfinished and self.is_rotated):
             return False
         return self.entry.compression is not None or now < self.unnamed_at + 2 * grace
+
+    def is_quiet(self, now: int, timeout: int) -> bool:
+        """Whether lines wait for the end of their record, and it did not grow for the timeout."""
+        return self.holds_lines and now >= self.grown_at + timeout
+
+    def is_due(self, now: int, grace: int, timeout: int) -> bool:
+        """Whether its last record is waited for no longer."""
+        is_ended = self.is_at_rest(now, grace) or self.is_quiet(now, timeout)
+        return bool(self.unfinished) and is_ended
 
     # what scans and samples show
 
@@ -197,6 +207,11 @@ class FollowedFile(NamedTuple):
         content = self.progress.content.add(0, head)
         return self._replace(progress=self.progress._replace(content=content))
 
+    def resume(self, *, in_record: bool) -> "FollowedFile":
+        """Return the file, of which it is known by now whether its offset is inside a record."""
+        in_line = self.progress.in_line or in_record
+        return self._replace(progress=self.progress._replace(in_line=in_line, is_resumed=False))
+
     def rewind(self, cursor: Cursor, now: int) -> "FollowedFile":
         """Return the file to be read from the cursor on; one that has a path is sampled first."""
         if self.offset == cursor.offset:
@@ -205,6 +220,7 @@ class FollowedFile(NamedTuple):
             state=decide(self.state, Event.REWOUND).state,
             progress=self.progress.rewind(cursor),
             unfinished=0,
+            holds_lines=False,
             problem="",
             # its last line is waited for again, and so do the files behind it
             grown_at=now,
@@ -250,10 +266,11 @@ class FollowedFile(NamedTuple):
 
     # what is read
 
-    def accept(self, reading: Reading, now: int, grace: int) -> Accepted:
+    def accept(self, reading: Reading, now: int, grace: int, timeout: int) -> Accepted:
         """Return the file behind what was read, and the lines as blocks.
 
-        An unfinished last line is taken only if the file is at rest, as a block of its own.
+        An unfinished last record is taken only if the file is at rest, as a block of its own; its
+        whole lines also if it did not grow for the timeout.
         """
         if reading.error or not reading.is_intact or self._may_be_another(reading):
             return Accepted(self._refuse(reading), [])
@@ -269,6 +286,7 @@ class FollowedFile(NamedTuple):
             progress=progress,
             readable_since=since if has_more else None,
             unfinished=0 if has_more else reading.unfinished,
+            holds_lines=not has_more and reading.holds_lines,
             padding=reading.padding,
             problem="",
         )
@@ -279,11 +297,21 @@ class FollowedFile(NamedTuple):
             known = max(self.size, end)
             return file._give_up(reading, blocks, known) if is_given_up else file._wait(blocks)
         if reading.rest and file.is_at_rest(now, grace):
-            before = (reading.tail + reading.run)[-TAIL_BYTES:]
-            progress, block = progress.take(reading.rest, before, now)
-            blocks.append(replace(block, is_rest=True))
-            file = file._replace(progress=progress, unfinished=0)
+            return file._take(reading, reading.rest, blocks, now)
+        if reading.rest and file.is_quiet(now, timeout):
+            lines = reading.rest[: reading.rest.rfind(b"\n") + 1]
+            return file._take(reading, lines, blocks, now)
         return Accepted(file, blocks)
+
+    def _take(self, reading: Reading, run: bytes, blocks: list[Block], now: int) -> Accepted:
+        """Take the first bytes of the unfinished record, of which no more is waited for."""
+        before = (reading.tail + reading.run)[-TAIL_BYTES:]
+        progress, block = self.progress.take(reading, run, before, now)
+        blocks.append(replace(block, is_rest=block.goes_on))
+        left = self.unfinished - len(run)
+        return Accepted(
+            self._replace(progress=progress, unfinished=left, holds_lines=False), blocks
+        )
 
     def _may_be_another(self, reading: Reading) -> bool:
         # it may have been written, copied and truncated since it was found empty; a deleted file
@@ -300,12 +328,17 @@ class FollowedFile(NamedTuple):
         if reading.error:  # the next scan takes the file for changed, so that it is tried again
             entry = replace(self.entry, modified=0)
             return self._replace(
-                problem=reading.error, unfinished=0, readable_since=None, entry=entry
+                problem=reading.error,
+                unfinished=0,
+                holds_lines=False,
+                readable_since=None,
+                entry=entry,
             )
         return self._replace(
             **self._find_touch(reading.modified, reading.size),
             problem="",
             unfinished=0,
+            holds_lines=False,
             readable_since=None,
             state=decide(self.state, Event.LOST).state,
         )

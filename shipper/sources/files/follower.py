@@ -12,6 +12,7 @@ from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.tracker import Tracker
 from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
@@ -40,6 +41,7 @@ class Follower(Source):
         max_line: int = 1024 * 1024,
         grace: float = 5.0,
         hold: float = 6 * 3600.0,
+        records: RecordRules = LINES_ALONE,
         open_files: int = 500,
         poll_every: float = 1.0,
         listen: bool = True,
@@ -51,7 +53,7 @@ class Follower(Source):
         self._tracker = Tracker(selection, known, new_id, clock, self._changes)
         self._tracker.is_only = is_only
         self._worker = Worker("files")
-        self.change_limits(grace, hold)
+        self.change_limits(grace, hold, records)
         self.resize(block_size, max_line)
 
     # the loop of a program
@@ -79,7 +81,7 @@ class Follower(Source):
 
         Also once the poll interval is over.
         """
-        return self._tracker.is_scan_due or self.poll_in <= 0
+        return self._tracker.is_scan_due or self._changes.poll_in <= 0
 
     @property
     def has_decided(self) -> bool:
@@ -92,7 +94,7 @@ class Follower(Source):
     @property
     def poll_in(self) -> float:
         """The seconds after which to gather again even if nothing changes."""
-        return self._changes.poll_in
+        return min(self._changes.poll_in, max(0.0, self._tracker.record_due_in))
 
     @property
     def is_inside_line(self) -> bool:
@@ -177,9 +179,12 @@ class Follower(Source):
     def stored(self, stored: Callable[[str], int]) -> None:
         self._tracker.stored = stored
 
-    def change_limits(self, grace: float, hold: float) -> None:
-        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
-        self._tracker.set_limits(grace, hold)
+    def change_limits(self, grace: float, hold: float, records: RecordRules) -> None:
+        """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds.
+
+        Records are cut by these rules from the next read on.
+        """
+        self._tracker.set_limits(grace, hold, records)
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""

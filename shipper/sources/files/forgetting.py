@@ -20,8 +20,8 @@ def find_forgettable(
 
     `now` is in nanoseconds since the epoch. They may be forgotten once their file is gone: the
     stream, which is kept for a day, could not bring them back. A folder that is not mounted for a
-    while loses nothing by it, however many files it has. Of the `deleted` files, whose ids are
-    given oldest first, only the last 200 are kept: a node may have thousands of pods a day.
+    while loses nothing by it, however many files it has. A node may have thousands of pods a day:
+    only the last 200 of the `deleted` files, whose ids are given oldest first, are kept.
     """
     by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
     for cursor in cursors:

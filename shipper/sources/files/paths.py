@@ -230,7 +230,7 @@ def group_of(path: str, live_paths: Collection[str]) -> str:
     return next((live for live in before if live in live_paths), path)
 
 
-def family_of(archive: str) -> str:
+def live_path_of(archive: str) -> str:
     """Return the live path that an archive was rotated from, by its name alone."""
     folder, _, name = archive.rpartition("/")
     return f"{folder}/{live_names(name)[0]}"

@@ -1,6 +1,6 @@
 """How far a file is read, and what recognises it there: from bytes to blocks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nats_logship.wire.message import Identity, Section, Span
@@ -18,9 +18,11 @@ from shipper.sources.files.identity import (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one read gives: whole lines, the unfinished line behind them, and the bytes before.
+    """What one read gives: whole records, the unfinished one behind them, and the bytes before.
 
-    `rest` is the unfinished line and `unfinished` its length; `rest` of an over-long line is empty.
+    A record is a line unless `records` joins lines. `rest` is the unfinished record and
+    `unfinished` its length; `rest` of an over-long one is empty. `holds_lines`: it has whole lines.
+    `continues` and `goes_on`: the run begins and ends inside a record of several lines.
     `hole`: NULs behind the run that are left out. `padding`: NULs at the file's end that may be
     overwritten. `is_intact`: what had been read before is still there; if not, nothing was read.
     `is_complete` is False at the end of a compressed file whose last stream has no end; `damage`
@@ -39,6 +41,20 @@ class Reading:
     error: str = ""
     is_complete: bool = True
     damage: str = ""
+    records: str = ""
+    holds_lines: bool = False
+    continues: bool = False
+    goes_on: bool = False
+
+    def reaches(self, length: int) -> bool:
+        """Whether the run and the unfinished record have so many bytes."""
+        return len(self.run) + self.unfinished == length
+
+    def end_at_hole(self, hole: int) -> "Reading":
+        """Return the reading with all its bytes as the run, before a hole of so many bytes."""
+        return replace(
+            self, run=self.run + self.rest, rest=b"", unfinished=0, hole=hole, holds_lines=False
+        )
 
 
 class Progress(NamedTuple):
@@ -49,10 +65,12 @@ class Progress(NamedTuple):
     offset: int  # the next byte to read, whether or not those before are acknowledged
     identity: Identity  # recognises the file at the offset
     seen: int  # when it was read last, in nanoseconds
-    in_line: bool  # the offset is inside an over-long line
+    in_line: bool  # the offset is inside an over-long line or record, of which a piece was read
     beginning: bytes  # the first bytes that were ever seen; while they stay, it is the same file
     content: ContentHash  # of the first bytes that were read
     is_fresh: bool = False  # it was unknown when it was found, and nothing was read of it yet
+    is_resumed: bool = False  # it is unknown whether the offset is inside a record
+    record_lines: int = 0  # of the record that the offset is inside
 
     @classmethod
     def begin(cls, cursor: Cursor, inode: int, beginning: bytes, in_line: bool) -> "Progress":
@@ -67,6 +85,7 @@ class Progress(NamedTuple):
             in_line=in_line,
             beginning=beginning,
             content=ContentHash(),
+            is_resumed=cursor.offset > 0,
         )
 
     @property
@@ -99,28 +118,41 @@ class Progress(NamedTuple):
         """Return the progress at another cursor of the file, at the beginning of a line."""
         identity = cursor.identity._replace(inode=self.identity.inode)
         offset, seen = cursor.offset, cursor.seen
-        return self._replace(offset=offset, seen=seen, identity=identity, in_line=False)
+        return self._replace(
+            offset=offset, seen=seen, identity=identity, in_line=False, is_resumed=offset > 0
+        )
 
     def accept(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
         """Move behind the lines that were read, and the hole behind them."""
         progress, blocks = self, list[Block]()
+        if reading.records:
+            progress = progress._replace(in_line=reading.continues)
         if reading.run:
-            progress, block = progress.take(reading.run, reading.tail, now)
+            progress, block = progress.take(reading, reading.run, reading.tail, now)
             blocks.append(block)
         if reading.hole:
             progress, block = progress.leave_out(reading.hole, now)
             blocks.append(block)
         return progress, blocks
 
-    def take(self, run: bytes, before: bytes, now: int) -> tuple["Progress", Block]:
-        """Move behind bytes that were read; `before` are the bytes before them."""
+    def take(
+        self, reading: Reading, run: bytes, before: bytes, now: int
+    ) -> tuple["Progress", Block]:
+        """Move behind bytes of a reading; `before` are the bytes before them."""
         tail = (before + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         after = self._move(len(run), run, tail, now)
         # a third of the time that `bytes.count` takes for lines of 100 bytes
         count = len(run) - len(run.replace(b"\n", b""))
         span = Span(self.file, self.offset, after.offset)
-        section = Section(self.label, span, len(run), count, after.identity)
-        return after, Block(section, run, now, is_inside_line(before))
+        section = Section(
+            self.label, span, len(run), count, after.identity, records=reading.records
+        )
+        continues = is_inside_line(before) or (bool(reading.records) and self.in_line)
+        goes_on = after.in_line or (reading.goes_on and run is reading.run)
+        if goes_on and reading.records:
+            lines = self.record_lines if continues else 0
+            after = after._replace(in_line=True, record_lines=lines + count)
+        return after, Block(section, run, now, continues, goes_on=goes_on)
 
     def leave_out(self, hole: int, now: int) -> tuple["Progress", Block]:
         """Move behind a hole of so many bytes; an empty block covers it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 
+from nats_logship.wire.records import RecordForm, Records
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
@@ -24,6 +25,7 @@ from shipper.sources.files.identity import (
 )
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
+from shipper.sources.files.records import LINES_ALONE, end_of_lines, end_of_records
 from shipper.sources.files.sampling import close, open_file
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -31,6 +33,8 @@ _LEAST_BUFFER = 16 * 1024  # bytes
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
+_LEAST_SEARCHED = 64 * 1024  # bytes
+_NEIGHBOUR = 128 * 1024  # bytes of a line beside an offset; a container's has 16 KiB, escaped
 
 
 def end_of_run(data: bytes | bytearray, start: int, end: int, most: int, max_line: int) -> int:
@@ -60,8 +64,10 @@ class Reader:
     def __init__(self, files: Mapping[FileKey, FollowedFile]) -> None:
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        # by key, how far the end of a file's over-long line was searched: id, offset, position
-        self._searched: dict[FileKey, tuple[str, int, int]] = {}
+        self.rules = LINES_ALONE  # which records files have
+        # by key, how far the end of a file's over-long record was searched: id, offset, position,
+        # and its lines up to there
+        self._searched: dict[FileKey, tuple[str, int, int, int]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
@@ -150,7 +156,7 @@ class Reader:
             self._close(key)
 
     def forget_search(self, key: FileKey) -> None:
-        """Search the end of a file's over-long line from the offset on again."""
+        """Search the end of a file's over-long record from the offset on again."""
         self._searched.pop(key, None)
 
     def close(self) -> None:
@@ -227,33 +233,52 @@ class Reader:
         )
         return Reading(is_intact, now.st_size, now.st_mtime_ns, beginning)
 
+    def is_inside_record(self, file: FollowedFile) -> bool:
+        """Whether an open file's offset is inside a record, by the lines beside it.
+
+        False for a compressed file. Raises OSError.
+        """
+        records, descriptor = self._records_of(file), self._open[file.entry.key]
+        if records is None or file.entry.compression is not None:
+            return False
+        if records.form is RecordForm.START:
+            line = os.pread(descriptor, _NEIGHBOUR, file.offset).partition(b"\n")[0]
+            return not records.begins(line, 0, len(line))
+        begin = max(0, file.offset - _NEIGHBOUR)
+        line = os.pread(descriptor, file.offset - begin, begin)
+        return not records.find_boundaries(line, line.rfind(b"\n", 0, -1) + 1)
+
+    def _records_of(self, file: FollowedFile) -> Records | None:
+        return self.rules.records_of(file.entry.real)
+
     # reading lines
 
     def read(self, file: FollowedFile, limit: int, *, may_split: bool) -> Reading:
         """Return about `limit` bytes of lines of an open file.
 
-        Unless it `may_split` lines, a piece of an over-long line is returned only once the line has
+        Unless it `may_split` records, a piece of an over-long one is returned only once that has
         ended.
         """
         try:
             if file.entry.compression is not None:
                 return self._decompress(file, file.entry.compression, limit)
             reading = self._read(file, limit)
-            is_whole = file.progress.in_line or may_split or not is_inside_line(reading.run)
-            return reading if is_whole or reading.hole else self._hold_line(file, reading)
+            is_begun = reading.continues if reading.records else file.progress.in_line
+            is_whole = is_begun or may_split or not reading.goes_on
+            return reading if is_whole or reading.hole else self._hold(file, reading)
         except OSError as error:
             return _failed(file, error)
 
-    def _hold_line(self, file: FollowedFile, reading: Reading) -> Reading:
-        """Return the first piece of an over-long line once the line has ended; nothing before."""
+    def _hold(self, file: FollowedFile, reading: Reading) -> Reading:
+        """Return the first piece of an over-long record once it has ended; nothing before."""
+        held = replace(reading, run=b"", rest=b"", goes_on=False)
         if reading.padding:  # and so no newline before it
-            return replace(
-                reading, run=b"", rest=b"", unfinished=len(reading.run) + reading.unfinished
-            )
-        has_end, searched = self._search_end(file)
+            unfinished = len(reading.run) + reading.unfinished
+            return replace(held, unfinished=unfinished, holds_lines=b"\n" in reading.run)
+        has_end, searched, lines = self._search_end(file, reading)
         if has_end:
             return reading
-        return replace(reading, run=b"", rest=b"", unfinished=searched - file.offset)
+        return replace(held, unfinished=searched - file.offset, holds_lines=lines > 0)
 
     def _read(self, file: FollowedFile, limit: int) -> Reading:
         descriptor = self._open[file.entry.key]
@@ -269,7 +294,7 @@ class Reader:
             with memoryview(self._buffer) as view:
                 return os.preadv(descriptor, [view[:wanted]], begin)
 
-        end = self._fill(fill, start, limit)
+        end = self._fill(file, fill, limit)
         nuls, padding, hole = self._find_nuls(descriptor, begin, (start, end), before)
         # a file that begins as it did after the reading was not truncated before or during it
         head = os.pread(descriptor, len(file.progress.beginning), 0)
@@ -285,10 +310,10 @@ class Reader:
             return Reading(False, size, modified)
         if end == start and before > file.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
-        run, rest, tail, unfinished = self._split(start, nuls)
-        if not (hole and start + len(run) + unfinished == nuls and b"\n" not in run):
-            return Reading(True, size, modified, run, rest, tail, unfinished, padding=padding)
-        return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
+        reading = self._split(file, nuls, size, modified, padding)
+        if not (hole and reading.reaches(nuls - start) and b"\n" not in reading.run):
+            return reading
+        return reading.end_at_hole(hole)
 
     def _find_nuls(
         self, descriptor: int, begin: int, within: tuple[int, int], size: int
@@ -309,25 +334,31 @@ class Reader:
             return first, length, 0
         return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
 
-    def _search_end(self, file: FollowedFile) -> tuple[bool, int]:
-        """Return whether the over-long line at the offset has an end, and how far that is known.
+    def _search_end(self, file: FollowedFile, reading: Reading) -> tuple[bool, int, int]:
+        """Return whether the over-long record at the offset has an end, and how far that is known.
 
-        Goes on where the search before stopped.
+        And how many whole lines it has up to there. Goes on where the search before stopped.
         """
-        key = file.entry.key
-        *of, searched = self._searched.get(key, ("", 0, 0))
+        key, records = file.entry.key, self._records_of(file)
+        *of, searched, lines = self._searched.get(key, ("", 0, 0, 0))
         if of != [file.file, file.offset]:
-            searched = file.offset + self._max_line
+            searched, lines = file.offset + len(reading.run), reading.run.count(b"\n")
         for _ in range(_MOST_SEARCHED):
             data = os.pread(self._open[key], self._block_size, searched)
-            if not data or b"\n" in data:
-                has_end = bool(data)
+            whole = data.rfind(b"\n") + 1
+            lines += data.count(b"\n") if records else 0
+            has_end = bool(whole) and (
+                records is None
+                or lines >= self.rules.lines
+                or bool(records.find_boundaries(data, 0, whole))
+            )
+            reached, is_last = searched + len(data), len(data) < self._block_size
+            # a search for an end goes on at the start of a line
+            searched = searched + whole if records and (whole or is_last) else reached
+            if has_end or is_last:
                 break
-            searched += len(data)
-        else:
-            has_end = False
-        self._searched[key] = file.file, file.offset, searched
-        return has_end, searched
+        self._searched[key] = file.file, file.offset, searched, lines
+        return has_end, reached, lines
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
         content, descriptor = self._decompressor_of(file, compression)
@@ -340,26 +371,24 @@ class Reader:
             self._buffer[: len(data)] = data
             return len(data)
 
-        end = self._fill(fill, start, limit)
+        end = self._fill(file, fill, limit)
         has_ended = begin + end == content.reached and content.is_at_end()
         if fingerprint(self._buffer[: min(start, end)]) != file.progress.identity.tail_hash:
             return Reading(False, content.reached, modified)
         nuls = find_nuls(self._buffer, start, end, begin)
         if any(self._buffer[nuls:end]):
             nuls = end  # lines follow
-        run, rest, tail, unfinished = self._split(start, nuls)
-        reached, size = begin + end, max(file.size, begin + end + 1)
-        if not has_ended and end - nuls >= LEAST_HOLE and start + len(run) + unfinished == nuls:
+        size = max(file.size, begin + end + 1)
+        reading, reached = self._split(file, nuls, size, modified), begin + end
+        if not has_ended and end - nuls >= LEAST_HOLE and reading.reaches(nuls - start):
             reached, has_ended = _skip_nuls(content, reached)
-            if not has_ended and b"\n" not in run:
-                hole = reached - begin - nuls
-                return Reading(True, size, modified, run + rest, b"", tail, hole=hole)
+            if not has_ended and b"\n" not in reading.run:
+                return reading.end_at_hole(reached - begin - nuls)
         if not has_ended:
-            run, rest, tail, unfinished = self._split(start, end)
-            return Reading(True, size, modified, run, rest, tail, unfinished)
-        reading = Reading(True, reached, modified, run, rest, tail, unfinished)
+            return self._split(file, end, size, modified)
         return replace(
             reading,
+            size=reached,
             padding=reached - begin - nuls,
             is_complete=content.is_complete,
             damage=content.damage,
@@ -374,23 +403,81 @@ class Reader:
             self._decompressor = key, file.file, Decompressor(descriptor, compression)
         return self._decompressor[2], descriptor
 
-    def _fill(self, fill: Callable[[int], int], start: int, limit: int) -> int:
-        """Fill the buffer; up to the longest line if no line ends within the limit."""
-        for most in (min(limit, self._block_size), self._max_line + 1):
+    def _fill(self, file: FollowedFile, fill: Callable[[int], int], limit: int) -> int:
+        """Fill the buffer; up to the longest record if none ends within the limit."""
+        start, records = file.progress.identity.tail_length, self._records_of(file)
+        longest = self._max_line if records is None else max(self._block_size, self._max_line)
+        limit = min(limit, self._block_size)
+        if records is not None and limit > _LEAST_SEARCHED:
+            end = fill(_LEAST_SEARCHED)  # if no line begins a record, no more is needed
+            if start < self._find_end(file, records, end) == self._end_by_count(file, end):
+                return end
+        for most in (limit, longest + 1):
             end = fill(most)
-            if end - start < most or self._buffer.find(b"\n", start, end) >= 0:
+            if end - start < most or self._has_end(file, records, end):
                 break
         return end
 
-    def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes, int]:
-        """Return the whole lines, the bytes behind and before them, and the length of the rest."""
-        most = max(self._block_size, self._max_line)
-        until = end_of_run(self._buffer, start, end, most, self._max_line)
+    def _has_end(self, file: FollowedFile, records: Records | None, end: int) -> bool:
+        start = file.progress.identity.tail_length
+        if records is None:
+            return self._buffer.find(b"\n", start, end) >= 0
+        return self._find_end(file, records, end) > start
+
+    def _find_end(self, file: FollowedFile, records: Records, end: int) -> int:
+        """Return where the last whole record in the buffer ends, up to `end`; the start if none."""
+        start = file.progress.identity.tail_length
+        whole = max(start, self._buffer.rfind(b"\n", start, end) + 1)
+        until = end_of_records(records, self._buffer, start, whole)
+        return until if until > start else self._end_by_count(file, end)
+
+    def _end_by_count(self, file: FollowedFile, end: int) -> int:
+        """Return where the first record in the buffer has too many lines; the start if nowhere."""
+        left = self.rules.lines - file.progress.record_lines * file.progress.in_line
+        start = file.progress.identity.tail_length
+        return end_of_lines(self._buffer, start, end, max(1, left))
+
+    def _split(
+        self, file: FollowedFile, end: int, size: int, modified: int, padding: int = 0
+    ) -> Reading:
+        """Return the whole records in the buffer up to `end`, and the unfinished one behind it."""
+        start, records = file.progress.identity.tail_length, self._records_of(file)
+        most, goes_on = max(self._block_size, self._max_line), False
+        until = start
+        if records is not None:
+            until = self._find_end(file, records, min(end, start + most))
+            goes_on = until == start and end - start > most
+        if records is None or goes_on:
+            until = end_of_run(self._buffer, start, end, most, self._max_line)
         with memoryview(self._buffer) as view:
             run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
-        # a rest of more than an unfinished line is read again
-        rest = b"" if b"\n" in rest or len(rest) > self._max_line else rest
-        return run, rest, tail, len(rest)
+        # a rest of more than an unfinished record is read again
+        is_one = b"\n" not in rest
+        if records is not None:
+            is_one = end - start <= most and rest.count(b"\n") < self.rules.lines
+        rest = rest if is_one and len(rest) <= (most if records else self._max_line) else b""
+        return Reading(
+            is_intact=True,
+            size=size,
+            modified=modified,
+            run=run,
+            rest=rest,
+            tail=tail,
+            unfinished=len(rest),
+            padding=padding,
+            records=str(records or ""),
+            holds_lines=b"\n" in rest,
+            continues=is_inside_line(tail) or self._continues(file, records),
+            goes_on=goes_on or is_inside_line(run),
+        )
+
+    def _continues(self, file: FollowedFile, records: Records | None) -> bool:
+        """Whether the buffer begins inside a record of which a piece was read."""
+        if records is None or not file.progress.in_line:
+            return False
+        start = file.progress.identity.tail_length
+        end = self._buffer.find(b"\n", start) + 1
+        return not (end and records.begins(self._buffer, start, end))
 
 
 def _failed(file: FollowedFile, error: OSError) -> Reading:

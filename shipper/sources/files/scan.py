@@ -63,7 +63,7 @@ def scan(
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
         if path in asked and live == path:
-            live = paths.family_of(path)
+            live = paths.live_path_of(path)
         match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
             case FileEntry() as entry:
                 # a link to a file that is shown itself is that file, also if the file was created

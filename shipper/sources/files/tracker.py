@@ -6,9 +6,11 @@ A scan decides what each file is. A gathering only reads; it leaves a doubtful f
 scan.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
@@ -22,6 +24,7 @@ from shipper.sources.files.identity import Sample
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import Reader
+from shipper.sources.files.records import RecordRules
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
 from shipper.sources.notices import Notice, NoticeKind
@@ -56,7 +59,7 @@ class Tracker:
     #  6. `Catalogue.settle` asks `decide`: the found file is at its live path, so it is FOLLOWED as
     #     file B, from byte 0. `arrange` puts B behind A in their chain.
     #  7. `gather` reads the first file of a chain that has something to read: A to its end. B waits
-    #     while A's last line is unfinished, for twice the grace at most.
+    #     while A's last record is unfinished, for twice the grace at most.
     #  8. A has nothing to read any more: `gather` reads B's first byte.
     #
     # Later app.log.1 is compressed and deleted. A is Unseen, and DELETED while it is open and not
@@ -92,11 +95,13 @@ class Tracker:
         self._reader = Reader(self.files)
         self._queue: dict[str, None] = {}  # chains that may have something to read
         self._last: FileKey | None = None  # the file that was read last
+        self._held: set[FileKey] = set()  # files whose last record was waited for when read last
         self._holes: dict[FileKey, tuple[int, int]] = {}  # since the last scan: bytes, last end
 
-    def set_limits(self, grace: float, hold: float) -> None:
+    def set_limits(self, grace: float, hold: float, records: RecordRules) -> None:
         """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
+        self._reader.rules, self._timeout = records, records.timeout
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
         """Read blocks and lines of these sizes, in bytes, and keep so many files open."""
@@ -124,6 +129,13 @@ class Tracker:
         """Return the state of each followed file."""
         now, grace = self._clock(), self._grace
         return [file.describe(now, grace) for file in list(self.files.values())]
+
+    @property
+    def record_due_in(self) -> float:
+        """The seconds until a record is waited for no longer; infinite without such a record."""
+        held = (file for key in self._held if (file := self.files.get(key)) and file.holds_lines)
+        left = (file.grown_at + self._timeout - self._clock() for file in held)
+        return min((one for one in left if one > 0), default=math.inf) / _SECOND
 
     @property
     def interrupted(self) -> FollowedFile | None:
@@ -160,10 +172,24 @@ class Tracker:
         self.is_scan_due = True
 
     def _resume(self) -> None:
-        """Go on in the line that was read last, if the offset of a file is inside a line."""
-        files = ((key, file.progress) for key, file in self.files.items())
-        inside = [(progress.seen, key) for key, progress in files if progress.in_line]
+        """Go on in the record that was read last, if the offset of a file is inside one."""
+        resumed = [file for file in self.files.values() if file.progress.is_resumed]
+        for file in resumed:
+            self._find_record(file)
+        inside = [
+            (file.progress.seen, key)
+            for key, file in self.files.items()
+            if file.progress.in_line and file.readable_since is not None
+        ]
         self._last = max(inside)[1] if inside else None
+
+    def _find_record(self, file: FollowedFile) -> FollowedFile:
+        """Return a file that is read on; find out whether its offset is inside a record."""
+        if file.progress.is_resumed and file.entry.key in self._reader and not file.is_doubtful:
+            with suppress(OSError):  # which reading reports
+                file = file.resume(in_record=self._reader.is_inside_record(file))
+                self._memory.keep(file)
+        return file
 
     # scanning
 
@@ -298,16 +324,19 @@ class Tracker:
             if not (files := self._open_next()):
                 break
             share = max(self._least_share, budget // len(files))
-            for file in files:
-                # among other files' lines an over-long line is shipped once it has its end
-                is_alone = self.is_only and len(self.files) == 1
-                may_split = is_alone or file.is_at_rest(self._clock(), self._grace)
-                reading = self._reader.read(file, share, may_split=may_split)
+            for file in map(self._find_record, files):
+                reading = self._read(file, share)
                 budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)
                 if budget <= 0 or self.files[file.entry.key].progress.in_line:
                     break
         return blocks
+
+    def _read(self, file: FollowedFile, share: int) -> Reading:
+        # among other files' lines an over-long record is shipped once it has its end
+        now, is_alone = self._clock(), self.is_only and len(self.files) == 1
+        is_ended = file.is_at_rest(now, self._grace) or file.is_quiet(now, self._timeout)
+        return self._reader.read(file, share, may_split=is_alone or is_ended)
 
     def _take_changes(self) -> None:
         """Note what was reported since the last time."""
@@ -346,7 +375,7 @@ class Tracker:
             first = self._first(self._catalogue.chains.get(chain, ()))
             if first is None:
                 del self._queue[chain]
-            elif first.readable_since is not None or first.is_at_rest(self._clock(), self._grace):
+            elif first.readable_since is not None or self._is_due(first):
                 is_second = any(one.entry.compression for one in ready)
                 if not (first.entry.compression and is_second):
                     ready.append(first)
@@ -365,15 +394,20 @@ class Tracker:
                 continue
             if file.is_doubtful:
                 return None
-            is_due = file.unfinished and file.is_at_rest(now, self._grace)
-            if file.readable_since is not None or is_due or file.is_waited_for(now, self._grace):
+            is_held = file.holds_lines and not file.is_rotated
+            is_waited_for = is_held or file.is_waited_for(now, self._grace)
+            if file.readable_since is not None or self._is_due(file) or is_waited_for:
                 return file
         return None
 
+    def _is_due(self, file: FollowedFile) -> bool:
+        return file.is_due(self._clock(), self._grace, self._timeout)
+
     def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
-        accepted = file.accept(reading, self._clock(), self._grace)
+        accepted = file.accept(reading, self._clock(), self._grace, self._timeout)
         key, after = file.entry.key, accepted.file
         self._memory.keep(after)
+        (self._held.add if after.holds_lines else self._held.discard)(key)
         if reading.hole and accepted.blocks:
             self._holes[key] = self._holes.get(key, (0, 0))[0] + reading.hole, after.offset
         if after.padding and not file.padding:

@@ -20,17 +20,22 @@ def message(
     compressed: bool = False,
     agent: str = "1-0000000a",
     more: tuple[tuple[str, bytes], ...] = (),
+    records: str = "",
 ) -> tuple[bytes, dict[str, str]]:
-    """Return payload and headers as a shipper sends them; `more` are other files and lines."""
+    """Return payload and headers as a shipper sends them; `more` are other files and lines.
+
+    The lines of all files form `records`.
+    """
     parts = ((file, lines), *more)
-    origin = Origin(agent, NOW, tuple(_section(*part) for part in parts), compressed)
+    origin = Origin(agent, NOW, tuple(_section(*part, records) for part in parts), compressed)
     payload = b"".join(part for _, part in parts)
     return zstandard.compress(payload) if compressed else payload, encode_origin(origin)
 
 
-def _section(path: str, lines: bytes) -> Section:
+def _section(path: str, lines: bytes, records: str) -> Section:
     file_id = f"1-{zlib.crc32(path.encode()):x}"
-    return Section(path, Span(file_id, 0, len(lines)), len(lines), lines.count(b"\n"))
+    span, count = Span(file_id, 0, len(lines)), lines.count(b"\n")
+    return Section(path, span, len(lines), count, records=records)
 
 
 @pytest.fixture

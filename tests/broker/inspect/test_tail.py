@@ -108,6 +108,47 @@ async def test_the_last_lines_of_a_file_are_shown_byte_for_byte(
     assert await _shown(connection, wanted) == b"a2\n\xff\x00\n"
 
 
+TRACES = b" rest\n1 a\n at a\n2 b\n at b\n3 c\n"
+
+
+@pytest.mark.parametrize(
+    ("records", "match", "lines", "shown"),
+    [
+        ("start:^[0-9]", "", 2, [b"2 b\n at b\n", b"3 c\n"]),
+        ("start:^[0-9]", "at a|c", 9, [b"1 a\n at a\n", b"3 c\n"]),
+        ("start:^[0-9]", "rest", 9, [b" rest\n"]),
+        ("end:^ ", "b$", 1, [b"2 b\n at b\n"]),
+        ("start:(", "at", 1, [b" at b\n"]),
+        ("else:a", "", 1, [b"3 c\n"]),
+    ],
+)
+async def test_records_are_matched_counted_and_shown_whole(
+    connection: Connection,
+    publish: Publish,
+    records: str,
+    match: str,
+    lines: int,
+    shown: list[bytes],
+) -> None:
+    await publish("web01", TRACES, records=records)
+
+    wanted = TailOptions(match=match, lines=lines, follow=False)
+    assert [one.lines async for one in tail(connection, wanted)] == shown  # type: ignore[union-attr]
+
+
+async def test_millions_of_records_of_a_hostile_host_fill_no_memory(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("evil", b"\n" * 6_000_000 + b"a\n", records="start:a")
+
+    tracemalloc.start()
+    shown = await _shown(connection, TailOptions(lines=1, follow=False))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (shown, peak < 100_000_000) == (b"a\n", True)
+
+
 @pytest.mark.parametrize(("compressed", "payload"), [(True, b"no frame"), (False, b"x\ny\nz\n")])
 async def test_a_message_whose_headers_are_wrong_is_logged_and_skipped(
     connection: Connection,

@@ -42,3 +42,18 @@ async def test_a_blocked_partition_blocks_no_other_of_its_slot(
             await write_to(receiver, 1, b"2\n")
             await receiver.until(receiver.has(1, b"1\n2\n"))
         await receiver.until(receiver.has(0, b"1\n"))
+
+
+async def test_running_partitions_are_dealt_again_when_slots_come_and_go(
+    logs_url: str, tmp_path: Path
+) -> None:
+    async with Receiver(logs_url, tmp_path, slots=2) as receiver:
+        expected = b""
+        for number, slots, dealt in ((1, 2, {(0,), (1,)}), (2, 1, {(0, 1)}), (3, 2, {(0,), (1,)})):
+            receiver.dealt.clear()
+            receiver.driver.use_slots(slots)
+            await receiver.send(text := b"%d\n" % number)
+            expected += text
+            for partition in (0, 1):
+                await receiver.until(receiver.has(partition, expected))
+            await receiver.until(lambda dealt=dealt: dealt <= set(receiver.dealt))

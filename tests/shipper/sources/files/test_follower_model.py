@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nats_logship.wire.positions import Positions
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model
@@ -40,6 +42,7 @@ ACTIONS = {
     "rewind": 3,
 }
 REPORTED = {NoticeKind.UNREAD, NoticeKind.GONE, NoticeKind.TRUNCATED}
+RECORDS = RecordRules("start:^[0-9]", timeout=2 * SECOND, lines=5)
 BUDGETS = (1, 300, 1000, 1, 300)
 SEAMS = 80
 """System calls of a scan or a gathering between which files may change."""
@@ -56,9 +59,13 @@ PARTS = {
 class Program:
     """A follower and the model of its folder."""
 
-    def __init__(self, folder: Path, layout: str, steps: Sequence[Step]) -> None:
+    def __init__(
+        self, folder: Path, layout: str, steps: Sequence[Step], records: RecordRules
+    ) -> None:
         patterns = LAYOUTS[layout].patterns
-        self.host = Host(folder, *patterns, grace=2.0, block_size=200, max_line=500)
+        self.host = Host(
+            folder, *patterns, grace=2.0, block_size=200, max_line=500, records=records
+        )
         self.model = Model(folder, self.host.clock, LAYOUTS[layout])
         self.steps = deque(steps)
         self.stored = 0
@@ -121,8 +128,8 @@ class Program:
 
     async def rewrite(self, amount: int) -> None:
         """Write a file again in place that is read and at rest, and let the agent find that out."""
-        await self.pass_time()
-        for _ in range(2):
+        for _ in range(2):  # its last record waits once it is found
+            await self.pass_time()
             await self.scan()
             await self.gather_all()
         await self.store()  # or what is written next may begin like what was stored of this one
@@ -231,6 +238,7 @@ def written(program: str) -> list[Step]:
     return [(name, int(amount or 0)) for name, _, amount in steps]
 
 
+@pytest.mark.parametrize("records", [LINES_ALONE, RECORDS], ids=["lines", "records"])
 @example(layout="numbers", steps=written(REUSED_INODE))
 @example(layout="numbers", steps=written(REUSED_BETWEEN))
 @example(layout="numbers", steps=written(DELETED_UNSEEN))
@@ -252,13 +260,13 @@ def written(program: str) -> list[Step]:
 @example(layout="dates", steps=written(DELETED_BEHIND_AN_UNSEEN_COPY))
 @example(layout="extension, shown", steps=written(COMPRESSED_WHERE_AN_OLDER_FILE_WAS))
 @example(layout="extension, shown", steps=written(UNFINISHED_AND_WITHOUT_ITS_LIVE_PATH))
-@as_many_as(150)
+@as_many_as(100)
 @given(
     layout=st.sampled_from(sorted(LAYOUTS)),
     steps=programs(ACTIONS, {"scan_amid": SEAMS, "gather_amid": SEAMS}),
 )
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
-    layout: str, steps: list[Step]
+    layout: str, steps: list[Step], records: RecordRules
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(Program(Path(folder), layout, steps).run())
+        asyncio.run(Program(Path(folder), layout, steps, records).run())

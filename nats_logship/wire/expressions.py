@@ -34,13 +34,23 @@ def expression(text: str) -> Expression:
         raise ValueError(f"{text!r} is not a regular expression of RE2: {error}") from None
 
 
-def matching_runs(expressions: Sequence[Expression], lines: bytes) -> list[tuple[int, int]]:
+def matching_runs(
+    expressions: Sequence[Expression],
+    lines: bytes | bytearray,
+    start: int = 0,
+    end: int | None = None,
+) -> list[tuple[int, int]]:
     """Return the half-open ranges of whole lines in a row that one of the expressions matches.
 
-    The last line may lack its newline.
+    Searches the lines in `[start, end)`; the last one may lack its newline.
     """
     pattern = _any_of(tuple(expressions))
-    return [found.span() for found in pattern.finditer(lines)]
+    return [found.span() for found in pattern.finditer(lines, start, end)]
+
+
+def measure(one: Expression) -> int:
+    """Return how many instructions the program of an expression has, which bounds its time."""
+    return int(_any_of((one,)).programsize)
 
 
 def _in_a_block(token: re.Match[bytes]) -> bytes:
@@ -52,7 +62,7 @@ def _in_a_block(token: re.Match[bytes]) -> bytes:
     return _ANCHORS.get(token[0], token[0])
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _any_of(expressions: tuple[Expression, ...]) -> Any:
     return _compile(_RUN % b"|".join(b"(?:%b)" % one for one in expressions))
 

@@ -1,0 +1,47 @@
+"""Checks what is asked of a journal: whether it is there, and whether it has such units."""
+
+import fnmatch
+import shutil
+import subprocess
+from contextlib import suppress
+
+from shipper.sources.journal.headers import JournalFolder
+from shipper.sources.journal.process import PROGRAM
+from shipper.sources.journal.rules import Options, name_unit
+
+_PATIENCE = 10.0  # seconds
+_UNIT_FIELDS = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
+
+
+def check_journal(options: Options) -> tuple[list[str], list[str]]:
+    """Return why a journal cannot be read, and what may be a mistake, in sentences."""
+    folder = JournalFolder(options.folder)
+    folder.list_files()
+    bad = [f"{options.path}: {folder.trouble}"] if folder.trouble else []
+    if shutil.which(PROGRAM) is None:
+        bad.append(f"{options.path}: {PROGRAM} is not installed")
+    doubts = [] if bad else find_doubts(options)
+    return bad, [f"{options.path}: {text}" for text in doubts]
+
+
+def find_doubts(options: Options) -> list[str]:
+    """Return a sentence on each unit that is asked for, and of which there is no entry yet."""
+    if not options.rules.units:
+        return []
+    known = {unit for field in _UNIT_FIELDS for unit in _list_values(field, options.folder)}
+    globs = ((text, name_unit(text)) for text in options.rules.units)
+    missing = [text for text, one in globs if not fnmatch.filter(known, one)]
+    return [f"there is no entry of a unit {text} yet; check --unit" for text in missing]
+
+
+def _list_values(field: str, folder: str) -> list[str]:
+    where = [f"--directory={folder}"] if folder else []
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [PROGRAM, "--quiet", f"--field={field}", *where],
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+        return done.stdout.decode("utf-8", "surrogateescape").splitlines()
+    return []

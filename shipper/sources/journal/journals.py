@@ -1,0 +1,124 @@
+"""Which journals a folder has, by the headers of its files, and where each is read on."""
+
+from collections.abc import Callable, Container, Mapping
+
+from nats_logship.app.text import format_count
+from nats_logship.wire.positions import Cursor
+from shipper.sources.journal.checks import find_doubts
+from shipper.sources.journal.headers import JournalFile, JournalFolder
+from shipper.sources.journal.journal import Journal, time_of
+from shipper.sources.journal.rules import Options
+from shipper.sources.notices import Notice, NoticeKind
+
+
+class Journals:
+    """The journals by name (seqnum_id), as of the last `check_headers`."""
+
+    def __init__(
+        self, options: Options, new_id: Callable[[], str], clock: Callable[[], int]
+    ) -> None:
+        self.options = options
+        self.found: dict[str, Journal] = {}
+        self.ended: set[str] = set()
+        """File ids of journals of which nothing more will come."""
+        self.notices: list[Notice] = []
+        """What was not reported yet."""
+        self.folder = JournalFolder(options.folder)
+        self._new_id, self._clock = new_id, clock
+        self._known: dict[str, Cursor] = {}
+        self._reported: set[str] = set()
+        self._has_checked = False
+
+    def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Read on from these cursors, the newest of each journal."""
+        ordered = sorted(cursors.values(), key=lambda one: (not one.ended, one.seen, one.offset))
+        self._known = {one.identity.head_hash: one for one in ordered}
+        self.found = {}
+
+    def check_headers(self) -> list[JournalFile]:
+        """Read the headers, and return all files."""
+        files = self.folder.list_files()
+        if not self._has_checked:
+            for text in find_doubts(self.options):
+                self.report_once(NoticeKind.MISSING, text)
+        if self.folder.trouble:
+            self.report_once(NoticeKind.MISSING, self.folder.trouble)
+            if not files:
+                return []
+        names = dict.fromkeys(one.journal for one in files)
+        for name in names:
+            self._update(name, tuple(one for one in files if one.journal == name))
+        if not self.folder.trouble:
+            self._note_gone(names)
+            self._report_unknown()
+        self._has_checked = True
+        return files
+
+    def _update(self, name: str, files: tuple[JournalFile, ...]) -> None:
+        journal = self.found.get(name)
+        if journal is None:
+            journal = self.found[name] = self._add(name, files)
+        journal.files = files
+        self.ended.discard(journal.file)
+        if journal.went_back:
+            self.begin_again(journal)
+
+    def _add(self, name: str, files: tuple[JournalFile, ...]) -> Journal:
+        path = self.options.path
+        if cursor := self._known.pop(name, None):
+            mark = cursor.identity.tail_hash.encode()
+            return Journal(name, cursor.file, path, cursor.offset, files, mark)
+        start, end = self._find_start(files), max(one.tail for one in files) + 1
+        text = f"journal {name} is read from entry {start} on, {format_count(end - start, 'entry')}"
+        self.notices.append(Notice(NoticeKind.FOUND, path, text))
+        return Journal(name, self._new_id(), path, start, files)
+
+    def _find_start(self, files: tuple[JournalFile, ...]) -> int:
+        first, end = min(one.head for one in files), max(one.tail for one in files) + 1
+        if self._has_checked:  # it came after the start
+            return first
+        if self.options.from_end:
+            return end
+        if (age := self.options.ignore_older) is None:
+            return first
+        oldest = (self._clock() - age) // 1000
+        return min((one.head for one in files if one.tail_time >= oldest), default=end)
+
+    def _note_gone(self, names: Container[str]) -> None:
+        for journal in self.found.values():
+            if journal.name not in names and journal.files:
+                journal.known_end, journal.files = journal.end, ()
+                self.ended.add(journal.file)
+
+    def _report_unknown(self) -> None:
+        """Report known journals that have no file any more: what was not read of them is lost."""
+        for name, cursor in self._known.items():
+            self.ended.add(cursor.file)
+            if not cursor.ended:
+                text = f"journal {name} is gone; it was read up to entry {cursor.offset}"
+                self.notices.append(Notice(NoticeKind.UNREAD, self.options.path, text))
+        self._known = {}
+
+    def begin_again(self, journal: Journal) -> None:
+        """Read a journal under another file id, but for entries that were shipped.
+
+        Its numbers were given again to other entries, such as after a virtual machine was reset.
+        """
+        self.ended.add(journal.file)
+        successor = Journal(
+            name=journal.name,
+            file=self._new_id(),
+            path=journal.path,
+            position=min(one.head for one in journal.files),
+            files=journal.files,
+            newer_than=time_of(journal.mark),
+        )
+        self.found[journal.name] = successor
+        text = f"journal {journal.name} was set back; its entries that are newer are read"
+        self.notices.append(Notice(NoticeKind.TRUNCATED, journal.path, text))
+
+    def report_once(self, kind: NoticeKind, text: str) -> None:
+        """Report a trouble, unless it was reported before."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self.notices.append(Notice(kind, self.options.path, text))

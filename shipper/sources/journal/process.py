@@ -1,0 +1,109 @@
+"""Runs `journalctl` for the entries of one journal, and reads what it prints.
+
+It prints what there is, and ends. It prints no more than the pipe holds until that is read; if its
+reader is killed, its next write ends it.
+"""
+
+import fcntl
+import glob
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+PROGRAM = "journalctl"
+_PIPE = 1024 * 1024  # bytes that wait for the agent
+_INTERVAL = 0.002  # seconds
+_MOST_ERRORS = 4096  # bytes of messages on stderr
+
+
+def command(
+    output: str, fields: Sequence[str], journal: str, number: int, files: Iterable[str]
+) -> list[str]:
+    """Return the command that prints the entries of a journal from a number on.
+
+    `files` are all files of that journal that have such entries. Without `fields` all are printed.
+    """
+    return [
+        *(PROGRAM, "--quiet", "--no-pager", "--all", f"--output={output}"),
+        *([f"--output-fields={','.join(fields)}"] if fields else []),
+        f"--cursor=s={journal};i={number:x}",
+        *(f"--file={glob.escape(path)}" for path in files),
+    ]
+
+
+class Run:
+    """A `journalctl` that runs."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """Start it; raises OSError if it is absent or cannot be run."""
+        self.output, written = os.pipe2(os.O_CLOEXEC)
+        self._errors, reported = os.pipe2(os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # more than the system grants
+                fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE)
+            for one in (self.output, self._errors):
+                os.set_blocking(one, False)
+            environment = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0"}
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=reported,
+                env=environment,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            os.close(written)
+            os.close(reported)
+        self._reported = b""
+
+    def read(self, size: int, patience: float) -> bytes | None:
+        """Return about `size` bytes, or what comes within the patience (seconds).
+
+        Empty at the end; None if nothing comes.
+        """
+        self._read_errors()
+        parts, until = list[bytes](), time.monotonic() + patience
+        while size > 0:
+            try:
+                parts.append(os.read(self.output, size))
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    break
+                # journalctl writes 4 KiB at a time
+                time.sleep(_INTERVAL)
+                continue
+            if not parts[-1]:
+                break
+            size -= len(parts[-1])
+        return b"".join(parts) if parts else None
+
+    def _read_errors(self) -> None:
+        with suppress(BlockingIOError):
+            while data := os.read(self._errors, _MOST_ERRORS):
+                self._reported = (self._reported + data)[:_MOST_ERRORS]
+
+    def finish(self) -> tuple[str, list[str]]:
+        """Wait for its end; return why it failed, empty if it did not, and what it has reported."""
+        code = self._process.wait()
+        self._read_errors()
+        self._close()
+        lines = self._reported.decode("utf-8", "replace").splitlines()
+        if not code:
+            return "", lines
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        return f"{PROGRAM} {how}{': ' if lines else ''}{'; '.join(lines[-3:])}", []
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self.output)
+        os.close(self._errors)

@@ -1,0 +1,293 @@
+"""Reads the journals of a folder, one run of `journalctl` after the other, in the calling thread.
+
+A run that ends without an error has printed all that `journalctl` can read of a journal. If the
+journal's files have been renamed meanwhile it may have missed some: it is repeated.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from nats_logship.wire.positions import Cursor
+from shipper.sources.block import Block
+from shipper.sources.journal import format as short
+from shipper.sources.journal import rules
+from shipper.sources.journal.entries import Entry, ExportParser, JsonParser, Parser
+from shipper.sources.journal.headers import JournalFile
+from shipper.sources.journal.journal import Journal, choose, time_of
+from shipper.sources.journal.journals import Journals
+from shipper.sources.journal.process import PROGRAM, Run, command
+from shipper.sources.journal.rules import Options
+from shipper.sources.notices import Notice, NoticeKind
+
+_READ = 1024 * 1024  # bytes of what journalctl prints, at a time
+_PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
+_MOST_HELD = 16 * 1024 * 1024  # bytes of an entry; only some of them can be shipped
+_COVER_EVERY = 5.0  # seconds after which entries that are left out are covered
+_SETTLED = 5.0  # seconds after which an entry that cannot be read is not still being written
+_LONGEST_PAUSE = 60.0  # seconds after failures
+_RUN_SHARE, _LONGEST_WAIT = 100, 1.0  # small runs take a hundredth of the time
+_SMALL = 256 * 1024  # bytes
+
+
+class _Reading(NamedTuple):
+    """A run about a journal: its files by path and first entry, and its last entry then."""
+
+    journal: Journal
+    files: frozenset[tuple[str, int]]
+    last: int
+    run: Run
+    parser: Parser
+    began: float
+
+
+class Reader:
+    """Reads journals; used by one thread at a time. `clock` is nanoseconds since the epoch."""
+
+    def __init__(
+        self, options: Options, new_id: Callable[[], str], clock: Callable[[], int]
+    ) -> None:
+        self.journals = Journals(options, new_id, clock)
+        self.rules = options.rules
+        self.problem = ""
+        """Why journalctl failed the last time."""
+        self._options, self._clock = options, clock
+        self._reading: _Reading | None = None
+        self._failures = 0
+        self._next_run = 0.0  # by the monotonic clock
+        self._covered_at = time.monotonic()
+        self._silent: tuple[str, int, float] = "", 0, 0.0  # a journal's last entry, and since when
+        self._size = 0  # bytes of lines of the present run
+        self.resize(256 * 1024, 1024 * 1024)
+
+    def resize(self, block_size: int, max_line: int) -> None:
+        """Make blocks of this size, and cut entries that are longer than a line, in bytes."""
+        self._block_size, self._max_line = block_size, max_line
+
+    def rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        """Forget what was read, and read on from these cursors."""
+        self.close()
+        self.journals.rewind(cursors)
+
+    def close(self) -> None:
+        """End the run."""
+        if self._reading is not None:
+            self._reading.run.kill()
+        self._reading = None
+
+    @property
+    def output(self) -> int | None:
+        """The descriptor from which more can be read soon; None if nothing runs."""
+        return None if self._reading is None else self._reading.run.output
+
+    @property
+    def pause(self) -> float:
+        """The seconds until the next run may begin."""
+        return max(0.0, self._next_run - time.monotonic())
+
+    def gather(self, budget: int) -> list[Block]:
+        """Return about `budget` bytes of lines that can be read now."""
+        blocks: list[Block] = []
+        while budget > 0 and (reading := self._reading or self._begin_run()):
+            data = reading.run.read(_READ, _PATIENCE)
+            if data is None:
+                break
+            found = self._take(reading, reading.parser.feed(data))
+            size = sum(len(one.lines) for one in found)
+            self._size, budget = self._size + size, budget - size
+            blocks += found
+            if self._reading is None:
+                break  # it is to be repeated
+            if not data:
+                blocks += self._finish(reading)
+            elif reading.parser.held > _MOST_HELD:
+                blocks += self._cut_short(reading)
+        return blocks + self._pass_over_gone() + self._cover_left_out()
+
+    # a run
+
+    def _begin_run(self) -> _Reading | None:
+        if self.pause:
+            return None
+        self.journals.check_headers()
+        journal = choose(list(self.journals.found.values()))
+        self._reading = None if journal is None else self._start(journal)
+        self._size = 0
+        return self._reading
+
+    def _start(self, journal: Journal) -> _Reading | None:
+        # the entry before the position shows whether the journal is the same
+        first = max(1, journal.position - bool(journal.mark))
+        files, is_json = journal.files_from(first), self._options.is_json
+        fields: tuple[str, ...] = () if is_json else short.FIELDS
+        if fields and not self.rules.selects_all:
+            fields += rules.FIELDS
+        arguments = command(
+            "json" if is_json else "export", fields, journal.name, first, [f.path for f in files]
+        )
+        try:
+            run = Run(arguments)
+        except OSError as error:
+            self._fail(f"{PROGRAM} cannot be run: {error.strerror}")
+            return None
+        parser = ExportParser(self.rules, short.format_short)
+        return _Reading(
+            journal=journal,
+            files=_names(files),
+            last=journal.end - 1,
+            run=run,
+            parser=JsonParser(self.rules) if is_json else parser,
+            began=time.monotonic(),
+        )
+
+    def _finish(self, reading: _Reading) -> list[Block]:
+        """End a run that has printed all; return blocks over entries that cannot be read."""
+        self._reading = None
+        problem, reported = reading.run.finish()
+        if problem:
+            self._fail(problem)
+            return []
+        self._failures, self.problem = 0, ""
+        for text in reported:
+            self.journals.report_once(NoticeKind.DAMAGED, text)
+        now = time.monotonic()
+        if self._size < _SMALL:
+            took = now - reading.began
+            self._next_run = now + min(_LONGEST_WAIT, _RUN_SHARE * took)
+        return self._judge_silence(reading) if reading.journal.position <= reading.last else []
+
+    def _judge_silence(self, reading: _Reading) -> list[Block]:
+        """Pass over last entries that nobody prints, unless they are still being written."""
+        journal, now = reading.journal, time.monotonic()
+        if self._silent[:2] != (journal.file, journal.position):
+            self._silent = journal.file, journal.position, now
+        if now - self._silent[2] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
+            return []
+        blocks = self._pass_over(journal, reading.last + 1)
+        journal.position = reading.last + 1
+        return [*blocks, journal.cover(b"", self._clock())]
+
+    def _fail(self, problem: str) -> None:
+        self._failures += 1
+        self.problem = problem
+        self.journals.report_once(NoticeKind.UNREADABLE, f"{problem}; trying again")
+        self._next_run = time.monotonic() + min(_LONGEST_PAUSE, 2.0 ** min(self._failures, 10))
+
+    # its entries
+
+    def _take(self, reading: _Reading, entries: Iterable[Entry]) -> list[Block]:
+        """Return blocks of entries; ends a run that is to be repeated."""
+        journal, blocks = reading.journal, list[Block]()
+        lines, size = list[bytes](), 0
+        for entry in entries:
+            if entry.number != journal.position:
+                if entry.number < journal.position and self._is_same(journal, entry):
+                    continue
+                blocks += self._make_block(journal, lines)
+                lines, size = [], 0
+                if not self._reach(reading, entry, blocks):
+                    self.close()
+                    self._next_run = time.monotonic() + _LONGEST_WAIT
+                    return blocks
+            text = entry.lines
+            if not text or len(text) > self._max_line or journal.newer_than:
+                text = self._select(journal, entry)
+            journal.position = entry.number + 1
+            journal.mark = entry.mark
+            if text:
+                lines.append(text)
+                size += len(text)
+                if size >= self._block_size:
+                    blocks += self._make_block(journal, lines)
+                    lines, size = [], 0
+            else:
+                journal.has_left_out = True
+        return blocks + self._make_block(journal, lines)
+
+    def _is_same(self, journal: Journal, entry: Entry) -> bool:
+        is_last = entry.number == journal.position - 1 and journal.mark
+        return not is_last or entry.mark == journal.mark
+
+    def _reach(self, reading: _Reading, entry: Entry, blocks: list[Block]) -> bool:
+        """Pass over missing numbers before an entry; False if the run is to be repeated."""
+        journal = reading.journal
+        if entry.number < journal.position:
+            self.journals.begin_again(journal)
+            return False
+        if not self._has_all_files(reading, entry.number):
+            return False
+        blocks += self._pass_over(journal, entry.number)
+        return True
+
+    def _has_all_files(self, reading: _Reading, end: int) -> bool:
+        """Return whether the run was about all files that may have entries below `end`."""
+        journal = reading.journal
+        self.journals.check_headers()
+        if self.journals.folder.trouble or self.journals.found.get(journal.name) is not journal:
+            return False
+        files = journal.files_from(journal.position)
+        return _names(one for one in files if one.head < end) <= reading.files
+
+    def _pass_over(self, journal: Journal, end: int) -> list[Block]:
+        """Leave a gap for missing entries `[position, end)` that are lost; cover those before."""
+        start = journal.position
+        files = [file for one in self.journals.found.values() for file in one.files]
+        if not (lost := journal.holes.count_lost(start, end, journal.name, files)):
+            return []
+        blocks = [journal.cover(b"", self._clock())] if journal.covered < start else []
+        journal.covered = journal.position = start + lost
+        text = f"entries {start} to {start + lost - 1} of journal {journal.name} are lost"
+        reason = f"{text}: they were deleted before they were read, or cannot be read"
+        self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
+        return blocks
+
+    def _pass_over_gone(self) -> list[Block]:
+        """Leave gaps for entries of journals whose files are all gone."""
+        blocks: list[Block] = []
+        for journal in self.journals.found.values():
+            is_read = self._reading is not None and self._reading.journal is journal
+            if not journal.files and journal.position < journal.known_end and not is_read:
+                blocks += self._pass_over(journal, journal.known_end)
+                blocks.append(journal.cover(b"", self._clock()))
+        return blocks
+
+    def _select(self, journal: Journal, entry: Entry) -> bytes:
+        """Return the lines of an entry that are shipped, and report what is not."""
+        lines, most = entry.lines, self._max_line
+        if lines is None or (journal.newer_than and time_of(entry.mark) <= journal.newer_than):
+            return b""
+        lost, name = len(lines) - most, f"entry {entry.number} of journal {journal.name}"
+        journal.empty += not lines
+        if not lines and journal.empty & (journal.empty - 1) == 0:  # 1, 2, 4, and so on
+            text = f"{name} has no message, or it cannot be read; {journal.empty} such are left out"
+            self.journals.notices.append(Notice(NoticeKind.DAMAGED, journal.path, text))
+        if lost <= 0:
+            return lines
+        text = f"{name} is longer than --max-line; {lost} bytes are cut off"
+        self.journals.notices.append(Notice(NoticeKind.CUT, journal.path, text, lost))
+        return lines[: most - 1] + b"\n"
+
+    def _make_block(self, journal: Journal, lines: list[bytes]) -> list[Block]:
+        return [journal.cover(b"".join(lines), self._clock())] if lines else []
+
+    def _cut_short(self, reading: _Reading) -> list[Block]:
+        """Ship the beginning of an entry that is too large to be held."""
+        journal = reading.journal
+        entry = reading.parser.cut(journal.position)
+        self.close()
+        blocks = self._take(reading, [entry])
+        journal.mark = b""  # the next run does not read it again
+        return blocks
+
+    def _cover_left_out(self) -> list[Block]:
+        """Return empty blocks over entries that are left out, every few seconds."""
+        now, once = time.monotonic(), self._options.once and self._reading is None
+        if not once and now - self._covered_at < _COVER_EVERY:
+            return []
+        self._covered_at = now
+        left = [one for one in self.journals.found.values() if one.covered < one.position]
+        return [one.cover(b"", self._clock()) for one in left]
+
+
+def _names(files: Iterable[JournalFile]) -> frozenset[tuple[str, int]]:
+    return frozenset((one.path, one.head) for one in files)

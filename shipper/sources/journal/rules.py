@@ -1,0 +1,120 @@
+"""Which entries of a journal are shipped, and how: a value."""
+
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+FIELDS = ("PRIORITY", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT", "_UID")
+_MAGIC = re.compile(r"[*?[]")
+_TYPES = {
+    *("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer"),
+    *("slice", "scope"),
+}
+_ROOT, _MANAGER = b"0", b"1"  # user id, process id
+
+
+PriorityName = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
+
+
+class Priority(IntEnum):
+    """The priorities of syslog(3), by their names."""
+
+    emerg = 0
+    alert = 1
+    crit = 2
+    err = 3
+    warning = 4
+    notice = 5
+    info = 6
+    debug = 7
+
+
+def name_unit(text: str) -> str:
+    """Return the glob of a unit as journalctl takes it: `nginx` is `nginx.service`."""
+    has_type = text.rpartition(".")[2] in _TYPES
+    return text if has_type or _MAGIC.search(text) else f"{text}.service"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Entries of one of `units`, if any, and of none of `excluded`, that are urgent enough.
+
+    Units are globs. `least` is the largest number of a priority that is shipped; with one, entries
+    without a priority are left out.
+    """
+
+    units: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    least: Priority | None = None
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether no entry is left out."""
+        return not (self.units or self.excluded) and self.least is None
+
+    def select(self, fields: Mapping[bytes, bytes]) -> bool:
+        """Whether an entry of these fields is shipped."""
+        if self.least is not None and not self._is_urgent(fields.get(b"PRIORITY", b"")):
+            return False
+        units = [fields.get(b"_SYSTEMD_UNIT")]
+        # others may send these fields, but for those of the system
+        if fields.get(b"_PID") == _MANAGER:
+            units.append(fields.get(b"UNIT"))
+        if fields.get(b"_UID") == _ROOT:
+            units += [fields.get(b"OBJECT_SYSTEMD_UNIT"), fields.get(b"COREDUMP_UNIT")]
+        return self._selects_units(tuple(one for one in units if one))
+
+    def select_json(self, line: bytes) -> bool:
+        """Whether an entry is shipped that is a line of JSON."""
+        return self.select(_read_fields(json.loads(line)))
+
+    def _is_urgent(self, priority: bytes) -> bool:
+        return len(priority) == 1 and b"0" <= priority <= b"%d" % (self.least or 0)
+
+    @cached_property
+    def _selects_units(self) -> Callable[[tuple[bytes, ...]], bool]:
+        wanted, unwanted = _compile(self.units), _compile(self.excluded)
+
+        @lru_cache(4096)
+        def selects(units: tuple[bytes, ...]) -> bool:
+            if self.units and not any(map(wanted.match, units)):
+                return False
+            return not (self.excluded and any(map(unwanted.match, units)))
+
+        return selects
+
+
+SELECT_ALL = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is read of a journal, and how.
+
+    `path` names the journal for receivers, `folder` is empty for this machine's. If a journal was
+    never followed, files that are older than `ignore_older` (nanoseconds) are not read and, with
+    `from_end`, no entry that exists at the start.
+    """
+
+    path: str
+    folder: str = ""  # an absolute path
+    is_json: bool = False
+    rules: Rules = SELECT_ALL
+    from_end: bool = False
+    ignore_older: int | None = None
+    once: bool = False
+
+
+def _compile(globs: Sequence[str]) -> re.Pattern[bytes]:
+    parts = (fnmatch.translate(name_unit(one)) for one in globs)
+    return re.compile("|".join(parts).encode("utf-8", "surrogateescape"))
+
+
+def _read_fields(entry: Mapping[str, Any]) -> dict[bytes, bytes]:
+    found = ((name, entry.get(name)) for name in (*FIELDS, "_PID"))
+    return {name.encode(): one.encode() for name, one in found if isinstance(one, str)}

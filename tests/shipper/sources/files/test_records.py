@@ -1,0 +1,215 @@
+"""Records of several lines: where a follower cuts them, and what it waits for."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from shipper.sources.block import Block
+from shipper.sources.files.records import Preset, RecordRules
+from tests.shipper.host import SECOND, Host
+from tests.shipper.sources.files.conftest import MakeHost
+
+RULES = RecordRules("start:^[0-9]", "end: F ", timeout=2 * SECOND, lines=20)
+ONE, TWO = b"1 first\n at a\n at b\n", b"2 second\n at c\n"
+
+
+async def gathered(host: Host) -> bytes:
+    before = len(host.blocks)
+    await host.ship()
+    return b"".join(block.lines for block in host.blocks[before:])
+
+
+async def test_a_record_waits_for_the_next_one_or_until_its_file_is_quiet(
+    make_host: MakeHost,
+) -> None:
+    host = make_host(records=RULES)
+    host.write("app.log", ONE[:15])
+
+    assert await gathered(host) == b""
+    host.later += SECOND
+    host.write("app.log", ONE[15:] + TWO[:12])
+    assert await gathered(host) == ONE
+    assert 0 < host.follower.poll_in <= 2
+    host.later += SECOND
+    assert await gathered(host) == b""
+    host.later += SECOND
+    assert await gathered(host) == TWO[:9], "the unfinished line waits"
+    host.write("app.log", TWO[12:])
+    host.later += 2 * SECOND
+    assert await gathered(host) == b""
+    host.later += 2 * SECOND
+    assert await gathered(host) == TWO[9:]
+    assert {block.section.records for block in host.blocks} == {"start:^[0-9]"}
+    assert not any(block.continues for block in host.blocks)
+
+
+async def test_a_record_that_has_no_end_ends_after_so_many_lines(make_host: MakeHost) -> None:
+    host = make_host(records=RULES)
+    host.write("app.log", b"1\n" + b" 2\n" * 49)
+
+    await host.ship()
+
+    assert [block.section.lines for block in host.blocks] == [20, 20]
+
+
+async def test_a_rotated_file_ends_its_record_and_the_next_file_waits_for_it(
+    make_host: MakeHost,
+) -> None:
+    host = make_host(records=RULES)
+    host.write("app.log", ONE + TWO[:9])
+    assert await gathered(host) == ONE
+    host.move("app.log", "app.log.1")
+    host.write("app.log", TWO[9:] + ONE)
+    assert await gathered(host) == b""
+
+    host.write("app.log.1", b" late\n")
+    await host.ship_out()
+    assert host.shipped == ONE + TWO[:9] + b" late\n" + TWO[9:] + ONE
+
+
+@pytest.mark.parametrize("form", ["start:^[0-9]", "end:^end$"])
+async def test_pieces_of_a_long_record_follow_one_another_also_after_a_restart(
+    make_host: MakeHost, form: str
+) -> None:
+    rules = RecordRules(form, timeout=2 * SECOND, lines=1000)
+    long = b"1 first\n" + b" next line\n" * 40 + b"end\n"
+    names = ("a.log", "b.log", "c.log")
+    for kill in range(1, 12):
+        host = make_host(*(f"{kill}{name}" for name in names), records=rules, block_size=100)
+        host.follower.resize(100, 120)
+        for name in names:
+            host.write(f"{kill}{name}", long + long)
+        await host.scan()
+        while len(host.blocks) < kill:
+            host.blocks += await host.follower.gather(1)
+        del host.blocks[kill:]
+        await host.restart()
+        host.follower.resize(100, 120)
+        await host.ship()
+        host.later += 3 * SECOND
+        await host.ship()
+
+        assert _without_others_between(host.blocks), kill
+        assert [b.continues for b in host.blocks] == [
+            b.section.span.start % len(long) > 0 for b in host.blocks
+        ]
+        assert len(host.shipped) == 6 * len(long)
+
+
+def _without_others_between(blocks: list[Block]) -> bool:
+    files = [block.section.span.file_id for block in blocks]
+    return all(
+        file == before or not block.continues
+        for before, file, block in zip(files, files[1:], blocks[1:], strict=False)
+    )
+
+
+async def test_a_long_record_of_one_of_two_files_waits_until_it_has_ended(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("a.log", "b.log", records=RecordRules("start:^[0-9]", "", 2 * SECOND, 1000))
+    host.follower.resize(100, 120)
+    host.write("a.log", b"1 first\n" + b" next line\n" * 40)
+    host.write("b.log", TWO + ONE)
+
+    assert await gathered(host) == TWO
+    host.write("a.log", b" last\n2\n")
+    assert await gathered(host) == b"1 first\n" + b" next line\n" * 40 + b" last\n"
+
+
+CRI = b"2026-01-01T00:00:00.1Z stdout P one \n2026-01-01T00:00:00.2Z stdout F two\n"
+OTHER = b"2026-01-01T00:00:00.1Z stderr F err\n"
+DOCKER = b'{"log":"one \\\\n","stream":"stdout"}\n{"log":"two \\\\\\n","stream":"stdout"}\n'
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        pytest.param(CRI, CRI[:37], id="CRI"),
+        pytest.param(DOCKER, DOCKER[:36], id="Docker"),
+        pytest.param(CRI[:37] + OTHER, CRI[:37], id="a line of the other output ends a record"),
+    ],
+)
+@pytest.mark.parametrize("is_linked", [False, True])
+async def test_the_pieces_of_a_containers_line_are_a_record(
+    tmp_path: Path, make_host: MakeHost, first: bytes, rest: bytes, is_linked: bool
+) -> None:
+    pods = tmp_path / "host/var/log/pods/default_web"
+    pods.mkdir(parents=True)
+    (tmp_path / "web.log").symlink_to(pods / "0.log")
+    rules = RecordRules.of("", None, timedelta(seconds=2), 500)
+    host = make_host("web.log" if is_linked else "host/var/log/pods/*/*.log", records=rules)
+    (pods / "0.log").write_bytes(first + rest)
+
+    assert await gathered(host) == first
+    host.later += 3 * SECOND
+    assert await gathered(host) == rest
+
+
+async def test_a_start_expression_does_not_separate_the_pieces_of_a_line(
+    make_host: MakeHost,
+) -> None:
+    host = make_host(records=RecordRules("start:^.", timeout=SECOND, lines=500))
+    host.write("app.log", CRI + CRI[:37])
+
+    assert await gathered(host) == CRI
+
+
+PYTHON = b"""2026-11-29 08:00:00,123 ERROR request failed
+Traceback (most recent call last):
+  File "app.py", line 3, in <module>
+    1 / 0
+    ~~^~~
+ZeroDivisionError: division by zero
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "app.py", line 5, in <module>
+    raise ValueError from None
+ValueError
+"""
+JAVA = b"""2026-11-29 08:00:00.123 ERROR 1 --- [main] c.e.App : failed
+java.lang.IllegalStateException: no order
+\tat com.example.App.main(App.java:5) ~[classes/:na]
+Caused by: java.io.IOException: closed
+\tat com.example.Db.read(Db.java:8)
+\t... 1 more
+"""
+GO = b"""panic: runtime error: index out of range [5] with length 3
+
+goroutine 1 [running]:
+main.main()
+\t/tmp/main.go:8 +0x1d
+exit status 2
+"""
+DATED = b"""2026-11-29T08:00:00Z select
+from orders
+3 rows
+"""
+INDENTED = b"""Nov 29 08:00:00 kernel: trace
+  [<ffff>] schedule
+"""
+
+
+@pytest.mark.parametrize("container", [False, True])
+@pytest.mark.parametrize(
+    ("preset", "record"),
+    [("python", PYTHON), ("java", JAVA), ("go", GO), ("iso-date", DATED), ("indented", INDENTED)],
+)
+async def test_a_preset_joins_real_traces_also_in_a_container(
+    tmp_path: Path, make_host: MakeHost, preset: Preset, record: bytes, container: bool
+) -> None:
+    folder = tmp_path / "var/log/pods" if container else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    if container:
+        lines = record.splitlines()
+        record = b"".join(b"2026-11-29T08:00:00.1Z stdout F %b\n" % line for line in lines)
+    rules = RecordRules.of("", preset, timedelta(seconds=2), 500)
+    host = make_host(f"{folder.relative_to(tmp_path)}/0.log", records=rules)
+    (folder / "0.log").write_bytes(record * 3)
+
+    await host.ship()
+    assert host.shipped == record * 2
+    assert [len(record)] == [host.follower.files()[0].unfinished]

@@ -1,0 +1,89 @@
+"""A journal source that a test reads as the agent does, and judges as a receiver does."""
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nats_logship.wire.message import Origin
+from nats_logship.wire.positions import Positions
+from receiver.consume.judging import judge
+from receiver.storage.anomalies import AnomalyKind
+from shipper.sources.block import Block
+from shipper.sources.journal.rules import Options
+from shipper.sources.journal.source import JournalSource
+from shipper.sources.notices import Notice
+
+_QUIET = 1.5  # seconds in which a journal that has grown is read
+_BUDGET = 1024 * 1024
+
+
+class Reading:
+    """An agent without a broker: all blocks are acknowledged at once, and outlive a restart."""
+
+    def __init__(self, folder: object, **options: Any) -> None:
+        self._options = Options(path="journal", folder=str(folder), once=True, **options)
+        self._ids = itertools.count()
+        self._ends: dict[str, int] = {}
+        self.positions = Positions()
+        self.blocks: list[Block] = []
+        self.notices: list[Notice] = []
+        self.gaps: list[tuple[int, int]] = []
+        self.source: JournalSource | None = None
+        self.longest = 1024 * 1024
+
+    async def read(self) -> list[str]:
+        """Read all that is there; return the messages."""
+        if self.source is None:
+            self.source = self._open()
+            await self.source.rewind(self.positions.files)
+        self.source.resize(256 * 1024, self.longest)
+        self.notices += await self.source.scan()
+        found: list[str] = []
+        quiet_at = time.monotonic() + _QUIET
+        while time.monotonic() < quiet_at:
+            blocks = await self.source.gather(_BUDGET)
+            for block in blocks:
+                self._take(block)
+                found += re.findall(r": (.*)\n", block.lines.decode())
+            if blocks:
+                quiet_at = time.monotonic() + _QUIET
+            elif not any(state.is_awaited for state in self.source.files()):
+                break
+            await asyncio.sleep(0.01)
+        self.notices += await self.source.scan()
+        ended = self.source.ended_files
+        self.positions = self.positions.with_ended(ended, ())
+        return found
+
+    def _open(self) -> JournalSource:
+        ids, wake = self._ids, asyncio.Event()
+        return JournalSource(self._options, lambda: f"id-{next(ids)}", time.time_ns, wake)
+
+    def _take(self, block: Block) -> None:
+        span = block.section.span
+        judged = judge(self._ends.get(span.file_id), block.section, "web01", 1)
+        if judged.anomaly:
+            assert judged.anomaly.kind is AnomalyKind.GAP, judged.anomaly
+            self.gaps.append((judged.anomaly.start, judged.anomaly.end))
+        self._ends[span.file_id] = span.end
+        self.blocks.append(block)
+        self.positions = self.positions.advance([Origin("a-1", block.read_at, (block.section,))], 1)
+
+    async def restart(self, **options: Any) -> None:
+        """End it; the next `read` is another agent's."""
+        if self.source is not None:
+            await self.source.close()
+        self.source = None
+
+    @property
+    def texts(self) -> str:
+        """All notices."""
+        return "\n".join(f"{one.kind.value}: {one.text}" for one in self.notices)
+
+    @property
+    def files(self) -> Mapping[str, int]:
+        """How far each file id is covered."""
+        return self._ends

@@ -1,0 +1,222 @@
+"""Real journals that are rotated, vacuumed, damaged, created again and set back."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from shipper.sources.journal.rules import Priority, Rules
+from tests.shipper.sources.journal.reading import Reading
+from tests.support.journals import JournalWriter, needs_journal
+
+pytestmark = needs_journal
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> JournalWriter:
+    return JournalWriter(tmp_path)
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    return Reading(tmp_path)
+
+
+async def test_rotated_files_are_read_and_vacuumed_ones_are_gaps(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    expected = journal.write(10)
+    found = await reading.read()
+    for lost in (False, True, False):
+        messages = [*journal.write(5), journal.rotate(), *journal.write(1)]
+        if lost:
+            journal.archives()[-1].unlink()
+        expected += messages[-1:] if lost else messages
+        found += await reading.read()
+    assert found == expected
+    assert len(reading.gaps) == 1
+    assert reading.gaps[0][1] - reading.gaps[0][0] == 6
+
+
+async def test_a_journal_made_again_while_the_clock_is_back_does_not_hide_the_old_one(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    expected = journal.write(10)
+    found = await reading.read()
+    expected += journal.write(10)
+    journal.path.rename(journal.path.with_name("system@old.journal~"))
+    journal.clock -= 3_600_000_000
+    journal.boot = journal.boot[::-1]
+    expected += journal.write(10)
+    await reading.restart()
+    found += await reading.read()
+    assert sorted(found) == expected
+    assert sorted(reading.files.values()) == [11, 21]
+    assert {block.section.path for block in reading.blocks} == {"journal"}
+    assert not reading.gaps
+
+
+async def test_journals_that_are_interleaved_in_time_are_both_read_while_they_grow(
+    tmp_path: Path, reading: Reading
+) -> None:
+    writers = JournalWriter(tmp_path), JournalWriter(tmp_path, "other")
+    found: list[str] = []
+    for _ in range(4):
+        for writer in writers:
+            writer.write(10)
+            writer.clock += 5000
+        found += await reading.read()
+    assert sorted(found) == sorted([f"entry {number:08d}" for number in range(40)] * 2)
+    assert list(reading.files.values()) == [41, 41]
+    assert not reading.gaps
+
+
+@pytest.mark.parametrize("tick", [0, -1000], ids=["the same time", "a clock that goes back"])
+async def test_order_and_number_of_entries_do_not_depend_on_the_clock(
+    journal: JournalWriter, reading: Reading, tick: int
+) -> None:
+    expected, found = journal.write(1), list[str]()
+    for number in range(4):
+        journal.tick, journal.boot = tick, f"{number:032x}"
+        expected += journal.write(20)
+        found += await reading.read()
+        await reading.restart()
+    assert found == expected
+    assert not reading.gaps
+
+
+@pytest.mark.parametrize(("what", "gaps"), [("entry", [(10, 11)]), ("message", [])])
+async def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_read(
+    journal: JournalWriter, reading: Reading, what: str, gaps: list[tuple[int, int]]
+) -> None:
+    journal.write(9)
+    journal.put(MESSAGE="damaged entry")
+    after = journal.write(10)
+    data = journal.path.read_bytes()
+    if what == "entry":
+        (at,) = (at for at in range(264, len(data) - 16, 8) if is_entry(data[at : at + 24], 10))
+    else:
+        at = data.index(b"MESSAGE=damaged entry") - 72
+    with journal.path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"\x55", at)  # the type of an object
+    found = await reading.read()
+    assert (len(found), found[-10:]) == (19, after)
+    assert reading.gaps == gaps
+    assert "entry 10 of journal" in reading.texts or "entries 10 to 10 of" in reading.texts
+
+
+def is_entry(header: bytes, number: int) -> bool:
+    """Whether an object begins here that is the entry of a number."""
+    kind, size, own = struct.unpack("<QQQ", header)
+    return kind == 3 and size < 1000 and own == number
+
+
+async def test_long_entries_are_whole_and_longer_ones_are_cut_with_a_notice(
+    journal: JournalWriter, reading: Reading
+) -> None:
+    head = len("2026-09-21T14:13:20.000000+0000 web01 app[7]: \n")
+    sizes = [MIB - head, MIB - head + 1, 20 * MIB]
+    for size in sizes:
+        journal.put(MESSAGE="x" * size)
+    journal.put(MESSAGE="lines\n" * 4_000_000)
+    journal.write(1)
+    assert len(await reading.read()) >= 4
+    whole, cut, *huge, last = [block.lines for block in reading.blocks]
+    assert (len(whole), len(cut)) == (MIB, MIB)
+    assert len(b"".join(huge)) == 2 * MIB
+    assert last.endswith(b": entry 00000000\n")
+    assert reading.texts.count("cut: ") == 3
+    assert "entry 2 of journal" in reading.texts
+    await reading.restart()
+    assert await reading.read() == []
+    assert not reading.gaps
+
+
+async def test_a_journal_that_was_set_back_is_read_on_under_another_file_id(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    expected = journal.write(10)
+    saved = journal.path.read_bytes()
+    expected += journal.write(10)
+    found = await reading.read()
+    await reading.restart()
+    for count in (5, 30):  # fewer entries than were read, and more
+        (tmp_path / "new").write_bytes(saved)
+        (tmp_path / "new").rename(journal.path)
+        journal.clock += 3_600_000_000
+        expected += journal.write(count)
+        found += await reading.read()
+        await reading.restart()
+    assert found == expected
+    assert reading.texts.count("was set back") == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (Rules(units=("web",)), [0, 3]),
+        (Rules(units=("web*",)), [0, 1, 3]),
+        (Rules(units=("*",), excluded=("web.service",)), [1, 2]),
+        (Rules(excluded=("*.timer",)), [0, 1, 3, 4]),
+        (Rules(least=Priority.err), [1]),
+    ],
+)
+async def test_units_and_priorities_that_are_left_out_are_no_gap(
+    journal: JournalWriter, tmp_path: Path, rules: Rules, expected: list[int]
+) -> None:
+    journal.write(1, _SYSTEMD_UNIT="web.service", PRIORITY="6")
+    journal.write(1, _SYSTEMD_UNIT="web@1.service", PRIORITY="3")
+    journal.write(1, _SYSTEMD_UNIT="init.scope", UNIT="back.timer", _PID="1")
+    journal.write(1, _SYSTEMD_UNIT="x.service", OBJECT_SYSTEMD_UNIT="web.service", _UID="0")
+    journal.write(1, UNIT="back.timer", _PID="17")
+    reading = Reading(tmp_path, rules=rules)
+    found = await reading.read()
+    assert not reading.gaps
+    assert found == [f"entry {number:08d}" for number in expected]
+    assert list(reading.files.values()) == [6]
+
+
+@pytest.mark.parametrize("limit", ["from_end", "ignore_older"])
+async def test_old_entries_of_an_unknown_journal_may_be_left_alone(
+    journal: JournalWriter, tmp_path: Path, limit: str
+) -> None:
+    journal.write(10)
+    journal.rotate()
+    reading = Reading(tmp_path, **{limit: True if limit == "from_end" else 3600 * 10**9})
+    found = await reading.read()
+    journal.clock = 4_000_000_000_000_000
+    expected = journal.write(5)
+    found += await reading.read()
+    assert found == expected
+    assert not reading.gaps
+
+
+async def test_a_journal_whose_files_are_all_gone_is_reported_once(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    await reading.restart()
+    journal.path.unlink()
+    expected = JournalWriter(tmp_path, "new").write(3)
+    for _ in range(2):
+        assert await reading.read() in (expected, [])
+        await reading.restart()
+    assert reading.texts.count("is gone; it was read up to entry 11") == 1
+
+
+async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
+    journal: JournalWriter, reading: Reading, tmp_path: Path
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(5)
+    assert reading.source is not None
+    await reading.source.scan()
+    journal.path.unlink()
+    expected = JournalWriter(tmp_path, "new").write(3)
+    assert await reading.read() == expected
+    assert reading.gaps == [(11, 16)]
+    assert "entries 11 to 15 of journal" in reading.texts
