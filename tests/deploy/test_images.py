@@ -56,29 +56,23 @@ def test_containers_that_are_killed_and_replaced_pass_on_each_line_once(
 ) -> None:
     folders = {name: tmp_path / name for name in ("store", "received", "logs")}
     for path in folders.values():
-        path.mkdir()
-        os.chown(path, OWNER, OWNER)
+        _make_volume(path)
     (tmp_path / "nodename").write_text(f"{HOST}\n")
     given = {f"LOGSHIP_{name.upper()}": path for name, path in folders.items()}
     given["LOGSHIP_HOST_FILE"] = tmp_path / "nodename"
     log, output = folders["logs"] / "app.log", folders["received"]
 
-    def grows() -> None:
-        """Wait until more lines are received than now."""
-        before = received_bytes(output, HOST)
-        wait_until("lines flow", lambda: received_bytes(output, HOST) > before, 120)
-
     try:
         with Traffic([log], 400) as traffic:
             for service in ("broker", "receiver", "shipper"):
                 engine.run(service, given)
-            grows()
+            _expect_flow(traffic, output)
             for service in ("shipper", "broker", "shipper", "receiver"):
                 engine.kill(service)
                 if service == "shipper":
                     traffic.rotate(log)
                 engine.run(service, given)
-                grows()
+                _expect_flow(traffic, output)
         expect_all(output, {HOST: [traffic.written[log]]})
     finally:
         print(engine.logs())  # noqa: T201 - shown if the test fails
@@ -90,3 +84,17 @@ def test_containers_that_are_killed_and_replaced_pass_on_each_line_once(
     }
     codes = {name: engine.stop(name) for name in ("shipper", "receiver", "broker")}
     assert codes == {"shipper": 0, "receiver": 0, "broker": 0}
+
+
+def _make_volume(path: Path) -> None:
+    """Make a folder as Kubernetes makes a volume with `fsGroup`, on a disk of its own."""
+    path.mkdir()
+    os.chown(path, 0, OWNER)
+    path.chmod(0o2775)
+    (path / "lost+found").mkdir(0o700)
+
+
+def _expect_flow(traffic: Traffic, output: Path) -> None:
+    """Wait until all that was written up to now is received."""
+    written = sum(map(len, traffic.written.values()))
+    wait_until("lines flow", lambda: received_bytes(output, HOST) >= written, 120)
