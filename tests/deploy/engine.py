@@ -61,7 +61,7 @@ def reason_not_to_run() -> str:
 
 
 class Engine:
-    """Builds images and runs the services of `compose.yaml`, all in the network of one host."""
+    """Builds images, and runs services as `compose.yaml` has them, all in one network."""
 
     def __init__(self, folder: Path, holder: Process) -> None:
         self._folder = folder
@@ -112,14 +112,23 @@ class Engine:
         """Return the bytes of an image."""
         return int(self.call("podman", "image", "inspect", "--format", "{{.Size}}", image))
 
-    def run(self, service: str, variables: Mapping[str, Any]) -> None:
+    def start(self, name: str, service: Mapping[str, Any]) -> None:
         """Start a container of a service, in place of an earlier one of that name."""
-        self.call("podman", "rm", "--force", "--ignore", service)
-        given = read_services(variables)[service]
-        image = given.pop("image")
-        options = [option for key, value in given.items() for option in _OPTIONS[key](value)]
-        fixed = ("--pull=never", "--ulimit=host", "--network=host", "--add-host=broker:127.0.0.1")
-        self.call("podman", "run", "--detach", "--name", service, *fixed, *options, image)
+        self.call("podman", "rm", "--force", "--ignore", name)
+        self._run(service, "--detach", "--name", name)
+
+    def finish(self, service: Mapping[str, Any]) -> str:
+        """Run a container of a service to its end, and return its output."""
+        return self._run(service, "--rm")
+
+    def _run(self, service: Mapping[str, Any], *options: str) -> str:
+        program, *arguments = service.get("command") or [""]
+        entry = ["--entrypoint", program] * bool(program)
+        given = [text for key, value in service.items() for text in _OPTIONS[key](value)]
+        names = ("--add-host=broker:127.0.0.1", "--add-host=logbroker:127.0.0.1")
+        fixed = ("--pull=never", "--ulimit=host", "--network=host", *names)
+        image = service["image"]
+        return self.call("podman", "run", *options, *fixed, *given, *entry, image, *arguments)
 
     def kill(self, service: str) -> None:
         """Send -9 to the first process of a container, which ends all others of it."""
@@ -156,8 +165,11 @@ def running(folder: Path) -> Iterator[Engine]:
         holder = processes.start("holder", [*_ALONE, _HOLD])
         engine = Engine(folder, holder)
         wait_until("the namespaces are there", engine.is_up, 20, [holder])
-        yield engine
-        holder.kill()
+        try:
+            yield engine
+        finally:
+            holder.kill()
+            shutil.rmtree(folder, ignore_errors=True)  # some gigabytes
 
 
 def read_services(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -176,6 +188,9 @@ _OPTIONS: dict[str, Any] = {
     "volumes": lambda texts: [f"--volume={text}" for text in texts],
     "tmpfs": lambda paths: [f"--tmpfs={path}" for path in paths],
     "user": lambda user: [f"--user={user}"],
+    "group_add": lambda groups: [f"--group-add={group}" for group in groups],
+    "image": lambda _: [],
+    "command": lambda _: [],
     "restart": lambda _: [],
     "stop_grace_period": lambda _: [],
     "mem_limit": lambda _: [],
