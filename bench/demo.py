@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from bench.table import table
+from bench.text_table import table
 from tests.support.oracle import Verdict, judge_host
 from tests.support.processes import Process, Processes, ProgramDied, TookTooLong, leave, wait_until
 from tests.support.received import segments_of

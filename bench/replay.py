@@ -32,7 +32,7 @@ _QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
 _LOOK = 0.05
 
 
-def _seconds_until_end(program: Process, most: float) -> float:
+def seconds_until_end(program: Process, most: float) -> float:
     """Return the processor time of a program that ends by itself within so many seconds.
 
     What it uses after the last sample, 50 ms before its end at most, is not seen. Raises
@@ -73,7 +73,7 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
             str(output),
         ]
         program = suite.start_program("logreceiver", "replay", arguments)
-        cpu = _seconds_until_end(program, 120 + size / 2e6)
+        cpu = seconds_until_end(program, 120 + size / 2e6)
         seconds = time.monotonic() - began
         used = {"broker": cpu_seconds(broker) - before, "replay": cpu}
     per_gb = {f"CPU s/GB {name}": spent / (size / _GB) for name, spent in used.items()}

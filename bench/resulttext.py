@@ -5,7 +5,7 @@ from math import floor, log10
 
 from bench.field.catalogue import OURS
 from bench.result import Record, Result, Spread, compared
-from bench.table import table
+from bench.text_table import table
 
 _NONE = "-"
 

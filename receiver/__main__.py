@@ -15,7 +15,10 @@ from nats_logship.app.signals import block_signals
 from receiver.spark.jvm import Jvm, run_jvm
 
 _MASTER = "master"  # the setting; who names it may want a cluster
-_OTHERS = {"status", "prepare", "replay", "verify", "offsets", "-h", "--help", "--version"}
+_OTHERS = {
+    *("status", "prepare", "replay", "verify", "offsets"),
+    *("--forget", "-h", "--help", "--version"),
+}
 """Commands and options that receive nothing."""
 
 
@@ -43,7 +46,7 @@ def receives_locally(arguments: Sequence[str], environment: Mapping[str, str]) -
 def _find_files(arguments: Sequence[str], environment: Mapping[str, str]) -> list[Path]:
     named = [after for before, after in pairwise(arguments) if before == "--config"]
     named += [one.partition("=")[2] for one in arguments if one.startswith("--config=")]
-    named += filter(None, [environment.get("LOGRECEIVER_CONFIG")])
+    named += filter(None, map(environment.get, ("LOGRECEIVER_CONFIG", "LOGTABLE_CONFIG")))
     credential = Path(environment.get("CREDENTIALS_DIRECTORY", ""), "logreceiver.toml")
     return [*map(Path, named), *([credential] if credential.is_file() else [])]
 

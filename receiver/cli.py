@@ -34,19 +34,23 @@ from receiver.settings import (
 from receiver.spark.java import find_java, is_local
 from receiver.spark.jvm import Jvm, run_jvm
 
-_COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
+_COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt", "table")
 
 
 class _Commands(SectionedGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "offsets"])
+        return sorted([*super().list_commands(ctx), "offsets", "table"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "offsets":
-            return super().get_command(ctx, cmd_name)
-        from receiver.offsets_cli import offsets
+        if cmd_name == "offsets":
+            from receiver.offsets_cli import offsets
 
-        return offsets
+            return offsets
+        if cmd_name == "table":
+            from receiver.table.cli import table
+
+            return table
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group("logreceiver", cls=_Commands, invoke_without_command=True)

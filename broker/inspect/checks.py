@@ -15,7 +15,13 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, format_rounded
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    StreamStatus,
+    TableStatus,
+    format_rounded,
+)
 from broker.inspect.status_table import describe_links
 from broker.report import NodeReport
 from nats_logship.app.text import format_count, format_names, printable
@@ -149,6 +155,7 @@ def _check_receivers(status: BrokerStatus) -> Graded:
     yield from bad[:_MOST_NAMED]
     if rest := bad[_MOST_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {format_count(len(rest), 'more partition')}"
+    yield from (_check_table(one) for one in status.tables)
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
     yield Grade.OK, _describe_waiting(status.behind, oldest)
 
@@ -156,6 +163,14 @@ def _check_receivers(status: BrokerStatus) -> Graded:
 def _describe_waiting(messages: int, oldest: float) -> str:
     age = f", the oldest for {format_rounded(oldest)}" if messages else ""
     return f"{format_count(messages, 'message', 'wait')}{age}"
+
+
+def _check_table(one: TableStatus) -> tuple[Grade, str]:
+    """Grade a table: the stream keeps its lines until they are written or it is forgotten."""
+    if not one.readable or one.running is False:
+        text = f"table {one.text()}; start its writer, or drop it: `logreceiver table --forget`"
+        return max(Grade.WARNING, _grade(one.behind_seconds, _AGE)), text
+    return _grade(one.behind_seconds, _AGE), f"table {one.text()}"
 
 
 def _check_partition(one: PartitionStatus) -> tuple[Grade, str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
@@ -10,13 +10,20 @@ from typing import Any, TypeVar
 
 from broker.inspect.message import json_object, parse_subject
 from broker.inspect.servers import collect_reports
-from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    SiteStatus,
+    StreamStatus,
+    TableStatus,
+)
 from broker.inspect.streams import (
     count_by_subject,
     read_interval_in_force,
     read_known_layout,
     read_pauses,
 )
+from broker.inspect.tables import KnownTable, read_tables
 from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time
@@ -73,11 +80,12 @@ async def collect_status(connection: Connection) -> BrokerStatus:
     found = await collect_brief_status(connection)
     # the number of servers of a cluster is not known here
     expected = 0 if (await connection.client()).is_clustered else 1
-    subjects, nodes, pauses, partitions = await asyncio.gather(
+    subjects, nodes, pauses, partitions, tables = await asyncio.gather(
         count_by_subject(connection, [one.name for one in found.streams]),
         collect_reports(connection, expected),
         read_pauses(connection),
         _add_receivers(connection, found),
+        _collect_tables(connection, found),
     )
     known = [one for name in subjects if (one := parse_subject(name))]
     paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
@@ -88,6 +96,7 @@ async def collect_status(connection: Connection) -> BrokerStatus:
             "pauses": pauses,
             "paused_hosts": paused,
             "partitions": partitions,
+            "tables": tables,
         }
     )
 
@@ -202,6 +211,45 @@ async def _add_receivers(
             receiver["missing_seconds"] = max(0.0, (now - since) / SECOND)
         found.append(one.model_copy(update={"receiver": receiver}))
     return tuple(found)
+
+
+async def _collect_tables(connection: Connection, status: BrokerStatus) -> tuple[TableStatus, ...]:
+    """Return the state of each table; none if this user may not ask for them."""
+    try:
+        known = await read_tables(connection)
+        infos = [await connection.api(f"STREAM.INFO.{one.name}") for one in status.streams]
+        return tuple([await _collect_table(connection, one, infos, status.now) for one in known])
+    except Denied:
+        return ()
+
+
+async def _collect_table(
+    connection: Connection, known: KnownTable, infos: Sequence[Mapping[str, Any]], now: str
+) -> TableStatus:
+    progress, behind, age = known.progress, 0, 0.0
+    if progress is None:
+        return TableStatus(id=known.id, readable=False)
+    for info in infos:
+        first = max(known.first_needed(info), int(info["state"]["first_seq"]))
+        waiting = max(0, int(info["state"]["last_seq"]) + 1 - first)
+        asked = {"seq": first, "next_by_subj": ">"}
+        if waiting and (oldest := await find_message(connection, info["config"]["name"], asked)):
+            age = max(age, (parse_time(now) - oldest.stored_at) / SECOND)
+        behind += waiting
+    running: bool | None = None if progress.presence else False
+    if progress.presence and (answer := await _ask_receiver(connection, progress.presence)):
+        running = bool(answer["running"])
+    return TableStatus(
+        id=known.id,
+        table=progress.table,
+        owner=progress.owner,
+        epoch=progress.epoch,
+        committed_at=progress.committed_at,
+        rows=progress.rows,
+        behind=behind,
+        behind_seconds=age,
+        running=running,
+    )
 
 
 async def _ask_receiver(connection: Connection, presence: str) -> dict[str, Any] | None:

@@ -152,6 +152,35 @@ class PartitionStatus(BaseModel, frozen=True):
         return float(self.receiver.get("missing_seconds") or 0.0)
 
 
+class TableStatus(BaseModel, frozen=True):
+    """A table that `logreceiver table` writes, by its entry in LOGS_OFFSETS.
+
+    `behind` is how many messages it may not have yet, `behind_seconds` the age of the oldest of
+    them. `running` says whether its owner answers, None if that is unknown. `readable` is False
+    for an entry that cannot be read.
+    """
+
+    id: str
+    table: str = ""
+    owner: str = ""
+    epoch: int = 0
+    committed_at: str = ""
+    rows: int = 0
+    behind: int = 0
+    behind_seconds: float = 0.0
+    running: bool | None = None
+    readable: bool = True
+
+    def text(self) -> str:
+        """Return its state for a person."""
+        if not self.readable:
+            return f"{self.id}: its entry cannot be read"
+        state = f"{self.behind} behind" if self.behind else "up to date"
+        age = f", the oldest for {format_rounded(self.behind_seconds)}" if self.behind else ""
+        owner = {True: self.owner, False: "nobody", None: self.owner}[self.running]
+        return f"{self.table}: {state}{age}, {self.rows} rows, written by {owner} ({self.id})"
+
+
 class BrokerStatus(BaseModel, frozen=True):
     """A broker at one moment; `now` is its clock, `answer_seconds` how long an answer took.
 
@@ -173,6 +202,7 @@ class BrokerStatus(BaseModel, frozen=True):
     interval_seconds: float = 0.0
     streams: tuple[StreamStatus, ...]
     partitions: tuple[PartitionStatus, ...]
+    tables: tuple[TableStatus, ...] = ()
     hosts: int | None = None
     nodes: tuple[NodeReport, ...] = ()
     pauses: tuple[Pause, ...] = ()

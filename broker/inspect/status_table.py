@@ -30,6 +30,8 @@ def describe(status: BrokerStatus) -> Iterator[tuple[str, str]]:
     if (rate := status.rounds_per_second) is not None or status.interval_seconds:
         measured = "" if rate is None else f"{rate:.0f} a second"
         yield "rounds", ", ".join(filter(None, (measured, status.interval_text)))
+    for one in status.tables:
+        yield "table", one.text()
     for pause in status.pauses:
         yield "pause", f"{pause.hosts}: {pause}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from broker.inspect.message import parse_subject
 from broker.inspect.reader import MessageReader, find_sequence_at
 from broker.inspect.streams import count_by_subject
+from broker.inspect.tables import read_tables
 from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
 from broker.retention.snapshots import complete_snapshots
@@ -35,7 +36,8 @@ async def find_needs(
 ) -> dict[str, int]:
     """Return the first sequence that is still needed, by who needs it.
 
-    The keys are such as `partition 3` and `consumer audit`. `info` is STREAM.INFO's answer.
+    The keys are such as `partition 3`, `consumer audit` and `table /srv/logs`. `info` is
+    STREAM.INFO's answer.
     """
     stream, limit = info["config"]["name"], asyncio.Semaphore(_QUESTIONS_AT_ONCE)
     found: dict[str, int] = {}
@@ -48,6 +50,10 @@ async def find_needs(
                 found[f"partition {partition}"] = message.sequence
 
     await asyncio.gather(*map(ask, partitions))
+    for table in await read_tables(connection):
+        asked = {"seq": table.first_needed(info), "next_by_subj": ">"}
+        if message := await find_message(connection, stream, asked):
+            found[table.name] = message.sequence
     return found | find_consumer_needs(await list_consumers(connection, stream))
 
 

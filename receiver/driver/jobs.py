@@ -39,24 +39,25 @@ def run_job(
         tasks = spark.parallelize([assignments], 1)
         return tasks.map(partial(task.run_sessions, destination=destination)).collect()[0]
     except Py4JJavaError as error:
-        blocked = Blocked(Cause.SPARK, _find_reason(error))
+        blocked = Blocked(Cause.SPARK, find_reason(error))
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _REFUSALS:
             blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
         # pyspark itself raises any error if the JVM dies while it reads
-        elif isinstance(error, Py4JError | OSError) or _has_died(spark):
+        elif isinstance(error, Py4JError | OSError) or has_died(spark):
             raise OperatorError(f"{_DIED} ({type(error).__name__}); start again") from error
         else:
             raise
     return [Report(one.nothing, 0, blocked) for one in assignments]
 
 
-def _has_died(spark: SparkContext) -> bool:
+def has_died(spark: SparkContext) -> bool:
+    """Whether Spark's JVM has ended."""
     return wait_for_death(spark._gateway.proc) is not None  # type: ignore[union-attr]
 
 
-def _find_reason(error: Py4JJavaError) -> str:
-    """Return the last Python error in a Java stack trace, else its first line."""
+def find_reason(error: Py4JJavaError) -> str:
+    """Return the last Python error in the Java stack trace of a job, else its first line."""
     lines = [line.strip() for line in str(error.java_exception).splitlines() if line.strip()]
     named = [
         line for line in lines if not line.startswith(("at ", "File ", "...")) and "Error" in line

@@ -9,11 +9,20 @@ import click
 from broker.commands.run import run
 from receiver.cli import logreceiver
 from receiver.settings import ReceiverSettings
+from receiver.table.cli import table
+from receiver.table.settings import TableSettings
 from shipper.cli import logshipper
 from shipper.settings import ShipperSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("shipper", "receiver", "broker", "security")
+PAGES = ("shipper", "receiver", "broker", "security", "tables")
+_COMMANDS: dict[str, click.Command] = {
+    "logshipper": logshipper,
+    "logreceiver": logreceiver,
+    "logreceiver table": table,
+    "logbroker run": run,
+}
+_OWN = {"logreceiver": ReceiverSettings, "logreceiver table": TableSettings}
 _MARKED = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 _DEFAULT = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
 
@@ -27,8 +36,8 @@ def _options(program: str) -> list[click.Option]:
     shared = {option.name for option in _of(logshipper)} - set(ShipperSettings.__annotations__)
     if program == "connection":
         return [option for option in _of(logshipper) if option.name in shared]
-    own = set(ReceiverSettings.__annotations__) if program == "logreceiver" else set()
-    command = {"logshipper": logshipper, "logreceiver": logreceiver, "logbroker run": run}[program]
+    own = set(_OWN[program].__annotations__) if program in _OWN else set()
+    command = _COMMANDS[program]
     return [option for option in _of(command) if option.name in own or option.name not in shared]
 
 

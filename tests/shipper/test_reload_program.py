@@ -96,7 +96,7 @@ def test_a_reload_names_changes_needed_restarts_and_errors(running: Running) -> 
     for content, text in (
         ("file = [", "not valid TOML"),
         ('fiel = ["a"]\n', "fiel: not a setting"),
-        ("#", "--file or --journal is missing"),
+        ("#", "--file is missing, or --journal"),
         (changed, "changed: log_format, file, round_size, grace"),
         (changed, "nothing to change; needs a restart: server, listen"),
     ):

@@ -86,7 +86,7 @@ def test_errors_are_one_line_each(tmp_path: Path) -> None:
     server = ("--server", "nats://127.0.0.1:1")
     no_broker = fails(1, "--file", log, *server, "--once", "--patience", "1s")
 
-    assert "--file or --journal is missing" in usage
+    assert "--file is missing, or --journal" in usage
     assert "--help" in usage
     assert all(text in bad_pattern for text in ("exclude_lines", "'a('", "unterminated"))
     assert "no broker at nats://127.0.0.1" in no_broker

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"
 PROGRAMS = (
     *("logbroker.service", "logshipper.service", "logreceiver@.service"),
-    "logbroker-console.service",
+    *("logreceiver-table.service", "logbroker-console.service"),
 )
 SERVICES = (*PROGRAMS, "logbroker-backup.service", "logbroker-tls-renew.service")
 

@@ -101,7 +101,8 @@ class Tracker:
     def set_limits(self, grace: float, hold: float, records: RecordRules) -> None:
         """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
-        self._reader.rules, self._timeout = records, records.timeout
+        self._rules, self._timeout = records, records.timeout
+        self._reader.rules = records
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
         """Read blocks and lines of these sizes, in bytes, and keep so many files open."""
@@ -159,6 +160,7 @@ class Tracker:
             from_end = self._selection.from_end and not self._has_scanned
             self._begin(replace(self._selection, from_end=from_end), cursors.values())
             self._reader.resize(*self._sizes)
+            self._reader.rules = self._rules
         self._start_over()
 
     def close(self) -> None:

@@ -1,0 +1,240 @@
+"""Turns messages of a stream into the rows of a table: Arrow does all work that is done by line.
+
+A `Part` is the part of a message from one file, and the unit that Python handles. Rows are sorted
+by host before they exist: parts are, and within a host they stay in the order of the stream.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from zstandard import ZstdDecompressor
+
+from nats_logship.client.find import StreamMessage
+from nats_logship.wire.message import (
+    MalformedMessage,
+    decode_origin,
+    decode_payload,
+    split_sections,
+)
+from nats_logship.wire.records import parse_records
+from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
+from receiver.table.container import find_container
+from receiver.table.level import find_levels
+from receiver.table.line_time import find_times
+from receiver.table.record import number_records
+
+FILE_BYTES = 192 * 1024 * 1024
+"""Lines of one file at most, in bytes before compression, with what a task needs to sort them."""
+GROUP_BYTES = 24 * 1024 * 1024
+"""Lines of one row group, about."""
+
+_PART_BYTES = 300  # that a part takes in memory besides its payload
+_TIME = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        ("date", pa.date32()),
+        ("time", _TIME),
+        ("host", pa.string()),
+        ("file", pa.string()),
+        ("stream", pa.string()),
+        ("sequence", pa.int64()),
+        ("pos", pa.int32()),
+        ("line", pa.string()),
+        ("level", pa.string()),
+        ("ts", _TIME),
+        ("raw", pa.binary()),
+        ("piece", pa.bool_()),
+        ("record", pa.int32()),
+        ("container", pa.string()),
+        ("pod", pa.string()),
+        ("namespace", pa.string()),
+    ]
+)
+"""The columns of `lines`, which is partitioned by `date`."""
+NAMES = ("host", "file", "stream", "level", "container", "pod", "namespace")
+"""Columns with few different values: dictionaries in Arrow, texts in Parquet."""
+FILE_SCHEMA = pa.schema(
+    [
+        (one.name, pa.dictionary(pa.int32(), pa.string()) if one.name in NAMES else one.type)
+        for one in SCHEMA
+        if one.name != "date"
+    ]
+)
+"""The columns in a file: all but `date`."""
+
+
+class Part(NamedTuple):
+    """Lines of one section of a message, never empty; `before` counts the message's lines before.
+
+    `file` is empty for messages of other NATS clients, `records` as `Section` has it.
+    """
+
+    host: str
+    file: str
+    sequence: int
+    stored_at: int
+    before: int
+    payload: bytes
+    records: str = ""
+
+    @property
+    def width(self) -> int:
+        """The bytes that it takes in memory."""
+        return len(self.payload) + _PART_BYTES
+
+
+class Unreadable(NamedTuple):
+    """A message that cannot be read, and why; its payload as stored."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    reason: str
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Splitter:
+    """Splits messages into parts, and collects those that cannot be read."""
+
+    unreadable: list[Unreadable] = field(default_factory=list)
+    _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
+
+    def split(self, message: StreamMessage) -> list[Part]:
+        """Return the parts of a message; none for a claim, or if a filter left out all lines."""
+        try:
+            return self._split(message)
+        except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+            self.unreadable.append(
+                Unreadable(
+                    subject=_as_text(message.subject),
+                    sequence=message.sequence,
+                    stored_at=message.stored_at,
+                    reason=_as_text(str(error)),
+                    payload=message.payload,
+                )
+            )
+            return []
+
+    def _split(self, message: StreamMessage) -> list[Part]:
+        host, origin = _parse_host(message.subject), decode_origin(message.headers)
+        payload = decode_payload(message.headers, message.payload, self._decompressor)
+        sequence, stored_at = message.sequence, message.stored_at
+        if origin is None:
+            if payload and not payload.endswith(b"\n"):
+                payload += b"\n"
+            return [Part(host, "", sequence, stored_at, 0, payload)] if payload else []
+        parts, before = [], 0
+        for section, lines in split_sections(origin, payload):
+            if lines:
+                path = _as_text(section.path)
+                parts.append(Part(host, path, sequence, stored_at, before, lines, section.records))
+                before += lines.count(b"\n") + (not lines.endswith(b"\n"))
+        return parts
+
+
+@lru_cache(16_384)
+def _parse_host(subject: str) -> str:
+    return Subject.parse(subject).host
+
+
+def _as_text(value: str) -> str:
+    """Return a text without bytes that are not UTF-8: a path may have such."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def make_rows(parts: Sequence[Part], stream: str) -> pa.Table:
+    """Return a row for each line, with the columns of `FILE_SCHEMA`; `line` has no newline.
+
+    `stream` names the stream and its creation.
+    """
+    payloads = [part.payload.removesuffix(b"\n") for part in parts]
+    lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
+    raw, parents = lists.flatten(), pc.list_parent_indices(lists)
+    line, raw = _decode(raw, payloads)
+    starts = lists.offsets.slice(0, len(parts))
+    numbers = pa.arange(0, len(line)).cast(pa.int32())
+    before = pa.array([part.before for part in parts], pa.int32())
+    pos = pc.add(numbers, pc.subtract(before, starts).take(parents))
+    times = pa.array([part.stored_at // 1000 for part in parts], pa.int64()).cast(_TIME)
+    columns = {
+        "time": times.take(parents),
+        "sequence": pa.array([part.sequence for part in parts], pa.int64()).take(parents),
+        "pos": pos,
+        "line": line,
+        "level": find_levels(line),
+        "ts": find_times(line, parents, line.take(starts), [part.stored_at for part in parts]),
+        "raw": raw,
+        "piece": _mark_pieces(parts, lists.offsets, len(line)),
+        "record": _find_records(parts, pos, lists.offsets),
+        **{name: _repeat(parts, value, parents) for name, value in _NAMED.items()},
+        "stream": _repeat(parts, lambda _: stream, parents),
+    }
+    return pa.table([columns[name] for name in FILE_SCHEMA.names], schema=FILE_SCHEMA)
+
+
+def _find_records(parts: Sequence[Part], pos: pa.Array, offsets: pa.Array) -> pa.Array:
+    """Return the position of the line that begins the record of each line."""
+    if not any(part.records for part in parts):
+        return pos
+    ends, found = offsets.to_pylist(), list[pa.Array]()
+    for part, begin, end in zip(parts, ends, ends[1:], strict=False):
+        if records := parse_records(part.records) if part.records else None:
+            found.append(number_records(records, part.payload, part.before, end - begin))
+        else:
+            found.append(pos.slice(begin, end - begin))
+    return pa.concat_arrays(found)
+
+
+def _decode(raw: pa.Array, payloads: Sequence[bytes]) -> tuple[pa.Array, pa.Array]:
+    """Return lines as text, and the bytes of those that are not UTF-8 (None for the others)."""
+    try:
+        return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())
+    except pa.ArrowInvalid:
+        # a newline is never part of a longer character, so both have the same lines
+        readable = [payload.decode("utf-8", "replace").encode() for payload in payloads]
+        line = pc.split_pattern(pa.array(readable, pa.binary()), "\n").flatten()
+        is_other = pc.not_equal(line, raw)
+        return line.cast(pa.string()), pc.if_else(is_other, raw, pa.scalar(None, pa.binary()))
+
+
+def _mark_pieces(parts: Sequence[Part], offsets: pa.Array, rows: int) -> pa.Array:
+    """Return which lines end without a newline: the last one of a part whose payload has none."""
+    ends = [number for number, part in enumerate(parts) if not part.payload.endswith(b"\n")]
+    if not ends:
+        return pa.repeat(pa.scalar(False), rows)
+    last = pc.subtract(offsets.take(pa.array([number + 1 for number in ends])), 1)
+    return pc.is_in(pa.arange(0, rows), last.cast(pa.int64()))
+
+
+def _repeat(
+    parts: Sequence[Part], value: Callable[[Part], str | None], parents: pa.Array
+) -> pa.Array:
+    """Return a value of each part, in a dictionary, for each of its lines."""
+    return pa.array(list(map(value, parts)), pa.string()).dictionary_encode().take(parents)
+
+
+_NAMED: dict[str, Callable[[Part], Any]] = {
+    "host": lambda part: part.host,
+    "file": lambda part: part.file or None,
+    "container": lambda part: find_container(part.file).container,
+    "pod": lambda part: find_container(part.file).pod,
+    "namespace": lambda part: find_container(part.file).namespace,
+}
+
+
+def cut_groups(parts: Iterable[Part]) -> Iterable[list[Part]]:
+    """Yield the parts in runs of about `GROUP_BYTES`."""
+    group, size = list[Part](), 0
+    for part in parts:
+        group.append(part)
+        size += part.width
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

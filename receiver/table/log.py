@@ -1,0 +1,263 @@
+"""The log of a Delta table, written by delta-rs: read a version, commit the next one, sync it.
+
+delta-rs makes no fsync, accepts a transaction again through a fresh handle, and by default commits
+behind whatever was committed meanwhile. So a commit here names the one version after that of the
+handle, on which the transactions were read.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
+
+from nats_logship.app.faults import fault
+from receiver.table.location import Location, sync_folder
+from receiver.table.write import File, now_ms
+
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 2 days"}
+_STATISTICS = "delta.dataSkippingStatsColumns"
+_NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_CHECKPOINT_EVERY = 20  # versions
+
+logger = logging.getLogger(__name__)
+
+
+class Overtaken(Exception):
+    """Somebody else has committed to the table since it was read: read it again."""
+
+
+class TableTrouble(Exception):
+    """The table cannot be read or written now; the next round tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file of the newest version; times are those of its first and last line, RFC 3339."""
+
+    path: str
+    day: date
+    size: int
+    rows: int
+    begins: str
+    ends: str
+
+
+@dataclass(slots=True)
+class Log:
+    """The log of one table; the fields after `location` are for a table that does not exist yet.
+
+    `statistics` names the columns whose smallest and largest values commits have, never NULL.
+    """
+
+    location: Location
+    name: str
+    schema: pa.Schema
+    partitioned: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+    _table: DeltaTable | None = None
+    _synced: set[str] = field(default_factory=set)
+
+    def refresh(self) -> None:
+        """Read the newest version; creates the table if there is none. Raises `TableTrouble`."""
+        try:
+            if self._table is None:
+                self._table = self._open()
+                self.sync()
+            else:
+                self._table.update_incremental()
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise TableTrouble(_shorten(error)) from None
+
+    def _open(self) -> DeltaTable:
+        root, options = self.location.root, self.location.storage_options
+        if folder := self.location.folder:
+            _drop_torn_commit(folder / "_delta_log")
+            _drop_torn_checkpoint(folder / "_delta_log")
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+        try:
+            return DeltaTable(root, storage_options=options)
+        except TableNotFoundError:
+            return DeltaTable.create(
+                root,
+                schema=self.schema,
+                mode="ignore",
+                partition_by=list(self.partitioned) or None,
+                name=self.name,
+                # for other columns the dataset of delta-rs would compare with NULL: no row then
+                configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.statistics)},
+                storage_options=options,
+                post_commithook_properties=_NOTHING_ELSE,
+            )
+
+    @property
+    def table(self) -> DeltaTable:
+        """The handle."""
+        assert self._table is not None, "the log is read before it is used"
+        return self._table
+
+    @property
+    def version(self) -> int:
+        """The version that was read."""
+        return self.table.version()
+
+    @property
+    def table_id(self) -> str:
+        """The id of the table, which a copy of it has too."""
+        return str(self.table.metadata().id)
+
+    def transaction(self, name: str) -> int | None:
+        """Return the version of a transaction, None if there is none."""
+        return self.table.transaction_version(name)
+
+    def files(self) -> list[KnownFile]:
+        """Return the files of the version that was read, oldest first."""
+        rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
+        found = [
+            KnownFile(
+                path=row["path"],
+                day=row["partition.date"],
+                size=row["size_bytes"],
+                rows=row["num_records"] or 0,
+                begins=_text(row.get("min.time")),
+                ends=_text(row.get("max.time")),
+            )
+            for row in rows
+        ]
+        return sorted(found, key=lambda one: (one.day, one.begins, one.path))
+
+    def append(self, files: Iterable[File], transactions: Mapping[str, int]) -> None:
+        """Commit new files with transactions, and sync. Raises `Overtaken`, `TableTrouble`."""
+        self._commit([_add(one, is_new=True) for one in files], transactions)
+
+    def exchange(self, old: Iterable[KnownFile], new: Iterable[File]) -> None:
+        """Commit new files with the same rows in place of old ones; raises as `append`."""
+        removed = [_remove(one, is_gone=False) for one in old]
+        self._commit([*removed, *(_add(one, is_new=False) for one in new)], {})
+
+    def remove(self, old: Iterable[KnownFile]) -> None:
+        """Commit that the rows of files are gone; raises as `append`."""
+        self._commit([_remove(one, is_gone=True) for one in old], {})
+
+    def _commit(
+        self, actions: Sequence[AddAction | RemoveAction], transactions: Mapping[str, int]
+    ) -> None:
+        properties = CommitProperties(
+            max_commit_retries=0,
+            app_transactions=[Transaction(name, at) for name, at in transactions.items()],
+        )
+        try:
+            self.table.create_write_transaction(
+                list(actions),
+                mode="append",
+                schema=self.table.schema(),
+                partition_by=list(self.partitioned),
+                commit_properties=properties,
+                post_commithook_properties=_NOTHING_ELSE,
+            )
+            fault("table_committed")
+            self.table.update_incremental()
+            self.sync()
+        except CommitFailedError as error:
+            raise Overtaken(_shorten(error)) from None
+        except (DeltaError, OSError) as error:
+            self._table = None  # it is unknown whether the commit is there
+            raise TableTrouble(_shorten(error)) from None
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint if one is due, and remove old versions; raises as `append`."""
+        if self.version % _CHECKPOINT_EVERY:
+            return
+        try:
+            self.table.create_checkpoint()
+            self.sync()
+            self.table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            raise TableTrouble(_shorten(error)) from None
+
+    def vacuum(self, hours: int) -> int:
+        """Delete files that no version of the last `hours` names, and return how many."""
+        try:
+            self.sync()  # a power loss must not bring back a version that names deleted files
+            gone = self.table.vacuum(
+                retention_hours=hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+                post_commithook_properties=_NOTHING_ELSE,
+            )
+            fault("table_vacuumed")
+            self.table.update_incremental()
+            self.sync()
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise TableTrouble(_shorten(error)) from None
+        return len(gone)
+
+    def sync(self) -> None:
+        """Bring the log to disk, if it is in a folder; raises OSError."""
+        if not (root := self.location.folder):
+            return
+        folder = root / "_delta_log"
+        names = {one.name for one in os.scandir(folder)}
+        for name in names - self._synced:
+            with (folder / name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(folder)
+        self._synced = names - {"_last_checkpoint"}  # it is written again
+
+
+def _drop_torn_commit(folder: Path) -> None:
+    """Remove the newest commit if a power loss has left it incomplete: it was never synced."""
+    commits = sorted(folder.glob("*[0-9].json")) if folder.is_dir() else []
+    if not commits:
+        return
+    try:
+        for line in commits[-1].read_bytes().splitlines() or [b""]:
+            json.loads(line)
+    except ValueError:
+        logger.warning("%s is incomplete, as after a power loss; it is removed", commits[-1])
+        commits[-1].unlink()
+        sync_folder(folder)
+
+
+def _drop_torn_checkpoint(folder: Path) -> None:
+    """Remove the newest checkpoint if it is incomplete: the commits before it are still there."""
+    checkpoints = sorted(folder.glob("*.checkpoint.parquet")) if folder.is_dir() else []
+    try:
+        if checkpoints:
+            pq.read_metadata(checkpoints[-1])
+    except (pa.ArrowInvalid, OSError):
+        logger.warning("%s is incomplete, as after a power loss; it is removed", checkpoints[-1])
+        (folder / "_last_checkpoint").unlink(missing_ok=True)
+        checkpoints[-1].unlink()
+        sync_folder(folder)
+
+
+def _add(one: File, *, is_new: bool) -> AddAction:
+    values: dict[str, str | None] = {"date": one.day} if one.day else {}
+    return AddAction(one.path, one.size, values, now_ms(), is_new, one.stats)
+
+
+def _remove(one: KnownFile, *, is_gone: bool) -> RemoveAction:
+    return RemoveAction(
+        one.path, is_gone, now_ms(), size=one.size, partition_values={"date": str(one.day)}
+    )
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else ""
+
+
+def _shorten(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,241 @@
+"""The loop of a writer: rounds, and between them the maintenance of the table."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.faults import fault
+from nats_logship.app.timestamps import Moment, format_datetime
+from nats_logship.client.answer import ConnectionLost, Rejected
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.client.find import resolve_moment
+from nats_logship.client.stream_state import StreamState, get_stream_state
+from nats_logship.wire.table_progress import StreamProgress
+from receiver.driver.stopping import run_unless_stopped
+from receiver.table import gaps
+from receiver.table.claim import TableClaim
+from receiver.table.log import Log, Overtaken, TableTrouble
+from receiver.table.maintenance import Maintenance
+from receiver.table.meter import TableMeter
+from receiver.table.plan import (
+    Removed,
+    cut_ranges,
+    find_ends,
+    find_start,
+    transaction_name,
+)
+from receiver.table.write import Range, Written
+
+_POLL = 5.0  # seconds between questions about the streams and the table
+_PAUSE = 5.0  # seconds after a failure
+_ATTEMPTS = 3  # with --once
+
+logger = logging.getLogger(__name__)
+
+
+class JobFailed(Exception):
+    """Spark gave up on a job, with its reason; the next round does the same work again."""
+
+
+_FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When rounds are due and how large they are: seconds, bytes of messages, Spark tasks."""
+
+    every: float
+    commit_bytes: int
+    tasks: int
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a round is to do; `starts` is by name and creation of each stream."""
+
+    starts: dict[tuple[str, str], int] = field(default_factory=dict)
+    unknown: bool = False
+    removed: list[tuple[str, Removed]] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    behind: dict[str, int] = field(default_factory=dict)
+    waiting_bytes: int = 0
+
+
+@dataclass(slots=True)
+class TableWriter:
+    """Writes the streams of a broker to the tables `lines` and `gaps`.
+
+    `run_tasks` reads ranges in Spark tasks; it raises `JobFailed`. A new table begins at `since`.
+    """
+
+    connection: Connection
+    lines: Log
+    gaps: Log
+    claim: TableClaim
+    meter: TableMeter
+    maintenance: Maintenance
+    run_tasks: Callable[[Sequence[Range]], Iterable[Written]]
+    limits: Limits
+    since: Moment
+    _targets: dict[tuple[str, str], int] | None = None
+    _last_round: float = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Write until a stop. Raises `FencedError`, OperatorError for a table that is in use."""
+        while not stop.is_set():
+            pause = _POLL
+            try:
+                if await self._work():
+                    pause = 0.0
+                self._report("")
+            except _FAILURES as error:
+                pause = 0.0 if isinstance(error, Overtaken) else _PAUSE
+                if not stop.is_set():
+                    self._report(str(error))
+            await run_unless_stopped(stop, asyncio.sleep(min(pause, self.limits.every)))
+        await self._release()
+
+    async def run_once(self, stop: asyncio.Event) -> None:
+        """Write what the streams have now. Raises as `run`, and OperatorError if that fails."""
+        failures = 0
+        self._targets = {}
+        while not stop.is_set():
+            try:
+                if not await self._work():
+                    break
+                failures = 0
+            except _FAILURES as error:
+                failures += 1
+                if failures == _ATTEMPTS:
+                    raise OperatorError(f"table {self.claim.address}: {error}") from None
+                await run_unless_stopped(stop, asyncio.sleep(1.0))
+        await self._release()
+
+    def _report(self, trouble: str) -> None:
+        if trouble and trouble != self.meter.trouble:
+            logger.warning("table %s: %s; tries again", self.claim.address, trouble)
+        elif self.meter.trouble and not trouble:
+            logger.info("table %s: written again", self.claim.address)
+        self.meter.trouble = trouble
+
+    async def _work(self) -> bool:
+        """Do a round if one is due; return whether another one is due at once."""
+        plan = await self._plan()
+        if not self.meter.started:
+            await self._begin(plan)
+        if plan.unknown:  # from here on a restart begins at the same sequences
+            ends = find_ends((), plan.starts)
+            await asyncio.to_thread(self.lines.append, (), ends)
+        clock = time.monotonic()
+        is_due = clock - self._last_round >= self.limits.every
+        is_full = plan.waiting_bytes >= self.limits.commit_bytes
+        if plan.removed or (plan.ranges and (is_due or is_full or self._targets is not None)):
+            self._last_round = clock
+            await self._round(plan)
+            await self.maintenance.run(self.lines)
+            return is_full or self._targets is not None
+        await self.maintenance.run(self.lines)
+        return False
+
+    async def _begin(self, plan: _Plan) -> None:
+        """Claim the table; from here on retention keeps lines for it."""
+        if not self.claim.table_id:
+            await asyncio.to_thread(self.gaps.refresh)  # queries may name it from the start
+            self.claim.table_id = self.lines.table_id
+            try:
+                await self.claim.claim()
+            except BaseException:
+                self.claim.table_id = ""
+                raise
+        await self._store(plan.starts, 0)
+        self.meter.started = self.meter.clock()
+        logger.info("writing table %s", self.claim.address)
+
+    async def _plan(self) -> _Plan:
+        await asyncio.to_thread(self.lines.refresh)
+        layout = await require_layout(self.connection)
+        plan, is_new = _Plan(), self.lines.version == 0
+        for name in layout.names:
+            state = await get_stream_state(self.connection, name)
+            moment = self.since if is_new else state.first
+            beginning = await resolve_moment(self.connection, moment, state)
+            start = find_start(state, self.lines.transaction, beginning)
+            key, own = (name, state.created), transaction_name(name, state.created)
+            plan.unknown |= self.lines.transaction(own) is None
+            if start.removed:
+                plan.removed.append((own, start.removed))
+            self._add_ranges(plan, self._cap(state), start.first)
+            plan.starts[key] = start.first
+        self.meter.behind = plan.behind
+        return plan
+
+    def _cap(self, state: StreamState) -> StreamState:
+        """Return the state with the end that the stream had at first, with --once."""
+        if self._targets is None:
+            return state
+        end = self._targets.setdefault((state.name, state.created), state.until)
+        return replace(state, until=min(end, state.until))
+
+    def _add_ranges(self, plan: _Plan, state: StreamState, first: int) -> None:
+        plan.ranges += cut_ranges(state, first, self.limits.commit_bytes, self.limits.tasks)
+        plan.behind[state.name] = waiting = max(0, state.until - first)
+        plan.waiting_bytes += waiting * (state.size // max(1, state.messages))
+
+    async def _round(self, plan: _Plan) -> None:
+        """Read the ranges, and commit gaps, lines and progress; all or nothing of it counts."""
+        began = time.monotonic()
+        written = list(await asyncio.to_thread(self.run_tasks, plan.ranges)) if plan.ranges else []
+        ends = find_ends(plan.ranges, plan.starts)
+        await self._write_gaps(plan, written, ends)
+        files = [one for found in written for one in found.files]
+        rows = sum(one.rows for one in files)
+        await asyncio.to_thread(self.lines.append, files, ends)
+        fault("table_stored")
+        size = sum(one.line_bytes for one in written)
+        self.meter.note_round(rows, size, time.monotonic() - began)
+        streams = {key: ends[transaction_name(*key)] for key in plan.starts}
+        await self._store(streams, rows)
+
+    async def _write_gaps(
+        self, plan: _Plan, written: Iterable[Written], ends: dict[str, int]
+    ) -> None:
+        created = dict(plan.starts.keys())
+        unreadable = [
+            (transaction_name(stream, created[stream]), one)
+            for found in written
+            for stream, one in found.unreadable
+        ]
+        rows = gaps.make_rows(plan.removed, unreadable, self.meter.clock())
+        for row in rows:
+            _log_gap(row)
+        if rows:
+            await asyncio.to_thread(gaps.append_rows, self.gaps, rows, ends)
+            self.meter.gaps += len(rows)
+
+    async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
+        found = {name: StreamProgress(created, at) for (name, created), at in streams.items()}
+        now = format_datetime(datetime.now(UTC), "milliseconds")  # noqa: TID251 - shown to people
+        await self.claim.store(found, rows, now)
+
+    async def _release(self) -> None:
+        if self.meter.started:
+            with suppress(ConnectionLost, Rejected, OperatorError):
+                await self.claim.release()
+
+
+def _log_gap(row: dict[str, Any]) -> None:
+    logger.warning(
+        "gap in stream %s: sequences %d to %d, %s: %s",
+        row["stream"],
+        row["first"],
+        row["until"] - 1,
+        row["kind"],
+        row["reason"],
+    )

@@ -1,0 +1,70 @@
+"""Tables at the broker: their lines are kept, and status and check name them."""
+
+import json
+
+import pytest
+
+from broker.inspect.checks import Grade, judge
+from broker.inspect.collect import collect_status
+from broker.inspect.status_table import describe
+from broker.retention.purge import find_needs
+from nats_logship.client.bucket import write
+from nats_logship.client.connection import Connection
+from nats_logship.wire.streams import OFFSETS_BUCKET
+from nats_logship.wire.table_progress import (
+    StreamProgress,
+    TableProgress,
+    UnreadableProgress,
+    table_key,
+)
+
+pytestmark = pytest.mark.nats
+
+
+async def publish_and_note(connection: Connection, done: int, created: str = "") -> None:
+    """Publish three messages, of which a table has those below the sequence `done`."""
+    for _ in range(3):
+        await connection.ask("logs.p0.web01", b"line\n")
+    info = await connection.api("STREAM.INFO.LOGS")
+    stream = StreamProgress(created or info["created"], done)
+    progress = TableProgress("/srv/logs", "there:1", streams={"LOGS": stream}, rows=9)
+    await write(connection, OFFSETS_BUCKET, table_key("7"), progress.encode(), 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "created", "needed"),
+    [(3, "", 3), (4, "", None), (9, "", 1), (3, "2020-01-01T00:00:00Z", 1)],
+)
+async def test_a_purge_keeps_what_a_table_does_not_have(
+    connection: Connection, done: int, created: str, needed: int | None
+) -> None:
+    await publish_and_note(connection, done, created)
+    info = await connection.api("STREAM.INFO.LOGS")
+    assert (await find_needs(connection, info, [])).get("table /srv/logs") == needed
+
+
+async def test_a_table_without_a_writer_is_named_until_it_is_forgotten(
+    connection: Connection,
+) -> None:
+    await publish_and_note(connection, 2)
+    found = await collect_status(connection)
+
+    [table] = found.tables
+    assert (table.behind, table.rows, table.running) == (2, 9, False)
+    [text] = [text for name, text in describe(found) if name == "table"]
+    assert text.startswith("/srv/logs: 2 behind, the oldest for ")
+    named = [one for one in judge(("receivers",), found) if "table" in one.text]
+    assert [one.grade for one in named] == [Grade.WARNING]
+    assert "logreceiver table --forget" in named[0].text
+
+    key = f"$KV.{OFFSETS_BUCKET}.{table_key('7')}"
+    await connection.ask(key, b"", {"KV-Operation": "DEL"})
+    assert not (await collect_status(connection)).tables
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"epoch": "x"}, {"presence": "a b"}])
+def test_an_entry_of_another_shape_is_refused(change: dict[str, object]) -> None:
+    entry = json.loads(TableProgress("/srv", "a:1").encode())
+    assert TableProgress.decode(json.dumps(entry).encode())
+    with pytest.raises(UnreadableProgress):
+        TableProgress.decode(json.dumps(entry | change).encode())

@@ -1,0 +1,160 @@
+"""Rows of a table: what each column has of a message."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from nats_logship.client.find import StreamMessage
+from receiver.table.columns import Splitter, make_rows
+from receiver.table.container import Container, find_container
+from receiver.table.level import find_levels
+from tests.receiver.partition import lines_of, message, ours
+
+_STORED = 1_795_000_000_000_000_000
+
+
+def rows_of(*messages: tuple[str, bytes, dict[str, str] | None]) -> list[dict[str, object]]:
+    splitter = Splitter()
+    stored = [
+        StreamMessage(subject, number, _STORED, headers or {}, data)
+        for number, (subject, data, headers) in enumerate(messages, 1)
+    ]
+    parts = [part for one in stored for part in splitter.split(one)]
+    assert not splitter.unreadable
+    return make_rows(parts, "LOGS/x").to_pylist()
+
+
+def columns_of(rows: list[dict[str, object]], *names: str) -> list[tuple[object, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_each_line_is_a_row_with_its_position_in_the_message() -> None:
+    rows = rows_of(ours("web01", "a", 0, b"one\n\nthree\r\n"), ("logs.p1.x.y", b"plain", None))
+
+    assert columns_of(rows, "host", "file", "sequence", "pos", "line", "piece", "raw") == [
+        ("web01", "/var/log/a", 1, 0, "one", False, None),
+        ("web01", "/var/log/a", 1, 1, "", False, None),
+        ("web01", "/var/log/a", 1, 2, "three\r", False, None),
+        ("x.y", None, 2, 0, "plain", False, None),
+    ]
+
+
+def test_bytes_that_are_no_utf8_are_in_raw_and_a_line_without_newline_is_a_piece() -> None:
+    latin, fffd = "Grüße\n".encode("latin-1"), "\ufffd\n".encode()
+    rows = rows_of(ours("web01", "a", 0, b"ok\n" + latin + fffd), ours("web01", "a", 99, b"long"))
+
+    assert columns_of(rows, "line", "raw", "piece") == [
+        ("ok", None, False),
+        ("Gr\ufffd\ufffde", latin[:-1], False),
+        ("\ufffd", None, False),
+        ("long", None, True),
+    ]
+
+
+def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
+    splitter = Splitter()
+    headers = {"Log-Agent": "1-1", "Log-Read-At": "1", "Log-Spans": "[]"}
+
+    assert splitter.split(StreamMessage("logs.p0.web01", 7, _STORED, headers, b"x")) == []
+    assert splitter.split(StreamMessage("logs.p0.a/b", 8, _STORED, {}, b"y")) == []
+
+    assert [(one.sequence, one.payload) for one in splitter.unreadable] == [(7, b"x"), (8, b"y")]
+    assert "Log-Spans" in splitter.unreadable[0].reason
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("2026-11-20 ERROR no", "error"),
+        ('{"level":"warn","msg":"x"}', "warning"),
+        ("ts=1 level=Info msg=x", "info"),
+        ("[20/Nov/2026] [core:notice] x", "info"),
+        ("2026/11/20 [crit] 1#1: x", "critical"),
+        ("the error was INFORMATIONAL", None),
+        ("FATALITY, PANICKED", None),
+        ("", None),
+        ("x" * 200 + " ERROR", None),
+    ],
+)
+def test_a_level_counts_only_where_programs_write_one(line: str, level: str | None) -> None:
+    other = "WARN another line"
+    assert find_levels(pa.array([line, other])).to_pylist() == [level, "warning"]
+
+
+_T = datetime(2026, 11, 20, 14, 3, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("2026-11-20T14:03:05Z x", _T),
+        ("2026-11-20 14:03:05,123 x", _T.replace(microsecond=123_000)),
+        ('{"time":"2026-11-20T15:03:05.1234567+01:00"}', _T.replace(microsecond=123_456)),
+        ('10.0.0.1 - - [20/Nov/2026:15:03:05 +0100] "GET /', _T),
+        ("Nov 20 14:03:05 web01 sshd[1]: x", _T.replace(year=2026)),
+        ("2026-02-30 14:03:05 no day", None),
+        ("2025-02-29T14:03:05Z no day either", None),
+        ("no time", None),
+    ],
+)
+def test_the_time_in_a_line_is_read_in_many_forms(line: str, time: datetime | None) -> None:
+    text = f"{line}\n{line}\nno time here\n".encode()
+    rows = rows_of(ours("web01", "a", 0, text), ours("web01", "b", 0, b"nothing\n"))
+    assert [row["ts"] for row in rows] == [time, time, None, None]
+
+
+def test_fractions_of_different_lengths_are_read_in_one_file() -> None:
+    text = b"2026-11-20T14:03:05.12Z a\n2026-11-20T14:03:05Z b\n2026-11-20T14:03:05.5+01:00 c\n"
+    rows = rows_of(ours("web01", "a", 0, text))
+    assert [row["ts"] for row in rows] == [
+        _T.replace(microsecond=120_000),
+        _T,
+        _T.replace(hour=13, microsecond=500_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/var/log/pods/shop_web-0_4f/app/0.log", Container("app", "web-0", "shop")),
+        (
+            f"/var/log/containers/web-0_shop_app-{'a' * 64}.log",
+            Container("app", "web-0", "shop"),
+        ),
+        (f"/var/lib/docker/containers/{'b' * 64}/{'b' * 64}-json.log", Container("b" * 64)),
+        ("/var/log/app.log", Container()),
+    ],
+)
+def test_the_path_of_a_file_names_its_container(path: str, expected: Container) -> None:
+    assert find_container(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("records", "lines", "expected"),
+    [
+        ("", b"a\nb\n", [0, 1]),
+        ("start:^[0-9]", b"1\n2\n at x\n at y\n3\n", [0, 1, 1, 1, 4]),
+        ("start:^[0-9]", b" rest\n1\n x\n", [None, 1, 1]),
+        ("start:^[0-9]", b" rest\n only\n", [None, None]),
+        ("end:;$", b"a\nb;\nc;\nd\n", [0, 0, 2, 3]),
+        ("start:(", b"a\nb\n", [0, 1]),
+        ("start:^[0-9]", b"1\n un", [0, 0]),
+    ],
+)
+def test_lines_of_a_record_name_the_line_that_begins_it(
+    records: str, lines: bytes, expected: list[int | None]
+) -> None:
+    section, _ = lines_of("a", 0, lines)
+    rows = rows_of(message("web01", (replace(section, records=records), lines)))
+    assert [row["record"] for row in rows] == expected
+
+
+def test_sections_of_one_message_count_their_lines_together() -> None:
+    two = message("web01", lines_of("a", 0, b"1\n2\n"), lines_of("b", 0, b"3\n"))
+    assert columns_of(rows_of(two), "file", "pos", "line") == [
+        ("/var/log/a", 0, "1"),
+        ("/var/log/a", 1, "2"),
+        ("/var/log/b", 2, "3"),
+    ]

@@ -1,0 +1,32 @@
+"""The examples of docs/tables.md run as they are, except for the folder."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.receiver.table.tabled import Tabled
+
+PAGE = (Path(__file__).parents[3] / "docs/tables.md").read_text("utf-8")
+
+pytestmark = [pytest.mark.nats, pytest.mark.spark]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_each_example_reads_the_table(
+    tabled: Tabled, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tabled.publish(tabled.ship("web01", "a", b"ERROR number 17\n[error] x\nfine\n"))
+    tabled.write()
+    names = {"spark": spark}
+    outputs = []
+    for text in re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
+        exec(text.replace("/srv/logs/table", tabled.location.uri), names)
+        outputs.append(capsys.readouterr().out)
+
+    by_duckdb, by_polars, by_pandas, by_spark = outputs
+    assert re.search(r"web01 +│ .* │ +2 │", by_duckdb)
+    assert "ERROR number #" in by_polars
+    assert by_pandas.rstrip().endswith("fine")
+    assert re.search(r"\| *web01\| +2\|", by_spark)
