@@ -1,6 +1,7 @@
 """The images are built without a network, and lines pass through them exactly once."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.engine import BASE, Engine, read_services, reason_not_to_run, running
-from tests.deploy.pods import NODE, PODS, make_secrets, secret_files
+from tests.deploy.pods import NODE, PAGE, PODS, make_secrets, secret_files
 from tests.support.oracle import expect_all
 from tests.support.processes import wait_until
 from tests.support.received import received_bytes
@@ -80,10 +81,15 @@ def services_of_kubernetes(folder: Path) -> Services:
 
 
 @pytest.mark.parametrize(
-    ("services_of", "log", "received"),
+    ("services_of", "log", "received", "command"),
     [
-        (services_of_compose, "app.log", f"{NODE}.log"),
-        (services_of_kubernetes, "pods/shop_web_1/app/0.log", f"{NODE}/shop/web/app.log"),
+        (services_of_compose, "app.log", f"{NODE}.log", "logbroker status"),
+        (
+            services_of_kubernetes,
+            "pods/shop_web_1/app/0.log",
+            f"{NODE}/shop/web/app.log",
+            re.findall(r"exec logbroker-0 -- (.*)", PAGE)[0],
+        ),
     ],
     ids=["compose", "kubernetes"],
 )
@@ -93,6 +99,7 @@ def test_containers_that_are_killed_and_replaced_pass_on_each_line_once(
     services_of: Callable[[Path], Services],
     log: str,
     received: str,
+    command: str,
 ) -> None:
     for name in ("store", "received", "logs"):
         _make_volume(tmp_path / name)
@@ -117,6 +124,7 @@ def test_containers_that_are_killed_and_replaced_pass_on_each_line_once(
                     traffic.rotate(source)
                 start(name)
                 _expect_flow(traffic, output)
+        assert "hosts   1\n" in engine.call("podman", "exec", "broker", *command.split())
         expect_all(output.parent, {output.stem: [traffic.written[source]]})
     finally:
         print(engine.logs())  # noqa: T201 - shown if the test fails
