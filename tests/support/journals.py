@@ -13,8 +13,14 @@ _MANY_FIELDS = 280  # field names that fill a file's table of them, so that it i
 _BOOT = "4d6a2b9a1e0c4c7e9b2f6f1e5c3a2b1d"
 _BEGIN = 1_790_000_000_000_000  # microseconds since the epoch
 
+
+def have_journal() -> bool:
+    """Whether journals can be written and read here."""
+    return bool(shutil.which("journalctl") and shutil.which(_REMOTE))
+
+
 needs_journal = pytest.mark.skipif(
-    not (shutil.which("journalctl") and shutil.which(_REMOTE)),
+    not have_journal(),
     reason="journalctl (systemd) and systemd-journal-remote are not installed",
 )
 
