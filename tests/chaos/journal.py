@@ -39,7 +39,6 @@ class Journal:
         self._chance = random.Random(f"journal {seed}")
         self._lines: list[bytes] = []  # that of entry 1 first
         self._archives: list[_Archive] = []  # the oldest first
-        self._begin = 1  # the first entry of the file that is written
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -95,13 +94,9 @@ class Journal:
 
     def _rotate(self) -> None:
         """Have the file archived that has all entries up to now, and go on in the next one."""
-        self._writer.rotate()
+        path, entries = self._writer.archive()
         self._take_note()
-        entries, known = range(self._begin, len(self._lines) + 1), set(self._writer.archives())
-        self._write()
-        (path,) = set(self._writer.archives()) - known
         self._archives.append(_Archive(path, entries, self.size_of(range(1, entries.stop))))
-        self._begin = entries.stop
 
     def _vacuum(self, is_received: Callable[[int], bool]) -> None:
         while len(self._archives) > _KEEP and is_received(self._archives[0].end):

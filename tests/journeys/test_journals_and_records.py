@@ -67,8 +67,9 @@ def test_a_journal_and_records_arrive_once_verify_replay_and_report_what_was_vac
     assert verdict.is_perfect, verdict
     records = log.read_bytes().removeprefix(b"record ").split(b"\nrecord ")
     assert all(b"record %b\n" % one.removesuffix(b"\n") in received for one in records)
-    (report,) = suite.output.glob(GAP_REPORTS)
-    (gap,) = map(json.loads, report.read_text("utf-8").splitlines())
+    reports = lambda: [*suite.output.glob(GAP_REPORTS)]  # noqa: E731
+    wait_until("the gap is committed, and reported", lambda: len(reports()) == 1, 30, [receiver])
+    (gap,) = map(json.loads, reports()[0].read_text("utf-8").splitlines())
     assert (gap["file"], gap["entries"]) == (f"journal:{folder}", 51)
     assert (gap["start"], gap["end"]) == (first, first + 51)
 
