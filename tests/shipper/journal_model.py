@@ -20,6 +20,7 @@ JOURNAL_ACTIONS = {
     "write_entries": 6,
     "rotate_journal": 1,
     "vacuum": 1,
+    "vacuum_soon": 2,
     "set_journal_back": 1,
     "make_journal_anew": 1,
 }
@@ -35,6 +36,13 @@ class _Journal:
     deleted: set[int] = field(default_factory=set)
     excused: set[int] = field(default_factory=set)
     known: bool = False
+
+    def delete(self, archives: Iterable[tuple[Path, range]]) -> None:
+        for path, entries in archives:
+            path.unlink()
+            self.deleted.update(entries)
+            self.excused.update(() if self.known else entries)
+        self.archives = [one for one in self.archives if one[0].exists()]
 
 
 @dataclass(slots=True)
@@ -72,11 +80,13 @@ class JournalModel:
     def vacuum(self, amount: int) -> None:
         """Delete the oldest files of a journal."""
         journal = self._journals[amount % len(self._journals)]
-        for path, entries in journal.archives[: amount + 1]:
-            path.unlink()
-            journal.deleted.update(entries)
-            journal.excused.update(() if journal.known else entries)
-        del journal.archives[: amount + 1]
+        journal.delete(journal.archives[: amount + 1])
+
+    def vacuum_soon(self, amount: int) -> None:
+        """Delete a file that an agent has hardly had time to read."""
+        self.write_entries(amount)
+        self.rotate_journal(0)
+        self._now.delete(self._now.archives[-1:])
 
     def set_journal_back(self, amount: int) -> None:
         """Set the machine's clock back, at a boot."""
