@@ -14,7 +14,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long mutants chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse dist install-units clean
+.PHONY: help venv demo test test-long mutants chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse images dist install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,12 +63,13 @@ chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULT
 	  --hosts $(HOSTS) $(if $(PARTITIONS),--partitions $(PARTITIONS)) --topology $(TOPOLOGY) \
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
 
-lint: types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
+lint: types rollout-lint ## Check style, types, import directions, spelling, roles, playbooks and manifests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.vocabulary
+	$(BIN)/python -m tests.deploy.manifests
 
 types: $(TOOLS) ## Check types only
 	$(BIN)/mypy
@@ -86,6 +87,7 @@ argument-specs: $(STAMP) ## Write the programs' settings into the argument specs
 	$(BIN)/python -m tests.docs.option_tables
 
 WHEELHOUSE ?= wheelhouse
+PROGRAMS ?= shipper broker receiver
 
 wheelhouse: ## Gather all wheels for hosts without internet, for this machine's kind and PYTHON, an archive a program (WHEELHOUSE)
 	rm -rf $(foreach program,shipper broker receiver,$(WHEELHOUSE)/$(program) $(WHEELHOUSE)/$(program).tar)
@@ -98,6 +100,16 @@ wheelhouse: ## Gather all wheels for hosts without internet, for this machine's 
 	for program in shipper broker receiver; do \
 	  tar -C $(WHEELHOUSE)/$$program -cf $(WHEELHOUSE)/$$program.tar --sort=name --mtime=@0 \
 	    --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX . && rm -r $(WHEELHOUSE)/$$program || exit 1; done
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGES ?= ghcr.io/nats-logship
+BASE ?= docker.io/library/python:$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
+BUILD ?= buildah build --layers
+
+images: wheelhouse ## Build the images of shipper, broker and receiver (IMAGES, BASE, BUILD, PROGRAMS)
+	for program in $(PROGRAMS); do \
+	  $(BUILD) --file deploy/Containerfile --target $$program --build-arg BASE=$(BASE) \
+	    --tag $(IMAGES)/log$$program:$(VERSION) $(WHEELHOUSE) || exit 1; done
 
 rollout-test: $(STAMP) wheelhouse ## Roll out to machines booted for it: two hosts, a receiver, a broker, then a cluster (root; ROLLOUT)
 	ROLLOUT_WHEELHOUSE="$(abspath $(WHEELHOUSE))" $(BIN)/python -m pytest tests/rollout $(ROLLOUT)
@@ -115,7 +127,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 12 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.idle --seconds 30 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.agents --results bench/results $(FIELD)
-	$(BIN)/python -m bench.line_length --megabytes 100 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.line_length --results bench/results $(FIELD)
 	$(BIN)/python -m bench.wan --results bench/results $(FIELD)
 	$(BIN)/python -m bench.restart --results bench/results $(FIELD)
 	$(BIN)/python -m bench.catchup --results bench/results $(FIELD)
@@ -124,6 +136,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.fleet --runs 3 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
 	$(BIN)/python -m bench.table --results bench/results $(BENCH)
+	$(BIN)/python -m bench.journal $(BENCH)
 	$(BIN)/python -m bench.soak --minutes 2 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report
 

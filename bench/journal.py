@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from bench.table import table
+from bench.text_table import table
 from tests.conftest import apply_topology
 from tests.support.journals import JournalWriter
 from tests.support.ports import free_port

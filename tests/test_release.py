@@ -36,9 +36,19 @@ def test_the_tests_run_on_every_version_of_python_that_the_package_names() -> No
 def test_nothing_is_published_without_the_tests_and_no_job_has_more_rights_than_it_needs() -> None:
     jobs = WORKFLOWS["release.yml"]["jobs"]
 
-    assert (jobs["build"]["needs"], jobs["publish"]["needs"]) == ("test", "build")
+    needs = {name: job.get("needs") for name, job in jobs.items()}
+    assert needs == {"test": None, "build": "test", "publish": "build", "images": "build"}
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
     assert all(one["permissions"] == {"contents": "read"} for one in WORKFLOWS.values())
+
+
+def test_an_image_of_each_target_is_pushed_and_attested_by_its_digest() -> None:
+    job = WORKFLOWS["release.yml"]["jobs"]["images"]
+    containerfile = (ROOT / "deploy/Containerfile").read_text("utf-8")
+    targets = set(re.findall(r"^FROM program AS (\w+)", containerfile, re.M))
+
+    assert set(job["strategy"]["matrix"]["program"]) == targets
+    assert job["steps"][-1]["with"]["subject-digest"] == "${{ steps.push.outputs.digest }}"
 
 
 def test_the_version_is_in_one_file() -> None:

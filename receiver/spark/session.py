@@ -185,7 +185,8 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def prepare(java: Java) -> Path:
     """Write the file with Spark's classes that later starts use, and return its path.
 
-    The file appears whole or not at all. Raises OperatorError.
+    The file appears whole or not at all, and replaces those of other installations for this Java.
+    Raises OperatorError.
     """
     path = class_data(java)
     try:
@@ -195,6 +196,9 @@ def prepare(java: Java) -> Path:
             with run_jvm("local[1]", fresh) as jvm, spark_context("local[1]", jvm=jvm) as spark:
                 spark.parallelize([0], 1).map(str).collect()
             write_atomic(path, fresh.read_bytes(), 0o644)
+        for old in path.parent.glob(f"spark-*-java-{java.version}.jsa"):
+            if old != path:
+                old.unlink(missing_ok=True)
     except OSError as error:
         raise OperatorError(
             f"cannot write {error.filename or path}: {error.strerror}; run this as the user who "

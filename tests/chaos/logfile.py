@@ -15,6 +15,7 @@ class LogFile:
     """One log, appended to at `path`; `account` gets the same bytes, over all rotations.
 
     `files` counts its files; the current one has `length` bytes and begins at byte `begins`.
+    `halts` has the bytes before which a disk took only a part of a write, for a while.
     """
 
     def __init__(self, path: Path, account: Path) -> None:
@@ -22,6 +23,7 @@ class LogFile:
         self.files = self.begins = self.length = 0
         self.written = 0
         self.whole = 0
+        self.halts: list[int] = []
         self._tag = path.name.encode()
         self._descriptor = -1
         account.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +52,7 @@ class LogFile:
             taken = retried(write)
             self._count(text[:taken])
             text = text[taken:]
+            self.halts += [self.written] if text else []
 
     def content(self) -> bytes:
         self._account.flush()

@@ -39,7 +39,7 @@ _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT
 """Answers of a disk that another fault of the stroke has filled, broken or taken off."""
 _FEWEST = 0.05  # of the lines that the shape's rate means
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
-_KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
+_KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written", "journals")
 _LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.chaos.disks import have_blocks
 from tests.chaos.networks import can_shape
 from tests.chaos.shim import have_compiler
+from tests.support.journals import have_journal
 
 _WEIRD_NAMES = (
     *("web01", "db.example.net", "Ünï-çode", "web02", "kafka-3.dc1.example.net", "mail", "x"),
@@ -16,6 +17,7 @@ _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
     "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
     "shaping": (can_shape, "no tc with clsact and bpf: no line is silent or lossy"),
     "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
+    "journal": (have_journal, "no journalctl or systemd-journal-remote: hosts have no journal"),
     "strace": (lambda: bool(shutil.which("strace")), "no strace: nats-server is refused nothing"),
 }
 

@@ -1,9 +1,10 @@
 """The judge of most journeys counts each kind of harm under its own name, and nothing else."""
 
 import itertools
+import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
 from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
-from tests.chaos.received import losses, repeats
+from tests.chaos.received import Received, count_divided, losses, repeats
 from tests.chaos.tails import Tail
 from tests.support.oracle import Verdict, judge, judge_host
 
@@ -240,7 +241,47 @@ def test_losses_and_repeated_lines_that_receivers_report_are_findings(
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
     (tmp_path / "receiver-two.log").write_text("nothing to report\n", "utf-8")
 
-    found = [one.partition(":")[0] for one in losses(tmp_path)]
+    found = [one.partition(":")[0] for one in losses(tmp_path, {})]
     assert found == ["reported, and nothing was lost"] * 2
     (repeat,) = repeats(tmp_path)
     assert repeat.startswith("receiver-one was sent lines again 1 times: repeat of 20 bytes")
+
+
+@pytest.mark.parametrize(
+    ("gap", "deleted", "findings"),
+    [
+        ((4, 7, "entries"), range(3, 8), 0),
+        ((4, 9, "entries"), range(3, 8), 1),
+        ((4, 7, "entries"), (), 1),
+        ((4, 7, "bytes"), range(3, 8), 1),
+    ],
+)
+def test_only_gaps_of_entries_that_were_deleted_are_no_findings(
+    tmp_path: Path, gap: tuple[int, int, str], deleted: Container[int], findings: int
+) -> None:
+    fields = {"kind": "gap", "host": "web01", "start": gap[0], "end": gap[1], "unit": gap[2]}
+    (tmp_path / name_gap_report(1)).write_text(json.dumps(fields) + "\n", "utf-8")
+
+    assert len(losses(tmp_path, {"web01": deleted})) == findings
+    assert Received(tmp_path).lost("web01") == (
+        set(range(*gap[:2])) if gap[2] != "bytes" else set()
+    )
+
+
+RECORDS = b"one\n  at a\n\ntwo\n  at b\n  at c\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("received", "halts", "divided"),
+    [
+        (b"other\n" + RECORDS, (), 0),
+        (RECORDS.replace(b"two", b"other\ntwo"), (), 0),
+        (RECORDS.replace(b"  at c", b"other\n  at c"), (), 1),
+        (RECORDS.replace(b"  at c", b"other\n  at c"), (24,), 0),
+        (RECORDS.replace(b"  at c", b"other\n  at c"), (12,), 1),
+    ],
+)
+def test_records_with_other_lines_between_are_found(
+    received: bytes, halts: tuple[int, ...], divided: int
+) -> None:
+    assert count_divided(RECORDS, halts, received) == divided

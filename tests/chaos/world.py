@@ -4,6 +4,7 @@ folder/hosts/<host>/logs            the host's disk
 folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
 folder/credentials                  what is carried to each program, where the brokers are secured
+folder/journals/<host>              the host's journal, if this machine can write one
 folder/written/<host>               what the host's applications wrote
 folder/faults                       the points at which processes of receivers are killed
 folder/logs/<program>.log           what the programs say
@@ -33,6 +34,7 @@ from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_of
 from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk
+from tests.chaos.journal import Journal
 from tests.chaos.networks import Machine, machines
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
@@ -74,13 +76,22 @@ class Host:
     writing: Writing
     shipper: Program
 
+    @property
+    def journal(self) -> Journal | None:
+        return self.writing.journal
+
     def written(self) -> int:
         """Return the bytes of all whole lines written so far, in all files and rotations."""
-        return sum(log.whole for log in self.writing.logs)
+        journal = self.journal.written if self.journal else 0
+        return journal + sum(log.whole for log in self.writing.logs)
 
-    def sources(self) -> list[bytes]:
-        """Return what was written to each log, in order, over all of its rotations."""
-        return [log.content() for log in self.writing.logs]
+    def sources(self, lost: set[int]) -> list[bytes]:
+        """Return what was written to each log, in order, over all of its rotations.
+
+        Of the journal, without entries that are reported as lost, and may be.
+        """
+        journal = [self.journal.content(lost)] if self.journal else []
+        return [*journal, *(log.content() for log in self.writing.logs)]
 
 
 @dataclass(slots=True)
@@ -348,13 +359,20 @@ class World:
         logs.mkdir()
         own = self._host_arguments(name, number)
         arguments = ["--file", logs / "**/*.log", "--grace", "30s", *own]
+        seed, journal = self.shape.seed + number, None
+        if "journal" in machine_features():
+            journal = Journal(self.folder / "journals" / name, seed)
+            arguments += ["--journal", "--journal-directory", journal.folder]
+        running = applications(number, self.shape.rate, seed)
+        if any(one.records for one in running):
+            arguments += ["--records", "indented"]
         shipper = self.start_program("logshipper", f"shipper-{name}", machine, arguments)
-        seed = self.shape.seed + number
         writing = Writing(
             logs,
             accounts=self.folder / "written" / name,
-            applications=applications(number, self.shape.rate, seed),
+            applications=running,
             seed=seed,
-            received=lambda: self.received.lately(name),
+            received=lambda: self.received.lately(name) + self.received.excused(name, journal),
+            journal=journal,
         )
         self.hosts.append(Host(name, machine.name, writing, shipper))

@@ -113,25 +113,32 @@ def bursts(rate: float, chance: random.Random) -> Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What writes one log, at `path` below the host's folder; the file `appears` after seconds."""
+    """What writes one log, at `path` below the host's folder; the file `appears` after seconds.
+
+    One of `records` writes whole entries at once, each of which is a record of several lines.
+    """
 
     path: str
     text: Text | LogLines
     rhythm: Rhythm
     appears: float = 0.0
+    records: bool = False
 
 
 def applications(number: int, rate: int, seed: int) -> list[Application]:
     """Return what the host of this number runs: about `rate` lines per second in all.
 
     Every third host has one log for everything, with lines longer than a shipper ships in one
-    piece: another log's line may end a line that is shipped in pieces.
+    piece: another log's line may end a line that is shipped in pieces. All others have a log of
+    records.
     """
     chance = random.Random(f"applications {number} {seed}")
     if number % 3 == 1:
         return [_everything(rate, seed, chance)]
     app = Application("app.log", LogLines("app", seed), steady(rate / 2, chance))
-    return [app, *chance.sample(_others(rate / 2, seed, chance), 4)]
+    text = Text(traces("record", seed))
+    records = Application("records.log", text, steady(rate * 0.1, chance), records=True)
+    return [app, *chance.sample(_others(rate / 2, seed, chance), 4), records]
 
 
 def _everything(rate: float, seed: int, chance: random.Random) -> Application:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.chaos.journal import Journal
 from tests.chaos.logfile import LogFile
 from tests.chaos.rotations import Rotation
 from tests.chaos.writers import Application
@@ -76,6 +77,9 @@ class _Pen:
         text = self.application.text.take(lines)
         if not text:
             return
+        if self.application.records:
+            self.log.append(text)
+            return
         count = chance.choice(_PIECES)
         cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True) if a < b]
@@ -93,7 +97,8 @@ class _Pen:
 class Writing:
     """What a host writes into `folder`, and once more into `accounts`, which no fault hits.
 
-    `received()` returns how many bytes of this host have been received so far, or fewer.
+    `received()` returns how many bytes of this host have been received so far, or are reported as
+    lost, or fewer. The host's `journal`, if any, is written meanwhile.
     """
 
     folder: Path
@@ -101,6 +106,7 @@ class Writing:
     applications: Sequence[Application]
     seed: int
     received: Callable[[], int]
+    journal: Journal | None
     _pens: list[_Pen] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -118,23 +124,33 @@ class Writing:
     def logs(self) -> list[LogFile]:
         return [pen.log for pen in self._pens]
 
+    @property
+    def records(self) -> list[LogFile]:
+        """The logs of records."""
+        return [pen.log for pen in self._pens if pen.application.records]
+
     def start(self) -> None:
+        if self.journal:
+            self.journal.start(self._asks(self.journal))
         self._thread = threading.Thread(target=self._run, name=f"writing {self.folder}")
         self._thread.start()
 
     def stop(self) -> None:
         """Stop at the end of a line in every log; raises RuntimeError if the applications died."""
         self._over.set()
+        if self.journal:
+            self.journal.stop()
         if self._thread:
             self._thread.join()
         if self._failure:
             raise RuntimeError(f"what writes {self.folder} died") from self._failure
 
-    def _asks(self, log: LogFile) -> Callable[[int], bool]:
+    def _asks(self, log: LogFile | Journal) -> Callable[[int], bool]:
         def is_received(end: int) -> bool:
             # whatever has not been received yet may be of this log: its end at most, since it comes
             # in order
-            behind = sum(each.written for each in self.logs) - self.received()
+            journal = self.journal.written if self.journal else 0
+            behind = journal + sum(each.written for each in self.logs) - self.received()
             return end <= log.written - behind
 
         return is_received

@@ -10,7 +10,7 @@ import itertools
 import logging
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,15 +31,18 @@ from shipper.sources.block import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.conftest import Line, Read, open_line, read_stream
 from tests.shipper.host import SECOND
+from tests.shipper.journal_model import JOURNAL_ACTIONS, JournalModel
 from tests.shipper.model import FILE_ACTIONS, LAYOUTS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.saved import put, saved
+from tests.support.journals import have_journal
 from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
 
 ACTIONS = {
     **FILE_ACTIONS,
+    **JOURNAL_ACTIONS,
     "copy_slowly_and_truncate": 2,
     "wait": 8,
     "settle": 5,
@@ -58,6 +61,8 @@ TOGETHER = 20
 """Hosts that run at the same time, since each of them mostly waits."""
 PATIENCE = 60.0
 PROBES = "probe-*.log"
+JOURNALS = 4
+"""One in so many hosts has a journal, since the others have to wait for its programs."""
 
 
 INTERVALS = Intervals(scan_after=0.005, scan_every=1.0, interval=0.001)
@@ -99,7 +104,10 @@ class Program:
 
     def __init__(self, folder: Path, broker: Broker, line: Line, layout: str) -> None:
         self.broker, self.line = broker, line
-        self.host = f"host{next(broker.numbers)}"
+        number = next(broker.numbers)
+        self.host = f"host{number}"
+        has_journal = have_journal() and number % JOURNALS == 0
+        self.journal = JournalModel(folder / "journal") if has_journal else None
         self.subject = Subject.for_host(self.host, 2)
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
@@ -109,6 +117,7 @@ class Program:
         self.reports: list[str] = []
         self.task: asyncio.Task[None] | None = None
         self.blocks: list[Block] = []
+        self.entries: list[Block] = []  # of the journal
         self.next = 1
         self.probes = itertools.count(1)
         self.saved = self.lost = False
@@ -124,6 +133,8 @@ class Program:
                 self.later += STEP
                 if action in FILE_ACTIONS:
                     getattr(self.model, action)(amount)
+                elif action in JOURNAL_ACTIONS:
+                    await self.change_journal(action, amount)
                 else:
                     await getattr(self, action)(amount)
                 if self.task is not None:
@@ -136,9 +147,10 @@ class Program:
             logger.removeHandler(handler)
         probes = str(self.logs / "probe-")
         messages = await self.broker.read(self.subject, 1)
-        blocks = (block for message in messages for block in message.blocks)
-        blocks = [block for block in blocks if not block.section.path.startswith(probes)]
-        faults = self.model.judge(blocks, self.reports)
+        files, entries = divide(messages)
+        files = [block for block in files if not block.section.path.startswith(probes)]
+        faults = self.model.judge(files, self.reports)
+        faults += self.journal.judge(entries) if self.journal else []
         assert not faults, f"{faults}\n  after {steps}\n  with {self.layout}"
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
@@ -147,6 +159,10 @@ class Program:
         self.model.finish_copying(amount)
         await self.wait(amount)
         self.model.truncate_copied(amount)
+
+    async def change_journal(self, action: str, amount: int) -> None:
+        if self.journal:
+            await asyncio.to_thread(getattr(self.journal, action), amount)
 
     async def wait(self, amount: int) -> None:
         await asyncio.sleep(WAITS[amount])
@@ -171,6 +187,9 @@ class Program:
                 file.write(line)
             async with asyncio.timeout(PATIENCE):
                 await self._shipped(str(probe), probe.stat().st_size)
+        if journal := self.journal:
+            async with asyncio.timeout(PATIENCE):
+                await self._wait_until(lambda: journal.is_shipped(self.entries))
         self.model.scanned()
         self.saved = True  # before the probe was read, the snapshot had all that was found
 
@@ -217,6 +236,8 @@ class Program:
     async def _ship(self) -> None:
         settings = ShipperSettings(
             file=[str(self.logs / name) for name in (PROBES, *self.layout.patterns)],
+            journal=self.journal is not None,
+            journal_directory=str(self.journal.folder) if self.journal else None,
             server=[self.line.url],
             host=self.host,
             compression="none",
@@ -236,16 +257,27 @@ class Program:
             sections = (block.section for block in self.blocks)
             return any(one.path == path and one.span.end == size for one in sections)
 
-        while not is_there():
+        await self._wait_until(is_there)
+
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
             if self.task is not None and self.task.done():
                 self.task.result()
             await asyncio.sleep(0.004)
             await self._read()
 
     async def _read(self) -> None:
-        for message in await self.broker.read(self.subject, self.next):
-            self.blocks += message.blocks
-            self.next = message.sequence + 1
+        messages = await self.broker.read(self.subject, self.next)
+        for blocks, new in zip((self.blocks, self.entries), divide(messages), strict=True):
+            blocks += new
+        self.next = messages[-1].sequence + 1 if messages else self.next
+
+
+def divide(messages: Sequence[Read]) -> tuple[list[Block], list[Block]]:
+    """Return the blocks of files, and those of journals."""
+    blocks = [block for message in messages for block in message.blocks]
+    entries = [block for block in blocks if block.section.unit == "entries"]
+    return [block for block in blocks if block.section.unit == "bytes"], entries
 
 
 class Reports(logging.Handler):

@@ -13,8 +13,14 @@ _MANY_FIELDS = 280  # field names that fill a file's table of them, so that it i
 _BOOT = "4d6a2b9a1e0c4c7e9b2f6f1e5c3a2b1d"
 _BEGIN = 1_790_000_000_000_000  # microseconds since the epoch
 
+
+def have_journal() -> bool:
+    """Whether journals can be written and read here."""
+    return bool(shutil.which("journalctl") and shutil.which(_REMOTE))
+
+
 needs_journal = pytest.mark.skipif(
-    not (shutil.which("journalctl") and shutil.which(_REMOTE)),
+    not have_journal(),
     reason="journalctl (systemd) and systemd-journal-remote are not installed",
 )
 
@@ -23,15 +29,16 @@ class JournalWriter:
     """Writes entries `entry 00000000` and so on to a journal file.
 
     `folder` must be there. `clock` is the time of the next entry, in microseconds since the epoch;
-    `boot` is the id of the machine's boot.
+    `boot` is the id of the machine's boot, and `program` the name of what writes.
     """
 
     def __init__(self, folder: Path, name: str = "system") -> None:
         self.path = folder / f"{name}.journal"
         self.clock, self.tick = _BEGIN, 1000
-        self.boot = _BOOT
+        self.boot, self.program = _BOOT, "app"
         self._lines: list[bytes] = []
         self.written = 0
+        self._begin = 1  # the first entry of the file that is written
 
     def write(self, count: int, **fields: str) -> list[str]:
         """Write entries; return their messages."""
@@ -53,13 +60,25 @@ class JournalWriter:
         (message,) = self.write(1, **names)
         return message
 
+    def archive(self) -> tuple[Path, range]:
+        """Have all entries up to now archived, and write one more; return the file and its entries.
+
+        Entries are numbered from 1.
+        """
+        self.rotate()
+        entries, known = range(self._begin, self.written + 1), set(self.archives())
+        self.write(1)
+        self._begin = entries.stop
+        (path,) = set(self.archives()) - known
+        return path, entries
+
     def _encode(self, fields: Mapping[str, str | bytes]) -> bytes:
         facts = {
             "__REALTIME_TIMESTAMP": str(self.clock),
             "__MONOTONIC_TIMESTAMP": str(1000 + self.written),
             "_BOOT_ID": self.boot,
             "_HOSTNAME": "web01",
-            "SYSLOG_IDENTIFIER": "app",
+            "SYSLOG_IDENTIFIER": self.program,
             "_PID": "7",
         }
         self.clock += self.tick

@@ -28,6 +28,13 @@ def start(machine: Machine, *units: str) -> None:
     machine.output_of(f"systemctl start {' '.join(units)}", 100)
 
 
+def admit(machine: Machine) -> None:
+    """Give the shipper and the receiver their credentials."""
+    for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
+        output = f"--output /etc/credstore/{unit}.toml"
+        machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
+
+
 def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
     def is_receiving() -> bool:
         shown = machine.output_of(f"systemctl show -p ActiveState -p NRestarts {unit}")
@@ -55,9 +62,7 @@ def test_lines_flow_through_kills_reloads_and_stops_once_and_in_order(tmp_path: 
         log, received = (machine.root / "var/log" / name for name in ("app.log", "logship"))
         machine.output_of("install -m 640 -g adm /dev/null /var/log/app.log")
         start(machine, "logbroker")
-        for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
-            output = f"--output /etc/credstore/{unit}.toml"
-            machine.output_of(f"logbroker credentials add {kind} {STORE} {output}")
+        admit(machine)
 
         machine.output_of(f"systemctl enable {RECEIVER}")
         with Traffic([log], 200):
@@ -97,6 +102,38 @@ def test_lines_flow_through_kills_reloads_and_stops_once_and_in_order(tmp_path: 
         assert owners.split("\n") == ["logbroker 700", "logreceiver 750"]
         assert "Traceback" not in machine.journal()
         assert "Exception" not in machine.journal("logreceiver*")  # of Java
+        assert "denied" not in machine.journal().lower()
+
+
+@pytest.mark.long
+def test_the_journal_of_the_machine_arrives_once_through_kills_and_rotations(
+    tmp_path: Path,
+) -> None:
+    orders = (
+        *("systemctl kill -s KILL logshipper", "journalctl --rotate"),
+        *("systemctl kill -s TERM logshipper", "systemctl restart logshipper", "true"),
+    )
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logshipper.toml", "file = []\njournal = true\n")
+        start(machine, "logbroker")
+        admit(machine)
+        start(machine, "logshipper", RECEIVER)
+        wait_until("it receives", has_begun(machine, 1), 60)
+        received = machine.root / "var/log/logship/web01.log"
+        for number, order in enumerate(orders):
+            marks = f"seq -f 'mark {number} %g' 200"
+            machine.output_of(f"{marks} | systemd-cat -t marks; {order}")
+            end = b"mark %d 200\n" % number
+            has_all = lambda end=end: received.exists() and end in received.read_bytes()  # noqa: E731
+            wait_until("all marks are received", has_all, 60, [machine.process])
+        machine.output_of("systemctl stop logshipper logreceiver.target")
+
+        lines = received.read_bytes()
+        shown = machine.run("journalctl --all --quiet --no-pager -o short-iso-precise").stdout
+        assert shown.encode().startswith(lines)
+        assert lines.count(b": mark ") == 200 * len(orders)
+        assert not list(received.parent.glob(".gaps.*"))
+        assert "Traceback" not in machine.journal()
         assert "denied" not in machine.journal().lower()
 
 

@@ -221,9 +221,13 @@ export class Hosts {
   #parts(found, known) {
     const table = make("table");
     const rows = found.files.map((file) =>
-      cells("td", [plain(file.path), count(file.position), file.read.slice(0, 19) + "Z"]),
+      cells("td", [
+        plain(file.path),
+        `${file.unit === "entries" ? "entry" : "byte"} ${count(file.position)}`,
+        file.read.slice(0, 19) + "Z",
+      ]),
     );
-    table.append(cells("th", ["File", "Shipped up to byte", "Last read"]), ...rows);
+    table.append(cells("th", ["File", "Next to ship", "Last read"]), ...rows);
     const saved = found.saved
       ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round`
       : (found.error ?? "its shipper has saved no positions");

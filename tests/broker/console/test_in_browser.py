@@ -115,7 +115,7 @@ async def test_all_views_show_what_real_programs_do(
         await page.keyboard.press("Enter")
         await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
         size = f"{(tmp_path / 'web01.log').stat().st_size:,}"
-        await expect(page.locator("#host td").nth(1)).to_have_text(size)
+        await expect(page.locator("#host td").nth(1)).to_have_text(f"byte {size}")
         await expect(page.locator("#host")).to_contain_text("rounds/s with")
         await expect(page.locator("#host")).to_contain_text("p0: 0 in the last day")
         last = page.locator("#host .lines li").last

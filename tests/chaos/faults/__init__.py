@@ -6,6 +6,7 @@ from tests.chaos.faults import (  # noqa: F401 - each adds its own
     credentials,
     disks,
     innocents,
+    journals,
     lines,
     memory,
     points,

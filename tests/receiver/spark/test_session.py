@@ -131,6 +131,8 @@ def run(script: str, prefix: Path) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.long
 def test_prepared_classes_are_used_by_the_next_start(tmp_path: Path) -> None:
     path = Path(run(PREPARE, tmp_path).stdout.strip())
+    (path.parent / f"spark-00000000{path.name[len('spark-12345678') :]}").touch()  # an older one
+    assert Path(run(PREPARE, tmp_path).stdout.strip()) == path
     second = run(START, tmp_path)
 
     assert [*path.parent.iterdir()] == [path]
