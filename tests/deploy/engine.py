@@ -91,7 +91,9 @@ class Engine:
         """Make the base image; a machine that reaches no mirror of Debian fails here."""
         root, suite = self._folder / "base", _SUITES[sys.version_info[:2]]
         packages = "--include=python3,python3-venv,ca-certificates"
-        command = ["debootstrap", "--variant=minbase", packages, suite, root]
+        # in the network of this machine, but its mounts and processes end with all others
+        command = ["nsenter", "-t", self._inside, "-m", "-p", "--"]
+        command += ["debootstrap", "--variant=minbase", packages, suite, root]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stdout[-1000:]
         for path in ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc"):
