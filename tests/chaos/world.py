@@ -88,7 +88,7 @@ class Host:
     def sources(self, lost: set[int]) -> list[bytes]:
         """Return what was written to each log, in order, over all of its rotations.
 
-        For the journal, without entries that are reported as lost, and may be.
+        Journal entries that are reported as `lost`, and were deleted, are left out.
         """
         journal = [self.journal.content(lost)] if self.journal else []
         return [*journal, *(log.content() for log in self.writing.logs)]

@@ -17,6 +17,8 @@ from playwright.async_api import Browser, Error, Page, async_playwright, expect
 
 from broker.topology import Topology
 from nats_logship.client.connection import Connection
+from nats_logship.wire.message import Identity
+from nats_logship.wire.positions import Cursor, Positions
 from receiver.consume.claim import Claim
 from receiver.driver.standby import wait_until_free
 from receiver.meter import Meter
@@ -201,11 +203,18 @@ async def test_the_page_says_that_the_broker_is_away_until_it_is_back(
 
 
 @pytest.mark.long
-async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause(
-    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause_and_entries(
+    page: Page,
+    start_console: StartConsole,
+    publish: Publish,
+    connection: Connection,
+    logs_url: str,
 ) -> None:
     for number in range(5):
         await publish(f"web{number}", b"x\n")
+    journal = Cursor("f2", "journal", 1234, Identity(0, 0, "ab", 0, ""), 1, unit="entries")
+    saved = Positions({journal.file: journal}).encode()
+    await connection.ask("$KV.LOGS_POSITIONS.web3", saved)
     command = (sys.executable, "-m", "broker", "pause", "web3", "--server", logs_url)
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
     await page.set_viewport_size({"width": 360, "height": 740})
@@ -218,6 +227,7 @@ async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause(
     await expect(row).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("#host h2")).to_have_text("web3")
+    await expect(page.locator("#host table")).to_contain_text("entry 1,234")
     await expect(row).to_be_focused()
     await page.goto(f"{page.url.partition('#')[0]}#overview")
     await expect(page.locator("#partitions")).to_contain_text("; hosts paused: 1", timeout=20_000)
