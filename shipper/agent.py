@@ -35,6 +35,7 @@ from shipper.status.report import AgentMeter, HostReport, list_files, seconds_si
 
 if TYPE_CHECKING:
     from shipper.sources.journal.source import JournalSource
+    from shipper.sources.spool import Spool
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
@@ -79,6 +80,7 @@ class Agent:
         self._sources = Sources()
         self._inputs: Mapping[str, str] = {}
         self._files: Follower | None = None
+        self._spools: list[Spool] = []
         self._journal: JournalSource | None = None
         self._lost: list[str] = []  # what the next start does not find
         self._loop = ShippingLoop(
@@ -167,12 +169,16 @@ class Agent:
             "clock": self._clock,
             "wake": self._sources.wake,
         }
+        records = settings.record_rules
         self._inputs = inputs = find_inputs(settings.file)
         if inputs:
             from shipper.sources.spool import open_spools  # which files do not need
 
-            paths, folder = inputs.values(), settings.spool_dir
-            for spool in open_spools(paths, folder, self._host, once=settings.once, **given):
+            paths, folder, once = inputs.values(), settings.spool_dir, settings.once
+            self._spools = open_spools(
+                paths, folder, self._host, once=once, records=records, **given
+            )
+            for spool in self._spools:
                 self._sources.add(spool)
         if settings.journal:
             from shipper.sources.journal.source import JournalSource  # as above
@@ -186,7 +192,7 @@ class Agent:
                 (),
                 grace=settings.grace.total_seconds(),
                 hold=settings.hold_deleted.total_seconds(),
-                records=settings.record_rules,
+                records=records,
                 open_files=most_open_files(),
                 poll_every=settings.poll_every.total_seconds(),
                 listen=settings.watch,
@@ -234,9 +240,11 @@ class Agent:
         self._settings, changes = await reloading
         log_to_stderr(self._settings)
         self._loop.change(self._settings)
+        rules = self._settings.record_rules
+        for spool in self._spools:
+            spool.change(rules)
         if self._files is not None:
             grace, hold = self._settings.grace, self._settings.hold_deleted
-            rules = self._settings.record_rules
             self._files.change_limits(grace.total_seconds(), hold.total_seconds(), rules)
             await self._files.retarget(self._settings.select_files(self._inputs))
         if self._journal is not None:

@@ -1,13 +1,16 @@
 """A file of a spool: it is appended to until it is closed, and read from its beginning."""
 
 import os
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from nats_logship.wire.positions import Cursor
+from nats_logship.wire.records import Records
 from shipper.sources.block import Block
+from shipper.sources.files.cutter import Cutter, Search, is_inside_record
 from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, is_inside_line
 from shipper.sources.files.progress import Progress, Reading
-from shipper.sources.files.reader import end_of_run
 from shipper.sources.inputs import CHUNK
 
 SEGMENT = 16 * 1024 * 1024
@@ -19,17 +22,18 @@ _STEP = 256 * 1024  # bytes: at most a fifth of a second for each segment, one b
 class Segment:
     """A file of the spool, locked through its descriptor; a closed one does not grow any more.
 
-    `tail` are the bytes before the next one to read, `searched` is how far the end of an over-long
-    line was searched.
+    `grown_at` is when it grew last, in nanoseconds of the monotonic clock. `holds_lines`: whole
+    lines wait for the end of their record.
     """
 
     name: str
     descriptor: int
     size: int
     progress: Progress
-    tail: bytes = b""
-    searched: int = 0
     is_closed: bool = False
+    grown_at: int = field(default_factory=time.monotonic_ns)
+    holds_lines: bool = False
+    _searched: tuple[int, Search] | None = None  # of the over-long record at an offset
 
     @property
     def file(self) -> str:
@@ -44,7 +48,12 @@ class Segment:
     def end_line(self) -> None:
         """Add the newline that the last line lacks, if it does; raises OSError."""
         if not self.is_at_line_end():
-            self.size += os.pwrite(self.descriptor, b"\n", self.size)
+            self.grow(os.pwrite(self.descriptor, b"\n", self.size))
+
+    def grow(self, by: int) -> None:
+        """Note that so many bytes were appended."""
+        self.grown_at = time.monotonic_ns()  # before the size, which another thread reads first
+        self.size += by
 
     @property
     def most(self) -> int:
@@ -57,40 +66,67 @@ class Segment:
         """Whether the last line is finished."""
         return not self.size or os.pread(self.descriptor, 1, self.size - 1) == b"\n"
 
-    def rewind(self, cursor: Cursor) -> None:
-        """Read on from the cursor."""
-        start = max(0, cursor.offset - TAIL_BYTES)
-        self.tail = os.pread(self.descriptor, cursor.offset - start, start)
-        head, inode = os.pread(self.descriptor, HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
-        self.progress = Progress.begin(cursor, inode, head, is_inside_line(self.tail))
-        self.searched = 0
+    def rewind(self, cursor: Cursor, records: Records | None) -> None:
+        """Read on from the cursor, perhaps inside one of these records."""
+        read, offset = partial(os.pread, self.descriptor), cursor.offset
+        start = max(0, offset - TAIL_BYTES)
+        in_line = is_inside_line(read(offset - start, start))
+        if records is not None and offset:
+            in_line |= is_inside_record(records, read, offset)
+        head, inode = read(HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
+        self.progress = Progress.begin(cursor, inode, head, in_line)
+        self.holds_lines, self._searched = False, None
 
-    def read(self, most: int, max_line: int, now: int) -> Block | None:
-        """Return about `most` bytes of whole lines, or a piece of an over-long one; None if none.
+    def cutter(self, records: Records | None, sizes: tuple[int, int], lines: int) -> Cutter:
+        """Return what cuts records of so many lines, in blocks and lines of these sizes."""
+        return Cutter(self.progress, records, *sizes, lines)
 
-        The first piece of such a line waits until the line has ended, or has 16 MiB.
+    def read(self, cutter: Cutter, most: int, timeout: int, now: int) -> Block | None:
+        """Return about `most` bytes of whole records, or a piece of an over-long one; None if none.
+
+        The first piece of such a record waits until that has ended, or has 16 MiB. A record has
+        also ended if the segment is closed, or its lines were not followed for the timeout.
         """
-        start = self.progress.offset
-        for length in (most, max_line + 1):
-            data = os.pread(self.descriptor, min(length, self.unread), start)
-            if len(data) < length or b"\n" in data:
-                break
-        run = data[: end_of_run(data, 0, len(data), max(most, max_line), max_line)]
-        is_piece = run and not run.endswith(b"\n")
-        if not run or (is_piece and not self.progress.in_line and not self._has_end(max_line)):
-            return None
-        reading = Reading(True, self.size, 0, run)
-        self.progress, block = self.progress.take(reading, run, self.tail, now)
-        self.tail = (self.tail + run[-TAIL_BYTES:])[-TAIL_BYTES:]
-        return block
+        is_closed = self.is_closed  # in this order: another thread writes them
+        size, grown_at = self.size, self.grown_at
+        is_quiet = time.monotonic_ns() >= grown_at + timeout
+        reading = self._read(cutter, most, size)
+        is_piece = reading.goes_on or not reading.run.endswith(b"\n")
+        if reading.run and is_piece and not (is_closed or cutter.is_begun(reading)):
+            has_end, lines = self._search_end(cutter, reading)
+            self.holds_lines = not has_end and lines > 0
+            if not has_end and not (self.holds_lines and is_quiet):
+                return None
+        self.progress, blocks = self.progress.accept(reading, now)
+        if not blocks and (is_closed or is_quiet):
+            blocks = self._take_rest(reading, now)
+        self.holds_lines = not blocks and reading.holds_lines
+        return blocks[0] if blocks else None
 
-    def _has_end(self, max_line: int) -> bool:
-        start = self.progress.offset
-        at = max(self.searched, start + max_line)
-        while at < min(self.size, start + SEGMENT):
-            data = os.pread(self.descriptor, min(_STEP, self.size - at), at)
-            if b"\n" in data:
-                return True
-            at += len(data)
-        self.searched = at
-        return at >= start + SEGMENT
+    def _read(self, cutter: Cutter, most: int, size: int) -> Reading:
+        offset = self.progress.offset
+        start = min(offset, TAIL_BYTES)
+        for length in cutter.lengths(most):
+            wanted = start + max(0, min(length, size - offset))
+            data = os.pread(self.descriptor, wanted, offset - start)
+            if wanted < start + length or cutter.is_enough(data, start, len(data), most):
+                break
+        return replace(cutter.split(data, start, len(data)), size=size)
+
+    def _take_rest(self, reading: Reading, now: int) -> list[Block]:
+        """Take the whole lines of the unfinished record, of which no more is waited for."""
+        lines = reading.rest[: reading.rest.rfind(b"\n") + 1]
+        if not lines:
+            return []
+        self.progress, block = self.progress.take(reading, lines, reading.tail, now)
+        return [block]
+
+    def _search_end(self, cutter: Cutter, reading: Reading) -> tuple[bool, int]:
+        """Return whether the over-long record has an end, or 16 MiB, and its known lines."""
+        offset, read = self.progress.offset, partial(os.pread, self.descriptor)
+        of, since = self._searched or (0, None)
+        since = since if of == offset else None
+        blocks = SEGMENT // cutter.block_size + 1
+        has_end, reached, search = cutter.search_end(read, reading, since, blocks)
+        self._searched = offset, search
+        return has_end or reached >= offset + SEGMENT, search.lines

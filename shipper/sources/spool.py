@@ -29,6 +29,7 @@ from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.identity import fingerprint, identify
 from shipper.sources.files.progress import Progress
+from shipper.sources.files.records import RecordRules
 from shipper.sources.inputs import CHUNK, STANDARD_INPUT, Input, NamedPipe
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.segment import SEGMENT, Segment
@@ -39,6 +40,7 @@ _MOST = 256 * 1024 * 1024
 """Bytes of unacknowledged input: minutes of a busy host without a broker, and little for a disk."""
 _PAUSE = 0.01  # seconds after a small read: a copy for each line would use a whole core
 _RETRY = 1.0  # seconds
+_SECOND = 1_000_000_000
 _LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
 _NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)")
 _LONGEST_NAME = 150  # characters of the name of an input
@@ -50,10 +52,10 @@ class Spool(Source):
     """The segments of one input: those that earlier runs left, then those of this run.
 
     A segment ends at the first newline behind 16 MiB; nothing is copied while 256 MiB are not
-    acknowledged. `stored` is called by threads, too.
+    acknowledged. `stored` is called by threads, too. No record goes on in the next segment.
     """
 
-    is_scan_due, has_decided, poll_in, open_files = False, True, math.inf, 0
+    is_scan_due, has_decided, open_files = False, True, 0
 
     def __init__(
         self,
@@ -63,9 +65,11 @@ class Spool(Source):
         new_id: Callable[[], str],
         clock: Callable[[], int],
         wake: asyncio.Event,
+        records: RecordRules,
     ) -> None:
         """Take over the segments that no other process holds, and begin to copy; raises OSError."""
         self.wake = wake
+        self._rules = records
         self.stored: Callable[[str], int] = lambda _: 0
         self._obstacle = ""
         self._input = input_
@@ -117,8 +121,9 @@ class Spool(Source):
         await self._worker.do(self._rewind, cursors)
 
     def _rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        records = self._rules.records_of(self._input.path)
         for segment in tuple(self._segments):
-            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file))
+            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file), records)
 
     async def scan(self) -> list[Notice]:
         """Remove what is acknowledged; nothing of an input is reported."""
@@ -133,9 +138,8 @@ class Spool(Source):
         self._has_news = False
         self._remove_acknowledged()
         blocks: list[Block] = []
-        (block_size, max_line), now = self._sizes, self._clock()
         for segment in tuple(self._segments):
-            while budget > 0 and (block := segment.read(min(budget, block_size), max_line, now)):
+            while budget > 0 and (block := self._read(segment, budget)):
                 blocks.append(block)
                 budget -= len(block.lines)
             if segment.unread:
@@ -145,11 +149,15 @@ class Spool(Source):
         self._readable_since = self._readable_since if left > self._unfinished else None
         return blocks
 
+    def _read(self, segment: Segment, budget: int) -> Block | None:
+        rules, sizes = self._rules, self._sizes
+        cutter = segment.cutter(rules.records_of(self._input.path), sizes, rules.lines)
+        return segment.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
+
     def _remove_acknowledged(self) -> None:
         while self._segments:
             first = self._segments[0]
-            is_complete = first.is_closed or self._has_ended
-            if not is_complete or self.stored(first.file) < first.size:
+            if not first.is_closed or self.stored(first.file) < first.size:
                 break
             self._segments.pop(0)
             with suppress(OSError):  # the next run removes it
@@ -166,6 +174,11 @@ class Spool(Source):
     def resize(self, block_size: int, max_line: int) -> None:
         """Give blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._sizes = block_size, max_line
+
+    def change(self, records: RecordRules) -> None:
+        """Cut records by other rules from the next read on."""
+        self._rules = records
+        self.wake.set()
 
     async def close(self) -> list[str]:
         """Copy the present input within half a second; return what was not copied."""
@@ -237,6 +250,13 @@ class Spool(Source):
         return self._has_ended and not self._unread
 
     @property
+    def poll_in(self) -> float:
+        """The seconds until a record is waited for no longer."""
+        held = [one.grown_at for one in tuple(self._segments) if one.holds_lines]
+        left = (at + self._rules.timeout - time.monotonic_ns() for at in held)
+        return max(0.0, min(left, default=math.inf) / _SECOND)
+
+    @property
     def busy_since(self) -> float | None:
         """When the present read of a segment began."""
         return self._worker.busy_since
@@ -299,7 +319,9 @@ class Spool(Source):
         copied = size = self._move(segment)
         while size and segment.most == 1 and not segment.is_at_line_end():
             copied += (size := self._move(segment))
-        segment.is_closed = segment.size >= SEGMENT and segment.is_at_line_end()
+        segment.is_closed = self._has_ended or (
+            segment.size >= SEGMENT and segment.is_at_line_end()
+        )
         return copied
 
     def _move(self, segment: Segment) -> int:
@@ -311,7 +333,8 @@ class Spool(Source):
         if moved == 0:
             segment.end_line()
             self._has_ended = self._input.has_ended()
-        segment.size += moved or 0
+        if moved:
+            segment.grow(moved)
         return moved or 0
 
 

@@ -22,7 +22,7 @@ from shipper.settings import ShipperSettings, reload
 from tests.conftest import apply_topology
 from tests.pages import page, samples
 from tests.shipper.conftest import live_report, read_lines, read_stream, wait_for_lines
-from tests.shipper.logs import ROOT, Ship, lines, run, wait_for_log
+from tests.shipper.logs import ROOT, Ship, append, lines, run, wait_for_log
 from tests.shipper.points import IN_MOVE, POINTS
 from tests.support.processes import Process, Processes, proc, wait_until
 from tests.support.suite import ask
@@ -50,12 +50,13 @@ class Way:
     state: Path
     is_named: bool
 
-    def start(self, url: str, *more: object, source: Path | None = None) -> Process:
+    def start(self, url: str, *more: object, source: Path | None = None, **given: Any) -> Process:
         """Start the agent of web01; `source` is standard input instead of the pipe."""
         own = (*more, "--state-dir", self.state)
         if self.is_named:
-            return self.ship(url, "--file", self.pipe, *own)
-        return self.ship(url, "--file", "-", *own, redirection=f"< {source or self.pipe}")
+            return self.ship(url, "--file", self.pipe, *own, **given)
+        redirection = f"< {source or self.pipe}"
+        return self.ship(url, "--file", "-", *own, redirection=redirection, **given)
 
     def end(self, process: Process, url: str, wanted: bytes) -> None:
         """Expect that all is shipped: without a writer standard input ends, a named pipe waits."""
@@ -145,6 +146,65 @@ def test_a_pipe_is_read_on_after_each_reader_was_killed(
     found = read_lines(logs_url)
     assert found == wanted if way.is_named else _joined(found) == _joined(wanted)
     assert spooled(tmp_path) == 0
+
+
+TRACE = b"1 ERROR failed\nTraceback (most recent call last):\nValueError: %d\n"
+SHORT = b"1 INFO fine\n" + TRACE % 1 + b"1 INFO fine\n" + TRACE % 2
+LONG = b"1 long\n" + b"".join(b" %d %b\n" % (n, b"x" * 100) for n in range(80_000))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ((), [TRACE % 0, SHORT]),
+        (("--include-lines", "^ValueError"), [TRACE % 0, TRACE % 1 + TRACE % 2]),
+        (("--exclude-lines", "^Traceback"), [b"1 INFO fine\n" * 2]),
+    ],
+)
+def test_records_wait_for_their_end_and_are_filtered_and_sent_whole(
+    logs_url: str, way: Way, options: tuple[str, ...], wanted: list[bytes]
+) -> None:
+    with way.pipe.open("r+b", buffering=0) as writer:
+        process = way.start(logs_url, "--records", "python", "--record-timeout", "1s", *options)
+        wait_for_log(process, "ships on")
+        for line in (TRACE % 0).splitlines(keepends=True):
+            writer.write(line)
+            time.sleep(0.2)  # several rounds, without records
+        wait_for_lines(logs_url, b"".join(wanted[:-1]), process)
+        writer.write(SHORT)
+
+    way.end(process, logs_url, b"".join(wanted))
+    messages = ask(logs_url, read_stream)
+    blocks = [block.lines for message in messages for block in message.blocks if block.lines]
+    assert [one for one in blocks if b"ValueError: 0" in one] == wanted[:-1]
+    assert {one.count(b"Traceback") == one.count(b"ValueError") for one in blocks} == {True}
+
+
+@pytest.mark.parametrize("point", ["gathered", "sending", "stored", "advanced"])
+def test_after_kills_inside_a_long_record_no_other_line_is_between_its_pieces(
+    logs_url: str, way: Way, tmp_path: Path, point: str
+) -> None:
+    (faults := tmp_path / "faults").mkdir()
+    (log := tmp_path / "a.log").touch()
+    process = way.start(
+        *(logs_url, "--file", log, "--record-start", "^[0-9]", "--record-lines", 100_000),
+        *("--round-size", "1MiB"),
+        environment={"LOGSHIP_FAULTS": str(faults)},
+    )
+    with way.pipe.open("r+b", buffering=0) as writer:
+        writer.write(LONG + b"2 next\n")
+        for _ in range(4):
+            (faults / point).touch()
+            wait_until("the agent is killed", lambda: not process.is_running(), 40)
+            append(log, b"4 meanwhile\n" * 100)
+            process.start()
+        size = len(LONG) + 7 + log.stat().st_size
+        wait_until("all is shipped", lambda: len(read_lines(logs_url)) >= size, 60, [process])
+        shipped = read_lines(logs_url)
+
+        assert len(shipped) == size
+        assert shipped.count(LONG) == 1
+        assert process.stop(10) == 0
 
 
 def _write_slowly(pipe: IO[bytes], content: bytes, pause: float) -> None:

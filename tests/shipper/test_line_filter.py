@@ -11,7 +11,7 @@ from nats_logship.wire.expressions import expression
 from nats_logship.wire.records import parse_records
 from receiver.consume.judging import judge
 from shipper.line_filter import LineFilter, Rules
-from shipper.sources.files.reader import end_of_run
+from shipper.sources.files.cutter import end_of_run
 from tests.shipper.shipped import block
 
 RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"

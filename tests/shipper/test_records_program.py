@@ -1,12 +1,14 @@
 """The real program joins lines to records: long ones, killed, filtered, reloaded, given badly."""
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.shipper.conftest import read_lines, wait_for_lines
+from tests.shipper.conftest import read_lines, read_stream, wait_for_lines
 from tests.shipper.logs import Ship, append, wait_for_log
 from tests.support.processes import wait_until
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -54,11 +56,13 @@ def test_after_kills_inside_a_long_record_no_other_line_is_between_its_pieces(
     assert process.stop(10) == 0
 
 
+@pytest.mark.parametrize("name", ["a.log", "pipe"])
 def test_a_reload_joins_other_lines_and_loses_none(
-    logs_url: str, ship: Ship, tmp_path: Path
+    logs_url: str, ship: Ship, pipe: Path, tmp_path: Path, name: str
 ) -> None:
-    config, log = tmp_path / "shipper.toml", tmp_path / "a.log"
-    config.write_text(f'file = ["{log}"]\n')
+    config, log = tmp_path / "shipper.toml", tmp_path / name
+    given = f'file = ["{log}"]\nstate_dir = "{tmp_path / "state"}"\n'
+    config.write_text(given)
     process = ship(logs_url, "--config", config)
     wait_for_log(process, "ships on")
     written = b""
@@ -67,13 +71,17 @@ def test_a_reload_joins_other_lines_and_loses_none(
         return process.read_log().count("settings reloaded") == written.count(b"b\n") // 2 + 1
 
     for start in ("^a", "^b", "^a"):
-        config.write_text(f'file = ["{log}"]\nrecord_start = "{start}"\nrecord_timeout = "200ms"\n')
+        config.write_text(f'{given}record_start = "{start}"\nrecord_timeout = "200ms"\n')
         process.hang_up()
         wait_until("it has reloaded", has_reloaded, 40, [process])
         append(log, b"a\n b\nb\n a\n")
         written += b"a\n b\nb\n a\n"
         wait_for_lines(logs_url, written, process)
     assert process.stop(10) == 0
+    blocks = [block for message in ask(logs_url, read_stream) for block in message.blocks]
+    assert [key for key, _ in groupby(one.section.records for one in blocks if one.lines)] == [
+        *("start:^a", "start:^b", "start:^a")
+    ]
 
 
 @pytest.mark.parametrize(

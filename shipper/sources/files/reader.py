@@ -10,8 +10,10 @@ import resource
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
-from nats_logship.wire.records import RecordForm, Records
+from nats_logship.wire.records import Records
+from shipper.sources.files.cutter import Cutter, Search, is_inside_record
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
@@ -21,11 +23,10 @@ from shipper.sources.files.identity import (
     TAIL_BYTES,
     ContentHash,
     fingerprint,
-    is_inside_line,
 )
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.records import LINES_ALONE, end_of_lines, end_of_records
+from shipper.sources.files.records import LINES_ALONE
 from shipper.sources.files.sampling import close, open_file
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -33,19 +34,6 @@ _LEAST_BUFFER = 16 * 1024  # bytes
 _NULS_STEP = 256 * 1024  # bytes
 _MOST_SKIPPED = 64 * 1024 * 1024  # bytes of NULs that are decompressed at a time
 _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
-_LEAST_SEARCHED = 64 * 1024  # bytes
-_NEIGHBOUR = 128 * 1024  # bytes of a line beside an offset; a container's has 16 KiB, escaped
-
-
-def end_of_run(data: bytes | bytearray, start: int, end: int, most: int, max_line: int) -> int:
-    """Return where the last whole line in `data[start:end]` ends, in its first `most` bytes.
-
-    Returns `start` if no line ends there; if the line is longer than `max_line` bytes, the end of a
-    piece of that size.
-    """
-    if until := data.rfind(b"\n", start, min(end, start + most)) + 1:
-        return until
-    return start + max_line if end - start > max_line else start
 
 
 def most_open_files() -> int:
@@ -65,9 +53,8 @@ class Reader:
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
         self.rules = LINES_ALONE  # which records files have
-        # by key, how far the end of a file's over-long record was searched: id, offset, position,
-        # and its lines up to there
-        self._searched: dict[FileKey, tuple[str, int, int, int]] = {}
+        # by key, how far the end of a file's over-long record was searched: id, offset
+        self._searched: dict[FileKey, tuple[str, int, Search]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
 
     def resize(self, block_size: int, max_line: int, open_files: int) -> None:
@@ -241,15 +228,14 @@ class Reader:
         records, descriptor = self._records_of(file), self._open[file.entry.key]
         if records is None or file.entry.compression is not None:
             return False
-        if records.form is RecordForm.START:
-            line = os.pread(descriptor, _NEIGHBOUR, file.offset).partition(b"\n")[0]
-            return not records.begins(line, 0, len(line))
-        begin = max(0, file.offset - _NEIGHBOUR)
-        line = os.pread(descriptor, file.offset - begin, begin)
-        return not records.find_boundaries(line, line.rfind(b"\n", 0, -1) + 1)
+        return is_inside_record(records, partial(os.pread, descriptor), file.offset)
 
     def _records_of(self, file: FollowedFile) -> Records | None:
         return self.rules.records_of(file.entry.real)
+
+    def _cutter_of(self, file: FollowedFile) -> Cutter:
+        records, lines = self._records_of(file), self.rules.lines
+        return Cutter(file.progress, records, self._block_size, self._max_line, lines)
 
     # reading lines
 
@@ -263,7 +249,7 @@ class Reader:
             if file.entry.compression is not None:
                 return self._decompress(file, file.entry.compression, limit)
             reading = self._read(file, limit)
-            is_begun = reading.continues if reading.records else file.progress.in_line
+            is_begun = self._cutter_of(file).is_begun(reading)
             is_whole = is_begun or may_split or not reading.goes_on
             return reading if is_whole or reading.hole else self._hold(file, reading)
         except OSError as error:
@@ -339,26 +325,14 @@ class Reader:
 
         And how many whole lines it has up to there. Goes on where the search before stopped.
         """
-        key, records = file.entry.key, self._records_of(file)
-        *of, searched, lines = self._searched.get(key, ("", 0, 0, 0))
-        if of != [file.file, file.offset]:
-            searched, lines = file.offset + len(reading.run), reading.run.count(b"\n")
-        for _ in range(_MOST_SEARCHED):
-            data = os.pread(self._open[key], self._block_size, searched)
-            whole = data.rfind(b"\n") + 1
-            lines += data.count(b"\n") if records else 0
-            has_end = bool(whole) and (
-                records is None
-                or lines >= self.rules.lines
-                or bool(records.find_boundaries(data, 0, whole))
-            )
-            reached, is_last = searched + len(data), len(data) < self._block_size
-            # a search for an end goes on at the start of a line
-            searched = searched + whole if records and (whole or is_last) else reached
-            if has_end or is_last:
-                break
-        self._searched[key] = file.file, file.offset, searched, lines
-        return has_end, reached, lines
+        key = file.entry.key
+        *of, since = self._searched.get(key, ("", 0, None))
+        since = since if of == [file.file, file.offset] else None
+        read = partial(os.pread, self._open[key])
+        found = self._cutter_of(file).search_end(read, reading, since, _MOST_SEARCHED)
+        has_end, reached, search = found
+        self._searched[key] = file.file, file.offset, search
+        return has_end, reached, search.lines
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
         content, descriptor = self._decompressor_of(file, compression)
@@ -405,79 +379,21 @@ class Reader:
 
     def _fill(self, file: FollowedFile, fill: Callable[[int], int], limit: int) -> int:
         """Fill the buffer; up to the longest record if none ends within the limit."""
-        start, records = file.progress.identity.tail_length, self._records_of(file)
-        longest = self._max_line if records is None else max(self._block_size, self._max_line)
+        start, cutter = file.progress.identity.tail_length, self._cutter_of(file)
         limit = min(limit, self._block_size)
-        if records is not None and limit > _LEAST_SEARCHED:
-            end = fill(_LEAST_SEARCHED)  # if no line begins a record, no more is needed
-            if start < self._find_end(file, records, end) == self._end_by_count(file, end):
-                return end
-        for most in (limit, longest + 1):
-            end = fill(most)
-            if end - start < most or self._has_end(file, records, end):
+        for length in cutter.lengths(limit):
+            end = fill(length)
+            if end - start < length or cutter.is_enough(self._buffer, start, end, limit):
                 break
         return end
-
-    def _has_end(self, file: FollowedFile, records: Records | None, end: int) -> bool:
-        start = file.progress.identity.tail_length
-        if records is None:
-            return self._buffer.find(b"\n", start, end) >= 0
-        return self._find_end(file, records, end) > start
-
-    def _find_end(self, file: FollowedFile, records: Records, end: int) -> int:
-        """Return where the last whole record in the buffer ends, up to `end`; the start if none."""
-        start = file.progress.identity.tail_length
-        whole = max(start, self._buffer.rfind(b"\n", start, end) + 1)
-        until = end_of_records(records, self._buffer, start, whole)
-        return until if until > start else self._end_by_count(file, end)
-
-    def _end_by_count(self, file: FollowedFile, end: int) -> int:
-        """Return where the first record in the buffer has too many lines; the start if nowhere."""
-        left = self.rules.lines - file.progress.record_lines * file.progress.in_line
-        start = file.progress.identity.tail_length
-        return end_of_lines(self._buffer, start, end, max(1, left))
 
     def _split(
         self, file: FollowedFile, end: int, size: int, modified: int, padding: int = 0
     ) -> Reading:
         """Return the whole records in the buffer up to `end`, and the unfinished one behind it."""
-        start, records = file.progress.identity.tail_length, self._records_of(file)
-        most, goes_on = max(self._block_size, self._max_line), False
-        until = start
-        if records is not None:
-            until = self._find_end(file, records, min(end, start + most))
-            goes_on = until == start and end - start > most
-        if records is None or goes_on:
-            until = end_of_run(self._buffer, start, end, most, self._max_line)
-        with memoryview(self._buffer) as view:
-            run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
-        # a rest of more than an unfinished record is read again
-        is_one = b"\n" not in rest
-        if records is not None:
-            is_one = end - start <= most and rest.count(b"\n") < self.rules.lines
-        rest = rest if is_one and len(rest) <= (most if records else self._max_line) else b""
-        return Reading(
-            is_intact=True,
-            size=size,
-            modified=modified,
-            run=run,
-            rest=rest,
-            tail=tail,
-            unfinished=len(rest),
-            padding=padding,
-            records=str(records or ""),
-            holds_lines=b"\n" in rest,
-            continues=is_inside_line(tail) or self._continues(file, records),
-            goes_on=goes_on or is_inside_line(run),
-        )
-
-    def _continues(self, file: FollowedFile, records: Records | None) -> bool:
-        """Whether the buffer begins inside a record of which a piece was read."""
-        if records is None or not file.progress.in_line:
-            return False
         start = file.progress.identity.tail_length
-        end = self._buffer.find(b"\n", start) + 1
-        return not (end and records.begins(self._buffer, start, end))
+        reading = self._cutter_of(file).split(self._buffer, start, end)
+        return replace(reading, size=size, modified=modified, padding=padding)
 
 
 def _failed(file: FollowedFile, error: OSError) -> Reading:

@@ -73,7 +73,7 @@ class RecordRules:
 LINES_ALONE = RecordRules()
 
 
-def end_of_records(records: Records, data: bytearray, start: int, end: int) -> int:
+def end_of_records(records: Records, data: bytes | bytearray, start: int, end: int) -> int:
     """Return the last boundary of records in the whole lines of `data[start:end]`, behind `start`.
 
     Returns `start` if there is none. Searches the end first: most records are short.
@@ -90,7 +90,7 @@ def end_of_records(records: Records, data: bytearray, start: int, end: int) -> i
         size *= _WIDER
 
 
-def end_of_lines(data: bytearray, start: int, end: int, count: int) -> int:
+def end_of_lines(data: bytes | bytearray, start: int, end: int, count: int) -> int:
     """Return where line number `count` of `data[start:end]` ends; `start` if it has fewer lines."""
     if data.count(b"\n", start, end) < count:
         return start
