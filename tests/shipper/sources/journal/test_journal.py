@@ -1,6 +1,7 @@
 """Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
 import os
+import shutil
 import struct
 from collections.abc import Collection
 from pathlib import Path
@@ -224,6 +225,21 @@ async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
     assert await reading.read() == expected
     assert reading.gaps == [(11, 16)]
     assert "entries 11 to 15 of journal" in reading.texts
+
+
+async def test_a_folder_that_comes_late_and_goes_again_is_reported_and_costs_no_entry(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "late"
+    reading = Reading(folder)
+    for times in (1, 2):
+        assert await reading.read() == []
+        assert reading.texts.count("missing: No such file or directory") == times
+        folder.mkdir()
+        expected = JournalWriter(folder).write(2)
+        assert await reading.read() == expected
+        shutil.rmtree(folder)
+    assert not reading.gaps
 
 
 def groups_that_run(groups: Collection[str]) -> list[str]:
