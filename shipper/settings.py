@@ -97,11 +97,11 @@ class ShipperSettings(AccessSettings):
     exclude_unit: Many = option(
         (), "GLOB", "With --journal: leave out entries of units that match; repeatable."
     )
-    priority: PriorityName | None = option(
+    priority: Annotated[PriorityName, BeforeValidator(str)] | None = option(
         None,
         "PRIORITY",
         "With --journal: ship only entries of this priority or a more urgent one: emerg, alert, "
-        "crit, err, warning, notice, info or debug.",
+        "crit, err, warning, notice, info or debug, or their numbers 0 to 7.",
     )
     journal_directory: Path | None = option(
         None,
@@ -264,7 +264,7 @@ class ShipperSettings(AccessSettings):
     def journal_rules(self) -> Rules:
         """Which entries of the journal are shipped."""
         return Rules(
-            self.unit, self.exclude_unit, Priority[self.priority] if self.priority else None
+            self.unit, self.exclude_unit, Priority.of(self.priority) if self.priority else None
         )
 
     @property

@@ -236,4 +236,5 @@ def _reason_of(first: ErrorDetails, model: type[ProgramSettings]) -> str:
         case "int_parsing" | "int_type" | "literal_error" | "enum" | "string_pattern_mismatch":
             return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         case _:  # without the value, which may be a secret
-            return first["msg"].removeprefix("Value error, ")
+            text = first["msg"].removeprefix("Value error, ")
+            return text.replace("datetime.timedelta(0)", "0 seconds")

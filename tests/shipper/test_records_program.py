@@ -93,6 +93,7 @@ def test_a_reload_joins_other_lines_and_loses_none(
         (("--record-start", "a" * 1025), "--record-start: the expression has more than 1016 bytes"),
         (("--record-start", "^a", "--records", "go"), "--records and --record-start both say"),
         (("--records", "perl"), "--records: 'perl': input should be 'python', 'java'"),
+        (("--record-timeout", "0"), "--record-timeout: Input should be greater than 0 seconds"),
         (("--record-lines", "1"), "--record-lines: Input should be greater than or equal to 2"),
     ],
 )

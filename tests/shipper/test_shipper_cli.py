@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from nats_logship.app.configuration import load
 from shipper.cli import logshipper
+from shipper.settings import ShipperSettings
+from shipper.sources.journal.rules import Priority
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import ROOT, run
 
@@ -66,6 +69,7 @@ def test_an_agent_loads_no_library_of_tables_pages_or_keys(logs_url: str, log: P
         *(("x", "--compression", "gzip"), ("x", "--max-line", "1"), ("x", "--grace", "soon")),
         *(("x", "--round-size", "x"), ("x", "--server", "nats://a:b"), ("x", "--flie", "x")),
         *(("x", "--include-lines", "[a"), ("x", "--exclude-lines", "a(")),
+        *(("x", "--priority", text) for text in ("8", "warn", "0..3")),
     ],
     ids=" ".join,
 )
@@ -74,6 +78,17 @@ def test_a_bad_value_is_a_usage_error_that_names_the_option(arguments: tuple[str
 
     assert done.exit_code == 2
     assert arguments[1] in done.output
+
+
+@pytest.mark.parametrize("text", ["3", '"3"', '"err"'])
+def test_a_priority_is_a_name_or_a_number_as_for_journalctl(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "shipper.toml"
+    config.write_text(f"journal = true\npriority = {text}\n")
+
+    by_key = load(ShipperSettings, {}, config)
+    by_option = load(ShipperSettings, {"journal": True, "priority": text.strip('"')}, None)
+
+    assert by_key.journal_rules.least is by_option.journal_rules.least is Priority.err
 
 
 def test_errors_are_one_line_each(tmp_path: Path) -> None:

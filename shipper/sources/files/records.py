@@ -28,13 +28,13 @@ Preset = Literal["python", "java", "go", "iso-date", "indented"]
 _STARTS: dict[Preset, str] = {
     # lines of a log begin with a time, a level or a bracket; the others belong to the line before.
     # Docker writes a tab as \t
-    "python": rf"(?:[^\sa-zA-Z\\]|{_LEVEL}[ :\]|-])",
+    "python": rf"(?:[^\sa-zA-Z\\]|{_LEVEL}[ :\]|-]|Level \d+:)",
     "java": (
         rf"(?:[^\sa-zA-Z.\\]|{_LEVEL}[ \]|-]|[A-Z][a-z][a-z] \d\d?, \d\d\d\d |Exception in thread )"
     ),
     "go": (
         r"(?:\d\d\d\d[/-]\d|[IWEF]\d\d\d\d |{|(?:time|level|ts)=|panic: |fatal error: |SIG[A-Z]+: "
-        rf"|{_LEVEL}[ :\]|-])"
+        rf"|{_LEVEL}[ :\]|-]|[A-Z][A-Z][A-Z][A-Z]\[\d|http: panic serving )"
     ),
     "iso-date": r"\[?\d\d\d\d-\d\d-\d\d",
     "indented": r"[^\s\\]",

@@ -2,14 +2,13 @@
 
 import fnmatch
 import shutil
-import subprocess
-from contextlib import suppress
 
 from shipper.sources.journal.headers import JournalFolder
-from shipper.sources.journal.process import PROGRAM
+from shipper.sources.journal.process import PROGRAM, Run
 from shipper.sources.journal.rules import Options, name_unit
 
 _PATIENCE = 10.0  # seconds
+_MOST_VALUES = 4 * 1024 * 1024  # bytes
 _UNIT_FIELDS = ("_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
 
 
@@ -36,12 +35,10 @@ def find_doubts(options: Options) -> list[str]:
 
 def _list_values(field: str, folder: str) -> list[str]:
     where = [f"--directory={folder}"] if folder else []
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [PROGRAM, "--quiet", f"--field={field}", *where],
-            capture_output=True,
-            check=False,
-            timeout=_PATIENCE,
-        )
-        return done.stdout.decode("utf-8", "surrogateescape").splitlines()
-    return []
+    try:
+        run = Run([PROGRAM, "--quiet", f"--field={field}", *where])
+    except OSError:
+        return []
+    data = run.read(_MOST_VALUES, _PATIENCE) or b""
+    run.kill()
+    return data.decode("utf-8", "surrogateescape").splitlines()

@@ -35,22 +35,30 @@ class Entry(NamedTuple):
 class Parser:
     """Parses a stream in pieces of any size; `feed` returns the entries that are complete."""
 
+    head = b""
+    """What an entry begins with."""
+
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._rest = b""
+        self.unfinished = 0
+        """How many bytes were fed since the last entry that is complete."""
 
     def feed(self, data: bytes) -> list[Entry]:
         """Return the entries that end in `data`."""
+        self.unfinished += len(data)
         data = self._rest + data if self._rest else data
         entries: list[Entry] = []
         at = self._parse(data, entries.append)
         self._rest = data[at:]
+        if entries:
+            self.unfinished = len(self._rest)
         return entries
 
     @property
-    def held(self) -> int:
-        """How many bytes of an entry are held that is not complete."""
-        return len(self._rest)
+    def holds_entry(self) -> bool:
+        """Whether what is held is the beginning of an entry."""
+        return self._rest.startswith(self.head)
 
     def cut(self, number: int) -> Entry:
         """Return the entry that is held, as far as it was read, and forget it.
@@ -73,6 +81,8 @@ class Parser:
 class JsonParser(Parser):
     """Parses `--output=json`, and gives its lines as they are."""
 
+    head = b"{"
+
     def _parse(self, data: bytes, add: Callable[[Entry], None]) -> int:
         at, select = 0, None if self._rules.selects_all else self._rules.select_json
         while found := _JSON_LINE.match(data, at):
@@ -87,6 +97,8 @@ class JsonParser(Parser):
 
 class ExportParser(Parser):
     """Parses `--output=export`; `format_entry` makes lines of the fields."""
+
+    head = b"__CURSOR="
 
     def __init__(self, rules: Rules, format_entry: Callable[[Fields], bytes]) -> None:
         super().__init__(rules)

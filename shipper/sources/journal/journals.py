@@ -37,7 +37,9 @@ class Journals:
 
     def check_headers(self) -> list[JournalFile]:
         """Read the headers, and return all files."""
-        files = self.folder.list_files()
+        trouble, files = self.folder.trouble, self.folder.list_files()
+        if not self.folder.trouble:
+            self._reported.discard(trouble)
         if not self._has_checked:
             for text in find_doubts(self.options):
                 self.report_once(NoticeKind.MISSING, text)

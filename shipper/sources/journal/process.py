@@ -1,12 +1,13 @@
 """Runs `journalctl` for the entries of one journal, and reads what it prints.
 
 It prints what there is, and ends. It prints no more than the pipe holds until that is read; if its
-reader is killed, its next write ends it.
+reader is killed, its next write ends it. What it has started itself ends with it.
 """
 
 import fcntl
 import glob
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,8 @@ PROGRAM = "journalctl"
 _PIPE = 1024 * 1024  # bytes that wait for the agent
 _INTERVAL = 0.002  # seconds
 _MOST_ERRORS = 4096  # bytes of messages on stderr
+_READS = 32  # of messages, at a time: a program that writes them without an end is not waited for
+_ENDING = 10.0  # seconds for its end, after it has closed its output
 
 
 def command(
@@ -52,6 +55,7 @@ class Run:
                 stdout=written,
                 stderr=reported,
                 env=environment,
+                start_new_session=True,
             )
         except BaseException:
             self._close()
@@ -60,18 +64,24 @@ class Run:
             os.close(written)
             os.close(reported)
         self._reported = b""
+        self._printed_at = time.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """The seconds since it has last printed something."""
+        return time.monotonic() - self._printed_at
 
     def read(self, size: int, patience: float) -> bytes | None:
         """Return about `size` bytes, or what comes within the patience (seconds).
 
         Empty at the end; None if nothing comes.
         """
-        self._read_errors()
         parts, until = list[bytes](), time.monotonic() + patience
         while size > 0:
             try:
                 parts.append(os.read(self.output, size))
             except BlockingIOError:
+                self._read_errors()
                 if time.monotonic() >= until:
                     break
                 # journalctl writes 4 KiB at a time
@@ -80,16 +90,24 @@ class Run:
             if not parts[-1]:
                 break
             size -= len(parts[-1])
-        return b"".join(parts) if parts else None
+        if not parts:
+            return None
+        self._printed_at = time.monotonic()
+        return b"".join(parts)
 
     def _read_errors(self) -> None:
         with suppress(BlockingIOError):
-            while data := os.read(self._errors, _MOST_ERRORS):
+            for _ in range(_READS):
+                if not (data := os.read(self._errors, _MOST_ERRORS)):
+                    break
                 self._reported = (self._reported + data)[:_MOST_ERRORS]
 
     def finish(self) -> tuple[str, list[str]]:
         """Wait for its end; return why it failed, empty if it did not, and what it has reported."""
-        code = self._process.wait()
+        until = time.monotonic() + _ENDING
+        while not self._has_ended() and time.monotonic() < until:
+            time.sleep(_INTERVAL)
+        code = self._end()
         self._read_errors()
         self._close()
         lines = self._reported.decode("utf-8", "replace").splitlines()
@@ -100,9 +118,19 @@ class Run:
 
     def kill(self) -> None:
         """End it at once."""
-        self._process.kill()
-        self._process.wait()
+        self._end()
         self._close()
+
+    def _has_ended(self) -> bool:
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, how) is not None
+
+    def _end(self) -> int:
+        """End it and all that it has started; return its code."""
+        with suppress(PermissionError, ProcessLookupError):
+            # its number is not another group's before `wait`
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
 
     def _close(self) -> None:
         os.close(self.output)

@@ -23,6 +23,7 @@ from shipper.sources.notices import Notice, NoticeKind
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
 _PATIENCE = 0.02  # seconds in which more may come, which makes larger rounds
 _MOST_HELD = 16 * 1024 * 1024  # bytes of an entry; only some of them can be shipped
+_LONGEST_SILENCE = 60.0  # seconds in which a run prints nothing
 _COVER_EVERY = 5.0  # seconds after which entries that are left out are covered
 _SETTLED = 5.0  # seconds after which an entry that cannot be read is not still being written
 _LONGEST_PAUSE = 60.0  # seconds after failures
@@ -82,7 +83,9 @@ class Reader:
 
     @property
     def pause(self) -> float:
-        """The seconds until the next run may begin."""
+        """The seconds until the next run may begin, or the present one has been silent too long."""
+        if self._reading is not None:
+            return max(0.0, _LONGEST_SILENCE - self._reading.run.silence)
         return max(0.0, self._next_run - time.monotonic())
 
     def gather(self, budget: int) -> list[Block]:
@@ -91,6 +94,8 @@ class Reader:
         while budget > 0 and (reading := self._reading or self._begin_run()):
             data = reading.run.read(_READ, _PATIENCE)
             if data is None:
+                if not self.pause:
+                    self._give_up(f"has printed nothing for {_LONGEST_SILENCE:.0f} seconds")
                 break
             found = self._take(reading, reading.parser.feed(data))
             size = sum(len(one.lines) for one in found)
@@ -100,7 +105,7 @@ class Reader:
                 break  # it is to be repeated
             if not data:
                 blocks += self._finish(reading)
-            elif reading.parser.held > _MOST_HELD:
+            elif reading.parser.unfinished > _MOST_HELD:
                 blocks += self._cut_short(reading)
         return blocks + self._pass_over_gone() + self._cover_left_out()
 
@@ -166,6 +171,10 @@ class Reader:
         blocks = self._pass_over(journal, reading.last + 1)
         journal.position = reading.last + 1
         return [*blocks, journal.cover(b"", self._clock())]
+
+    def _give_up(self, problem: str) -> None:
+        self.close()
+        self._fail(f"{PROGRAM} {problem}")
 
     def _fail(self, problem: str) -> None:
         self._failures += 1
@@ -272,6 +281,9 @@ class Reader:
 
     def _cut_short(self, reading: _Reading) -> list[Block]:
         """Ship the beginning of an entry that is too large to be held."""
+        if not reading.parser.holds_entry:
+            self._give_up(f"has printed {_MOST_HELD >> 20} MiB that are no entry")
+            return []
         journal = reading.journal
         entry = reading.parser.cut(journal.position)
         self.close()

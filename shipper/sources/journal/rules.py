@@ -18,7 +18,9 @@ _TYPES = {
 _ROOT, _MANAGER = b"0", b"1"  # user id, process id
 
 
-PriorityName = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
+_Name = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
+_Number = Literal["0", "1", "2", "3", "4", "5", "6", "7"]
+PriorityName = Literal[_Name, _Number]
 
 
 class Priority(IntEnum):
@@ -32,6 +34,11 @@ class Priority(IntEnum):
     notice = 5
     info = 6
     debug = 7
+
+    @classmethod
+    def of(cls, name: PriorityName) -> "Priority":
+        """Return a priority by its name or its number."""
+        return cls(int(name)) if name.isdigit() else cls[name]
 
 
 def name_unit(text: str) -> str:

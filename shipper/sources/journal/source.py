@@ -1,7 +1,6 @@
 """The systemd journal as a source of the agent."""
 
 import asyncio
-import math
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
@@ -145,7 +144,7 @@ class JournalSource(Source):
     @property
     def poll_in(self) -> float:
         """The seconds after which a journal may have grown."""
-        return math.inf if self._reader.output is not None else max(_POLL_EVERY, self._reader.pause)
+        return max(_POLL_EVERY, self._reader.pause)
 
     @property
     def is_inside_line(self) -> bool:

@@ -193,6 +193,63 @@ INDENTED = b"""Nov 29 08:00:00 kernel: trace
 """
 
 
+BASIC_CONFIG = [
+    b"INFO:root:before\n",
+    b"""ERROR:root:failed
+Traceback (most recent call last):
+  File "a.py", line 3, in <module>
+    1/0
+    ~^~
+ZeroDivisionError: division by zero
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 5, in <module>
+    raise KeyError(1)
+KeyError: 1
+""",
+    b"Level 25:root:after\n",
+]
+SPRING = [
+    b"""2026-01-02 03:04:05.123 ERROR 1 --- [nio-8080-exec-1] o.a.c.[dispatcherServlet] : threw
+
+java.lang.IllegalStateException: a
+\tat c.e.A.b(A.java:12) ~[classes/:na]
+Caused by: java.lang.NullPointerException: null
+\tat c.e.E.f(E.java:14)
+\t... 12 more
+""",
+    b"2026-01-02 03:04:06.123  INFO 1 --- [main] c.e.App : after\n",
+]
+PANICS = [
+    b"INFO[0000] before\n",
+    b"""panic: runtime error: invalid memory address or nil pointer dereference
+[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x45]
+
+goroutine 1 [running]:
+main.main()
+\t/tmp/x.go:8 +0x1d
+exit status 2
+""",
+    b"WARN[0001] between\n",
+    b"""http: panic serving 127.0.0.1:1: failed
+goroutine 19 [running]:
+net/http.(*conn).serve.func1()
+\t/x.go:1 +0x1
+""",
+]
+
+
+@pytest.mark.parametrize(
+    ("preset", "records"), [("python", BASIC_CONFIG), ("java", SPRING), ("go", PANICS)]
+)
+def test_a_preset_cuts_records_as_a_person_would(preset: Preset, records: list[bytes]) -> None:
+    rules = RecordRules.of("", preset, timedelta(seconds=2), 500).records_of("/a.log")
+    assert rules is not None
+    assert rules.split(b"".join(records)) == records
+
+
 @pytest.mark.parametrize("container", [False, True])
 @pytest.mark.parametrize(
     ("preset", "record"),

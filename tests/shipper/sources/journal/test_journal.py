@@ -1,14 +1,19 @@
 """Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
 import os
+import shutil
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
+from shipper.sources.journal import process, reader
 from shipper.sources.journal.rules import Priority, Rules
+from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
+from tests.support.processes import stat_of, wait_until
 
 pytestmark = needs_journal
 MIB = 1024 * 1024
@@ -220,3 +225,64 @@ async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
     assert await reading.read() == expected
     assert reading.gaps == [(11, 16)]
     assert "entries 11 to 15 of journal" in reading.texts
+
+
+async def test_a_folder_that_comes_late_and_goes_again_is_reported_and_costs_no_entry(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "late"
+    reading = Reading(folder)
+    for times in (1, 2):
+        assert await reading.read() == []
+        assert reading.texts.count("missing: No such file or directory") == times
+        folder.mkdir()
+        expected = JournalWriter(folder).write(2)
+        assert await reading.read() == expected
+        shutil.rmtree(folder)
+    assert not reading.gaps
+
+
+def groups_that_run(groups: Collection[str]) -> list[str]:
+    """Return the process groups in which a process is no zombie."""
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    found = [stat for pid in pids if (stat := stat_of(pid))]
+    return [stat[2] for stat in found if stat[2] in groups and stat[0] != "Z"]
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("head -c 40M /dev/zero", "has printed 16 MiB that are no entry; trying again"),
+        ("yes 'no entry' | head -c 40M", "has printed 16 MiB that are no entry; trying again"),
+        ("sleep 31 & wait", "has printed nothing for 1 seconds; trying again"),
+        ("head -c 4M /dev/zero >&2", "ended with 3"),
+        ("exec >&-; sleep 31", "was killed by signal 9"),
+    ],
+)
+async def test_a_journalctl_that_prints_no_entry_is_ended_with_all_that_it_has_started(
+    journal: JournalWriter,
+    reading: Reading,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    problem: str,
+) -> None:
+    expected = journal.write(3)
+    monkeypatch.setattr(reader, "_LONGEST_SILENCE", 1)
+    monkeypatch.setattr(process, "_ENDING", 0.5)
+    (programs := tmp_path / "bin").mkdir()
+    program = programs / "journalctl"
+    begin = f"#!/bin/sh\necho $$ >>{tmp_path}/pids\nsleep 30 >/dev/null 2>&1 &\n"
+    program.write_text(f"{begin}{script}\nexit 3\n")
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        assert await reading.read() == []
+    await reading.restart()
+    (text,) = (one.text for one in reading.notices if one.kind is NoticeKind.UNREADABLE)
+    assert text.startswith(f"journalctl {problem}")
+    groups = (tmp_path / "pids").read_text().split()
+    assert groups
+    wait_until("all have ended", lambda: not groups_that_run(groups), 10)
+    assert await reading.read() == expected
+    assert not reading.gaps
