@@ -15,6 +15,8 @@ from tests.shipper import points as shipper_points
 
 ROOT = Path(__file__).parents[1]
 POINTS = {"receiver": receiver_points.POINTS, "shipper": shipper_points.POINTS}
+OTHERS = {"receiver": receiver_points.IN_TABLE, "shipper": ()}
+"""Those that a package's docstring has, not the journeys of the page."""
 
 
 @pytest.mark.parametrize("package", POINTS)
@@ -25,7 +27,7 @@ def test_the_faults_in_the_code_are_the_named_points(package: str) -> None:
         for name in re.findall(r"\bfault\(\"?([a-z_]+)\"?\)", path.read_text("utf-8"))
     }
 
-    assert found == set(POINTS[package])
+    assert found == {*POINTS[package], *OTHERS[package]}
 
 
 def test_the_points_of_the_journeys_are_the_named_points() -> None:
@@ -36,6 +38,12 @@ def test_the_points_of_the_journeys_are_the_named_points() -> None:
     named = [name for cell in cells for name in re.findall(r"`([a-z_]+)`", cell)]
 
     assert sorted(named) == sorted([*POINTS["shipper"], *POINTS["receiver"]])
+
+
+def test_the_points_of_the_table_are_in_the_description_of_its_steps() -> None:
+    text = (ROOT / "receiver/table/__init__.py").read_text("utf-8")
+
+    assert re.findall(r"`(table_[a-z]+)`", text) == list(receiver_points.IN_TABLE)
 
 
 def reach(folder: Path, point: str) -> int:

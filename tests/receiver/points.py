@@ -22,3 +22,9 @@ IN_ROTATION = ("files_closed",)
 IN_DRIVER = ("claimed", "report_received", "compressing", "compressed", "deleted")
 
 POINTS = (*IN_BATCH, *IN_UNDO, *IN_REPAIR, *IN_ROTATION, *IN_DRIVER)
+
+IN_TABLE = (
+    *("table_claimed", "table_written", "table_synced", "table_gaps", "table_committed"),
+    *("table_stored", "table_merged", "table_compacted", "table_vacuumed"),
+)
+"""Those of `logreceiver table`, in order."""

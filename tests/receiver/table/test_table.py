@@ -16,17 +16,13 @@ from receiver.table.location import Location
 from receiver.table.log import Overtaken
 from tests import secured
 from tests.receiver.partition import Partition, api, publish
+from tests.receiver.points import IN_TABLE
 from tests.receiver.table.tabled import Tabled, make_writer, present, write_once
 from tests.support.ports import free_port
 from tests.support.processes import Processes, installed, wait_until
 from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
-
-POINTS = (
-    *("table_claimed", "table_written", "table_synced", "table_gaps", "table_committed"),
-    *("table_stored", "table_merged", "table_compacted", "table_vacuumed"),
-)
 
 
 def test_both_engines_read_every_byte_of_all_kinds_of_messages(tabled: Tabled) -> None:
@@ -66,7 +62,7 @@ def test_lines_are_there_once_however_often_the_writer_is_killed(
     faults.mkdir()
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     with Processes(tmp_path) as processes:
-        for number, point in enumerate(POINTS):
+        for number, point in enumerate(IN_TABLE):
             tabled.publish_some(7, point)
             tabled.publish(("logs.p1.bad", b"unreadable", bad))
             (faults / point).touch()
@@ -79,7 +75,7 @@ def test_lines_are_there_once_however_often_the_writer_is_killed(
     tabled.write(hours=3)
 
     tabled.has_each_line_once()
-    assert len(tabled.gaps()) == len(POINTS)
+    assert len(tabled.gaps()) == len(IN_TABLE)
     assert len(tabled.lines.file_uris()) <= 2, "the files of closed hours are merged"
 
 
