@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Error, Page, async_playwright, expect
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from broker.topology import Topology
 from nats_logship.client.connection import Connection
@@ -29,7 +30,8 @@ from tests.support.processes import Processes, wait_until
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
-_STARTS = 120_000  # milliseconds, of a browser on a busy machine
+_STARTS = 30_000  # milliseconds, of a browser on a busy machine
+_ATTEMPTS = 4
 MARKUP = '<img/src=x/onerror="document.title=1">'
 HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \xff\xfe end"
 
@@ -59,7 +61,14 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(chromium, timeout=_STARTS)
+        # a browser that is about to open its first page may leave a connection without an answer
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                browser = await playwright.chromium.connect_over_cdp(chromium, timeout=_STARTS)
+                break
+            except PlaywrightTimeout:
+                if not left:
+                    raise
         yield browser
         await browser.close()
 
