@@ -22,7 +22,7 @@ from nats_logship.wire.message import (
 )
 from nats_logship.wire.records import parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
-from receiver.table.container import find_container
+from receiver.storage.containers import name_container
 from receiver.table.level import find_levels
 from receiver.table.line_time import find_times
 from receiver.table.record import number_records
@@ -221,9 +221,9 @@ def _repeat(
 _NAMED: dict[str, Callable[[Part], Any]] = {
     "host": lambda part: part.host,
     "file": lambda part: part.file or None,
-    "container": lambda part: find_container(part.file).container,
-    "pod": lambda part: find_container(part.file).pod,
-    "namespace": lambda part: find_container(part.file).namespace,
+    "container": lambda part: name_container(part.file).get("container"),
+    "pod": lambda part: name_container(part.file).get("pod"),
+    "namespace": lambda part: name_container(part.file).get("namespace"),
 }
 
 

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from nats_logship.client.find import StreamMessage
+from receiver.storage.containers import name_container
 from receiver.table.columns import Splitter, make_rows
-from receiver.table.container import Container, find_container
 from receiver.table.level import find_levels
 from tests.receiver.partition import lines_of, message, ours
 
+_WEB = {"container": "app", "pod": "web-0", "namespace": "shop"}
 _STORED = 1_795_000_000_000_000_000
 
 
@@ -118,17 +119,14 @@ def test_fractions_of_different_lengths_are_read_in_one_file() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/var/log/pods/shop_web-0_4f/app/0.log", Container("app", "web-0", "shop")),
-        (
-            f"/var/log/containers/web-0_shop_app-{'a' * 64}.log",
-            Container("app", "web-0", "shop"),
-        ),
-        (f"/var/lib/docker/containers/{'b' * 64}/{'b' * 64}-json.log", Container("b" * 64)),
-        ("/var/log/app.log", Container()),
+        ("/var/log/pods/shop_web-0_4f/app/0.log", _WEB),
+        (f"/var/log/containers/web-0_shop_app-{'a' * 64}.log", _WEB),
+        (f"/var/lib/docker/containers/{'b' * 64}/{'b' * 64}-json.log", {"container": "b" * 64}),
+        ("/var/log/app.log", {}),
     ],
 )
-def test_the_path_of_a_file_names_its_container(path: str, expected: Container) -> None:
-    assert find_container(path) == expected
+def test_the_path_of_a_file_names_its_container(path: str, expected: dict[str, str]) -> None:
+    assert name_container(path) == expected
 
 
 @pytest.mark.parametrize(
