@@ -5,13 +5,15 @@ is to be measured.
 """
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import zstandard
 
 from bench.backlog import LINE_BYTES, backlog
+from bench.trial import Case, Outcome
 from nats_logship.wire.message import Origin, Section, Span, encode_origin
 from nats_logship.wire.subjects import Subject
 
@@ -30,6 +32,18 @@ class Sent:
     lines: bytes
     headers: bytes
     payload: bytes
+
+
+def backlog_cases(measure: Callable[..., Outcome], megabytes: Iterable[int]) -> list[Case]:
+    """Return a case for each size of a stream; `measure` also gets how many lines that is."""
+    return [
+        Case(
+            f"{number:,} MB",
+            {"megabytes": number, "line_bytes": LINE_BYTES},
+            partial(measure, lines=number * 1_000_000 // LINE_BYTES),
+        )
+        for number in megabytes
+    ]
 
 
 def blocks(lines: int, hosts: int, per_block: int, compressed: bool = False) -> Iterator[Sent]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import click
@@ -12,10 +11,10 @@ from bench.backlog import LINE_BYTES
 from bench.cpu import cpu_seconds
 from bench.expected import Expected
 from bench.field.system import System
-from bench.fill import BLOCK_LINES, Sent, blocks, fill
+from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.machine import touch_memory
 from bench.options import Field, Question, field_options
-from bench.trial import Case, Outcome
+from bench.trial import Outcome
 from tests.support.processes import Process, Processes, ProgramDied, wait_until
 from tests.support.suite import Suite
 
@@ -91,16 +90,8 @@ def _messages(lines: int) -> Iterator[Sent]:
 @field_options
 def main(field: Field, megabytes: tuple[int, ...]) -> None:
     """Measure how fast lines are replayed; exits with 1 if a line is not as it was sent."""
-    cases = [
-        Case(
-            f"{number:,} MB",
-            {"megabytes": number, "line_bytes": LINE_BYTES},
-            partial(replay, lines=number * 1_000_000 // LINE_BYTES),
-        )
-        for number in megabytes
-    ]
     with field.folder() as folder:
-        field.ours().answer(_QUESTION, cases, folder)
+        field.ours().answer(_QUESTION, backlog_cases(replay, megabytes), folder)
 
 
 if __name__ == "__main__":

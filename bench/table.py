@@ -3,7 +3,6 @@
 import hashlib
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import click
@@ -13,11 +12,11 @@ import zstandard
 from bench.backlog import LINE_BYTES
 from bench.expected import Expected
 from bench.field.system import System
-from bench.fill import BLOCK_LINES, Sent, blocks, fill
+from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.machine import touch_memory
 from bench.options import Field, Question, field_options
 from bench.replay import seconds_until_end
-from bench.trial import Case, Outcome
+from bench.trial import Outcome
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Processes
 from tests.support.suite import Suite
@@ -85,16 +84,8 @@ def _judge(table: Path, expected: Expected, lines: int) -> Verdict:
 @field_options
 def main(field: Field, megabytes: tuple[int, ...]) -> None:
     """Measure how fast a table is written; exits with 1 if a line is not as it was sent."""
-    cases = [
-        Case(
-            f"{number:,} MB",
-            {"megabytes": number, "line_bytes": LINE_BYTES},
-            partial(measure, lines=number * 1_000_000 // LINE_BYTES),
-        )
-        for number in megabytes
-    ]
     with field.folder() as folder:
-        field.ours().answer(_QUESTION, cases, folder)
+        field.ours().answer(_QUESTION, backlog_cases(measure, megabytes), folder)
 
 
 if __name__ == "__main__":

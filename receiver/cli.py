@@ -7,14 +7,15 @@ import json
 import os
 import signal
 import sys
-from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
 
 from nats_logship.app.command_line import (
     SectionedGroup,
+    read_again,
     repeat_option,
     settings_from_options,
     settings_options,
@@ -31,8 +32,9 @@ from receiver.settings import (
     ReplaySettings,
     StreamSettings,
 )
-from receiver.spark.java import find_java, is_local
-from receiver.spark.jvm import Jvm, run_jvm
+from receiver.spark.java import find_java
+from receiver.spark.jvm import Jvm
+from receiver.spark.settings import jvm_for
 
 _COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt", "table")
 
@@ -70,18 +72,11 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     os.umask(0o027)  # files are for their owner and group
     notifier = Notifier(os.environ)
 
-    def reread() -> ReceiverSettings:
-        try:
-            return settings_from_options(ReceiverSettings, options)
-        except click.UsageError as error:
-            raise ConfigurationError(error.format_message()) from None
-
-    with ExitStack() as stack:
-        starting: Jvm | None = context.obj if is_local(settings.master) else None
-        jvm = starting or stack.enter_context(run_jvm(settings.master))
+    read = partial(settings_from_options, ReceiverSettings, options)
+    with jvm_for(settings, context.obj) as jvm:
         from receiver.pipeline import receive  # imports pyspark, while the JVM starts
 
-        receive(settings, notifier, reread, jvm)
+        receive(settings, notifier, partial(read_again, read), jvm)
 
 
 @logreceiver.command()

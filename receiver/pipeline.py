@@ -16,11 +16,8 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
-
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.pages import page_server
@@ -30,7 +27,7 @@ from nats_logship.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
 from receiver.driver.driver import Driver
-from receiver.driver.jobs import follow_slots, run_job, watch
+from receiver.driver.jobs import follow_slots, run_job, start_spark, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.preflight import require_sound, require_unused
 from receiver.driver.stopping import run_unless_stopped
@@ -124,7 +121,8 @@ class _Pipeline:
             jvm=self._jvm,
         )
         with ExitStack() as stack:
-            if (spark := await self._start_spark(starting, stack)) is None:
+            spark = await start_spark(starting, stack, self._jvm, self._stop)
+            if spark is None:
                 return
             stack.enter_context(hold_locks(folders))
             self._driver = Driver(
@@ -145,18 +143,6 @@ class _Pipeline:
                 watching = [watch(spark, _EXECUTOR_PATIENCE), following]
             await self._driver.run(*found, self._stop, *watching)
         await self._connection.close()
-
-    async def _start_spark(
-        self, starting: AbstractContextManager[SparkContext], stack: ExitStack
-    ) -> SparkContext | None:
-        """Return Spark, which takes seconds to start; None on a stop, which ends its JVM."""
-        work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
-        spark = await run_unless_stopped(self._stop, asyncio.shield(work))
-        if spark is None:
-            self._jvm.process.kill()
-            with suppress(OperatorError, Py4JError):
-                await work
-        return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
         self._settings, changes = merge_reloaded(self._settings, settings, _RELOADABLE)

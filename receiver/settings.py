@@ -16,7 +16,8 @@ from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import Many, option
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.units import Duration
-from nats_logship.client.access_settings import ACCESS, AccessSettings
+from nats_logship.client.access_settings import ACCESS
+from receiver.spark.settings import SparkSettings
 from receiver.storage.layout import DEFAULT, Layout, Permissions
 
 BROKER_FIELDS = ACCESS | {"log_level", "log_format"}
@@ -56,18 +57,6 @@ def _split_partitions(value: object) -> object:
         if item != "all" and not (item.isascii() and item.isdigit()):
             raise ValueError(f"{item!r} is no partition: give numbers from 0, or all")
     return items
-
-
-def _split_lines(value: object) -> object:
-    return tuple(value.splitlines()) if isinstance(value, str) else value
-
-
-def _check_pairs(pairs: tuple[str, ...]) -> tuple[str, ...]:
-    for pair in pairs:
-        key, equals, _ = pair.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise ValueError(f"{pair!r} is no setting of Spark; write spark.name=value")
-    return pairs
 
 
 def _check_mode(text: str, least: int) -> str:
@@ -130,12 +119,9 @@ FolderMode = Annotated[str, AfterValidator(lambda text: _check_mode(text, 0o700)
 Owner = Annotated[str, AfterValidator(lambda text: _find_ids(text) and text)]
 TimeZone = Annotated[str, AfterValidator(lambda text: _find_zone(text))]
 Template = Annotated[str, AfterValidator(lambda text: Layout(text).template)]
-SparkSettings = Annotated[
-    tuple[str, ...], BeforeValidator(_split_lines), AfterValidator(_check_pairs)
-]
 
 
-class ReceiverSettings(AccessSettings):
+class ReceiverSettings(SparkSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
@@ -256,22 +242,11 @@ class ReceiverSettings(AccessSettings):
         ByteSize(64_000_000),
         description="Bytes of messages in a batch, at most; limits memory and repeated work.",
     )
-    master: str = option(
-        "local[*]",
-        "URL",
-        "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, "
-        "k8s://https://host:port.",
-    )
     executor_python: str = option(
         "python3",
         "PATH",
         "On a cluster: the Python of the executors, of the same minor version as this program's; "
         "it needs none of our packages.",
-    )
-    spark_conf: SparkSettings = option(
-        (),
-        "KEY=VALUE",
-        "A setting of Spark as spark.name=value, which overrides ours; may be given several times.",
     )
     listen: OptionalListen = option(
         None,
@@ -284,11 +259,6 @@ class ReceiverSettings(AccessSettings):
         if self.standby and self.once:
             raise ValueError("--once and --standby exclude each other: one ends, the other waits")
         return self
-
-    @property
-    def spark(self) -> dict[str, str]:
-        """The settings of --spark-conf."""
-        return dict(pair.split("=", 1) for pair in self.spark_conf)
 
     @property
     def permissions(self) -> Permissions:

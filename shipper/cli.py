@@ -18,6 +18,7 @@ import click
 
 from nats_logship.app.command_line import (
     SectionedGroup,
+    read_again,
     repeat_option,
     settings_from_options,
     settings_options,
@@ -71,7 +72,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     gc.enable()
     keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
-    asyncio.run(agent.run(Notifier(os.environ), lambda: _reread(options)))
+    asyncio.run(agent.run(Notifier(os.environ), lambda: read_again(lambda: _settings(options))))
 
 
 @logshipper.command("status")
@@ -143,13 +144,6 @@ def _check_journal(settings: ShipperSettings) -> None:
     for name in () if settings.journal else _OF_JOURNAL:
         if getattr(settings, name):
             raise click.UsageError(f"--{name.replace('_', '-')} needs --journal")
-
-
-def _reread(options: dict[str, Any]) -> ShipperSettings:
-    try:
-        return _settings(options)
-    except click.UsageError as error:
-        raise ConfigurationError(error.format_message()) from None
 
 
 def _host(settings: ShipperSettings) -> str:

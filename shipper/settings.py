@@ -20,7 +20,7 @@ from shipper.host_name import read_host
 from shipper.sources.files.paths import Selection, check_braces, split_globs
 from shipper.sources.files.records import Preset, RecordRules
 from shipper.sources.inputs import find_inputs
-from shipper.sources.journal.rules import Options, Priority, PriorityName, Rules
+from shipper.sources.journal.rules import EntryRules, Options, Priority, PriorityName
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -261,9 +261,9 @@ class ShipperSettings(AccessSettings):
         return RecordRules.of(start, kind, self.record_timeout, self.record_lines)
 
     @property
-    def journal_rules(self) -> Rules:
+    def journal_rules(self) -> EntryRules:
         """Which entries of the journal are shipped."""
-        return Rules(
+        return EntryRules(
             self.unit, self.exclude_unit, Priority.of(self.priority) if self.priority else None
         )
 

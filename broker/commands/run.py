@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from broker.server.health import watch_health
 from broker.server.intervals import keep_interval
 from broker.server.store import check_membership, lock_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
-from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
-from nats_logship.app.exits import ConfigurationError
+from nats_logship.app.command_line import (
+    SectionedCommand,
+    read_again,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.files import report_errors
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier, Service
@@ -39,13 +44,8 @@ def run(**options: Any) -> None:
     folder = find_store(settings)
     _log_as_set(settings)
 
-    def reread() -> BrokerSettings:
-        try:
-            return settings_from_options(BrokerSettings, options)
-        except click.UsageError as error:
-            raise ConfigurationError(error.format_message()) from None
-
-    asyncio.run(_serve(settings, folder, reread))
+    read = partial(settings_from_options, BrokerSettings, options)
+    asyncio.run(_serve(settings, folder, partial(read_again, read)))
 
 
 async def _serve(

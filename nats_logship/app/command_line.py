@@ -14,7 +14,7 @@ from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from nats_logship.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
-from nats_logship.app.exits import OperatorError
+from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.units import format_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -154,6 +154,14 @@ def settings_from_options(model: type[Model], options: dict[str, Any]) -> Model:
         if name in model.model_fields and value is not None and value != ()
     }
     return load(model, named, Path(config) if config else None)
+
+
+def read_again(read: Callable[[], Model]) -> Model:
+    """Return the settings of a program that runs; raises `OperatorError` kinds for bad ones."""
+    try:
+        return read()
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None
 
 
 def repeat_option(

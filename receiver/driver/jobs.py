@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from math import inf
 
@@ -14,7 +14,8 @@ from pyspark import SparkContext
 from nats_logship.app.exits import OperatorError
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
-from receiver.spark.jvm import wait_for_death
+from receiver.driver.stopping import run_unless_stopped
+from receiver.spark.jvm import Jvm, wait_for_death
 from receiver.spark.session import count_tasks
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
@@ -25,6 +26,22 @@ _NO_EXECUTOR = 20.0  # seconds
 _LONGEST = 300  # characters of a reason
 
 logger = logging.getLogger(__name__)
+
+
+async def start_spark(
+    starting: AbstractContextManager[SparkContext], stack: ExitStack, jvm: Jvm, stop: asyncio.Event
+) -> SparkContext | None:
+    """Return Spark, which takes seconds to start; None on a stop, which ends its JVM.
+
+    `stack` ends Spark. Raises as `spark_context`.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
+    spark = await run_unless_stopped(stop, asyncio.shield(work))
+    if spark is None:
+        jvm.process.kill()
+        with suppress(OperatorError, Py4JError):
+            await work
+    return spark
 
 
 def run_job(

@@ -2,13 +2,14 @@
 
 import os
 import re
-from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import click
 
 from nats_logship.app.command_line import (
     SectionedCommand,
+    read_again,
     settings_from_options,
     settings_options,
 )
@@ -17,8 +18,7 @@ from nats_logship.app.program import log_to_stderr
 from nats_logship.app.service import Notifier
 from nats_logship.app.signals import block_signals
 from nats_logship.wire.table_progress import TABLE_PREFIX
-from receiver.spark.java import is_local
-from receiver.spark.jvm import Jvm, run_jvm
+from receiver.spark.settings import jvm_for
 from receiver.table.settings import TableSettings
 
 _ID = re.compile(rf"(?:{TABLE_PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
@@ -45,18 +45,11 @@ def table(context: click.Context, /, forget: bool, **options: Any) -> None:
     os.umask(0o027)  # files are for their owner and group
     notifier = Notifier(os.environ)
 
-    def reread() -> TableSettings:
-        try:
-            return settings_from_options(TableSettings, options)
-        except click.UsageError as error:
-            raise ConfigurationError(error.format_message()) from None
-
-    with ExitStack() as stack:
-        starting: Jvm | None = context.obj if is_local(settings.master) else None
-        jvm = starting or stack.enter_context(run_jvm(settings.master))
+    read = partial(settings_from_options, TableSettings, options)
+    with jvm_for(settings, context.obj) as jvm:
         from receiver.table.pipeline import write_table  # imports pyspark, while the JVM starts
 
-        write_table(settings, notifier, reread, jvm)
+        write_table(settings, notifier, partial(read_again, read), jvm)
 
 
 def _require_libraries() -> None:

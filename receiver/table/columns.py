@@ -1,10 +1,10 @@
 """Turns messages of a stream into the rows of a table: Arrow does all work that is done by line.
 
-A `Part` is the part of a message from one file, and the unit that Python handles. Rows are sorted
-by host before they exist: parts are, and within a host they stay in the order of the stream.
+`SectionLines` are the part of a message from one file, and the unit that Python handles. Rows are
+sorted by host before they exist: parts are, and within a host they stay in the order of the stream.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ FILE_SCHEMA = pa.schema(
 """The columns in a file: all but `date`."""
 
 
-class Part(NamedTuple):
+class SectionLines(NamedTuple):
     """Lines of one section of a message, never empty; `before` counts the message's lines before.
 
     `file` is empty for messages of other NATS clients, `records` as `Section` has it.
@@ -104,7 +104,7 @@ class Splitter:
     unreadable: list[Unreadable] = field(default_factory=list)
     _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
-    def split(self, message: StreamMessage) -> list[Part]:
+    def split(self, message: StreamMessage) -> list[SectionLines]:
         """Return the parts of a message; none for a claim, or if a filter left out all lines."""
         try:
             return self._split(message)
@@ -120,19 +120,21 @@ class Splitter:
             )
             return []
 
-    def _split(self, message: StreamMessage) -> list[Part]:
+    def _split(self, message: StreamMessage) -> list[SectionLines]:
         host, origin = _parse_host(message.subject), decode_origin(message.headers)
         payload = decode_payload(message.headers, message.payload, self._decompressor)
         sequence, stored_at = message.sequence, message.stored_at
         if origin is None:
             if payload and not payload.endswith(b"\n"):
                 payload += b"\n"
-            return [Part(host, "", sequence, stored_at, 0, payload)] if payload else []
+            return [SectionLines(host, "", sequence, stored_at, 0, payload)] if payload else []
         parts, before = [], 0
         for section, lines in split_sections(origin, payload):
             if lines:
                 path = _as_text(section.path)
-                parts.append(Part(host, path, sequence, stored_at, before, lines, section.records))
+                parts.append(
+                    SectionLines(host, path, sequence, stored_at, before, lines, section.records)
+                )
                 before += lines.count(b"\n") + (not lines.endswith(b"\n"))
         return parts
 
@@ -147,7 +149,7 @@ def _as_text(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def make_rows(parts: Sequence[Part], stream: str) -> pa.Table:
+def make_rows(parts: Sequence[SectionLines], stream: str) -> pa.Table:
     """Return a row for each line, with the columns of `FILE_SCHEMA`; `line` has no newline.
 
     `stream` names the stream and its creation.
@@ -177,7 +179,7 @@ def make_rows(parts: Sequence[Part], stream: str) -> pa.Table:
     return pa.table([columns[name] for name in FILE_SCHEMA.names], schema=FILE_SCHEMA)
 
 
-def _find_records(parts: Sequence[Part], pos: pa.Array, offsets: pa.Array) -> pa.Array:
+def _find_records(parts: Sequence[SectionLines], pos: pa.Array, offsets: pa.Array) -> pa.Array:
     """Return the position of the line that begins the record of each line."""
     if not any(part.records for part in parts):
         return pos
@@ -202,7 +204,7 @@ def _decode(raw: pa.Array, payloads: Sequence[bytes]) -> tuple[pa.Array, pa.Arra
         return line.cast(pa.string()), pc.if_else(is_other, raw, pa.scalar(None, pa.binary()))
 
 
-def _mark_pieces(parts: Sequence[Part], offsets: pa.Array, rows: int) -> pa.Array:
+def _mark_pieces(parts: Sequence[SectionLines], offsets: pa.Array, rows: int) -> pa.Array:
     """Return which lines end without a newline: the last one of a part whose payload has none."""
     ends = [number for number, part in enumerate(parts) if not part.payload.endswith(b"\n")]
     if not ends:
@@ -212,13 +214,13 @@ def _mark_pieces(parts: Sequence[Part], offsets: pa.Array, rows: int) -> pa.Arra
 
 
 def _repeat(
-    parts: Sequence[Part], value: Callable[[Part], str | None], parents: pa.Array
+    parts: Sequence[SectionLines], value: Callable[[SectionLines], str | None], parents: pa.Array
 ) -> pa.Array:
     """Return a value of each part, in a dictionary, for each of its lines."""
     return pa.array(list(map(value, parts)), pa.string()).dictionary_encode().take(parents)
 
 
-_NAMED: dict[str, Callable[[Part], Any]] = {
+_NAMED: dict[str, Callable[[SectionLines], Any]] = {
     "host": lambda part: part.host,
     "file": lambda part: part.file or None,
     "container": lambda part: name_container(part.file).get("container"),
@@ -227,13 +229,13 @@ _NAMED: dict[str, Callable[[Part], Any]] = {
 }
 
 
-def cut_groups(parts: Iterable[Part]) -> Iterable[list[Part]]:
-    """Yield the parts in runs of about `GROUP_BYTES`."""
-    group, size = list[Part](), 0
+def cut_groups(parts: Iterable[SectionLines], most: int) -> Iterator[list[SectionLines]]:
+    """Yield the parts in runs of about `most` bytes."""
+    group, size = list[SectionLines](), 0
     for part in parts:
         group.append(part)
         size += part.width
-        if size >= GROUP_BYTES:
+        if size >= most:
             yield group
             group, size = [], 0
     if group:

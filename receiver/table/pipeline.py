@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -23,7 +23,7 @@ from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import parse_moment
 from nats_logship.client.access import without_password
 from nats_logship.client.connection import Connection
-from receiver.driver.jobs import find_reason, has_died, watch
+from receiver.driver.jobs import find_reason, has_died, start_spark, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.presence import ReceiverPresence
 from receiver.driver.stopping import run_unless_stopped
@@ -39,7 +39,7 @@ from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
 from receiver.table.settings import TableSettings
 from receiver.table.write import STATISTICS, Broker, write_range
-from receiver.table.writer import JobFailed, Limits, TableWriter
+from receiver.table.writer import JobFailed, TableLimits, TableWriter
 
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
 _EXECUTOR_PATIENCE = 60.0  # seconds without an executor
@@ -98,20 +98,10 @@ class _Pipeline:
                 executor_python=settings.executor_python,
                 jvm=self._jvm,
             )
-            spark = await self._start(stack, starting)
+            spark = await start_spark(starting, stack, self._jvm, self._stop)
             if spark is not None:
                 await self._write(spark, tasks, since)
         await self._connection.close()
-
-    async def _start(self, stack: ExitStack, starting: Any) -> SparkContext | None:
-        """Return Spark, which takes seconds to start; None on a stop, which ends its JVM."""
-        work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
-        spark = await run_unless_stopped(self._stop, asyncio.shield(work))
-        if spark is None:
-            self._jvm.process.kill()
-            with suppress(OperatorError, Py4JError):
-                await work
-        return spark
 
     async def _write(self, spark: SparkContext, tasks: int, since: Moment) -> None:
         """Run the writer beside the watch of Spark, which ends it if Spark dies."""
@@ -161,7 +151,7 @@ class _Pipeline:
                 is_compacting=settings.compact,
             ),
             run_tasks=partial(_run_job, spark, partial(write_range, broker=broker, lines=lines)),
-            limits=Limits(settings.every.total_seconds(), int(settings.commit_size), tasks),
+            limits=TableLimits(settings.every.total_seconds(), int(settings.commit_size), tasks),
             since=since,
         )
 

@@ -10,15 +10,10 @@ from pydantic_settings import SettingsConfigDict
 from nats_logship.app.address import OptionalListen
 from nats_logship.app.configuration import option
 from nats_logship.app.units import Duration
-from nats_logship.client.access_settings import AccessSettings
-from receiver.settings import SparkSettings
+from receiver.spark.settings import SparkSettings, split_lines
 from receiver.table.location import Location
 
 _HOUR = 3600
-
-
-def _split(value: object) -> object:
-    return tuple(value.splitlines()) if isinstance(value, str) else value
 
 
 def _check_options(pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -34,7 +29,7 @@ def _check_grace(grace: timedelta) -> timedelta:
     return grace
 
 
-class TableSettings(AccessSettings):
+class TableSettings(SparkSettings):
     """The settings of `logreceiver table`."""
 
     model_config = SettingsConfigDict(env_prefix="LOGTABLE_")
@@ -53,7 +48,7 @@ class TableSettings(AccessSettings):
         "lines and gaps.",
     )
     storage_option: Annotated[
-        tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_options)
+        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(_check_options)
     ] = option(
         (),
         "NAME=VALUE",
@@ -84,22 +79,11 @@ class TableSettings(AccessSettings):
         "them; whole hours.",
     )
     compact: bool = Field(True, description="Merge the files of closed hours and days.")
-    master: str = option(
-        "local[*]",
-        "URL",
-        "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, "
-        "k8s://https://host:port.",
-    )
     executor_python: str = option(
         "python3",
         "PATH",
         "On a cluster: the Python of the executors, of the same minor version as this program's, "
         "with pyarrow, and with deltalake for an object store.",
-    )
-    spark_conf: SparkSettings = option(
-        (),
-        "KEY=VALUE",
-        "A setting of Spark as spark.name=value, which overrides ours; may be given several times.",
     )
     tasks: Annotated[int, Field(ge=0)] = option(
         0, "N", "Most Spark tasks at once; 0 is one for each core, and 4 on a cluster."
@@ -109,11 +93,6 @@ class TableSettings(AccessSettings):
         "ADDR:PORT",
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9466; none by default.",
     )
-
-    @property
-    def spark(self) -> dict[str, str]:
-        """The settings of --spark-conf."""
-        return dict(pair.split("=", 1) for pair in self.spark_conf)
 
     @property
     def location(self) -> Location:

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import background
 from nats_logship.client.access import Access
-from nats_logship.client.find import StreamMessage
 from nats_logship.client.ranges import SequenceRange, read_range
 from receiver.table.columns import (
     FILE_BYTES,
-    Part,
+    GROUP_BYTES,
+    SectionLines,
     Splitter,
     Unreadable,
     cut_groups,
@@ -82,7 +82,9 @@ def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
     asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream, fail_on_data_loss=True)
     splitter, size = Splitter(), 0
     files = list[File]()
-    for parts in _gather(read_range(connection, asked), splitter):
+    runs = read_range(connection, asked)
+    found = (part for run in runs for message in run for part in splitter.split(message))
+    for parts in cut_groups(found, FILE_BYTES):
         size += sum(len(part.payload) for part in parts)
         for day, of_day in _by_day(parts):
             files.append(_write_file(of_day, day, f"{chosen.stream}/{chosen.created}", lines))
@@ -90,24 +92,9 @@ def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
     return Written(tuple(files), size, unreadable)
 
 
-def _gather(runs: Iterator[list[StreamMessage]], splitter: Splitter) -> Iterator[list[Part]]:
-    """Yield the parts of messages in lists for a file each."""
-    parts, size = list[Part](), 0
-    for run in runs:
-        for message in run:
-            for part in splitter.split(message):
-                parts.append(part)
-                size += part.width
-        if size >= FILE_BYTES:
-            yield parts
-            parts, size = [], 0
-    if parts:
-        yield parts
-
-
-def _by_day(parts: Sequence[Part]) -> Iterator[tuple[date, list[Part]]]:
+def _by_day(parts: Sequence[SectionLines]) -> Iterator[tuple[date, list[SectionLines]]]:
     """Yield parts by the day on which they were stored, sorted by host."""
-    days: dict[int, list[Part]] = {}
+    days: dict[int, list[SectionLines]] = {}
     for part in parts:
         days.setdefault(part.stored_at // _DAY, []).append(part)
     for number, found in sorted(days.items()):
@@ -115,8 +102,8 @@ def _by_day(parts: Sequence[Part]) -> Iterator[tuple[date, list[Part]]]:
         yield to_datetime(number * _DAY).date(), found
 
 
-def _write_file(parts: list[Part], day: date, stream: str, lines: Location) -> File:
-    tables = (make_rows(group, stream) for group in cut_groups(parts))
+def _write_file(parts: list[SectionLines], day: date, stream: str, lines: Location) -> File:
+    tables = (make_rows(group, stream) for group in cut_groups(parts, GROUP_BYTES))
     return write_tables(tables, day.isoformat(), lines)
 
 

@@ -48,7 +48,7 @@ _FAILURES = (Overtaken, TableTrouble, JobFailed, ConnectionLost, Rejected)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TableLimits:
     """When rounds are due and how large they are: seconds, bytes of messages, Spark tasks."""
 
     every: float
@@ -82,7 +82,7 @@ class TableWriter:
     meter: TableMeter
     maintenance: Maintenance
     run_tasks: Callable[[Sequence[Range]], Iterable[Written]]
-    limits: Limits
+    limits: TableLimits
     since: Moment
     _targets: dict[tuple[str, str], int] | None = None
     _last_round: float = 0.0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from shipper.sources.journal.rules import Rules
+from shipper.sources.journal.rules import EntryRules
 
 _CURSOR = rb"s=[0-9a-f]+;i=([0-9a-f]+);(b=[0-9a-f]+;m=[0-9a-f]+;t=[0-9a-f]+);x=[0-9a-f]+"
 _TEXT_ENTRY = re.compile(rb"__CURSOR=" + _CURSOR + rb"\n((?:(?!__CURSOR=)[^=\n]+=[^\n]*\n)*)\n")
@@ -20,7 +20,7 @@ _LENGTH = 8  # bytes
 Fields = Mapping[bytes, bytes]
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """An entry: its number, its `mark`, and its lines.
 
     `mark` (boot id, monotonic and real time) differs between entries of the same number. `lines` is
@@ -32,23 +32,23 @@ class Entry(NamedTuple):
     lines: bytes | None
 
 
-class Parser:
+class EntryParser:
     """Parses a stream in pieces of any size; `feed` returns the entries that are complete."""
 
     head = b""
     """What an entry begins with."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: EntryRules) -> None:
         self._rules = rules
         self._rest = b""
         self.unfinished = 0
         """How many bytes were fed since the last entry that is complete."""
 
-    def feed(self, data: bytes) -> list[Entry]:
+    def feed(self, data: bytes) -> list[JournalEntry]:
         """Return the entries that end in `data`."""
         self.unfinished += len(data)
         data = self._rest + data if self._rest else data
-        entries: list[Entry] = []
+        entries: list[JournalEntry] = []
         at = self._parse(data, entries.append)
         self._rest = data[at:]
         if entries:
@@ -60,7 +60,7 @@ class Parser:
         """Whether what is held is the beginning of an entry."""
         return self._rest.startswith(self.head)
 
-    def cut(self, number: int) -> Entry:
+    def cut(self, number: int) -> JournalEntry:
         """Return the entry that is held, as far as it was read, and forget it.
 
         It is `number` if that was not read yet.
@@ -68,9 +68,9 @@ class Parser:
         data, self._rest = self._rest, b""
         found = _ANY_CURSOR.search(data)
         number, mark = (int(found[1], 16), found[2]) if found else (number, b"")
-        return Entry(number, mark, self._make_lines(data))
+        return JournalEntry(number, mark, self._make_lines(data))
 
-    def _parse(self, data: bytes, add: Callable[[Entry], None]) -> int:
+    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
         raise NotImplementedError
 
     def _make_lines(self, data: bytes) -> bytes:
@@ -78,33 +78,37 @@ class Parser:
         raise NotImplementedError
 
 
-class JsonParser(Parser):
+class JsonParser(EntryParser):
     """Parses `--output=json`, and gives its lines as they are."""
 
     head = b"{"
 
-    def _parse(self, data: bytes, add: Callable[[Entry], None]) -> int:
+    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
         at, select = 0, None if self._rules.selects_all else self._rules.select_json
         while found := _JSON_LINE.match(data, at):
             at = found.end()
             lines = found[0]
-            add(Entry(int(found[1], 16), found[2], None if select and not select(lines) else lines))
+            add(
+                JournalEntry(
+                    int(found[1], 16), found[2], None if select and not select(lines) else lines
+                )
+            )
         return at
 
     def _make_lines(self, data: bytes) -> bytes:
         return data + b"\n"
 
 
-class ExportParser(Parser):
+class ExportParser(EntryParser):
     """Parses `--output=export`; `format_entry` makes lines of the fields."""
 
     head = b"__CURSOR="
 
-    def __init__(self, rules: Rules, format_entry: Callable[[Fields], bytes]) -> None:
+    def __init__(self, rules: EntryRules, format_entry: Callable[[Fields], bytes]) -> None:
         super().__init__(rules)
         self._format = format_entry
 
-    def _parse(self, data: bytes, add: Callable[[Entry], None]) -> int:
+    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
         at, form = 0, self._format
         select = None if self._rules.selects_all else self._rules.select
         match, find_fields = _TEXT_ENTRY.match, _FIELD.findall
@@ -113,13 +117,13 @@ class ExportParser(Parser):
                 at = found.end()
                 fields = dict(find_fields(found[3]))
                 lines = None if select and not select(fields) else form(fields)
-                add(Entry(int(found[1], 16), found[2], lines))
+                add(JournalEntry(int(found[1], 16), found[2], lines))
             if (parsed := _parse_fields(data, at)) is None:
                 return at
             fields, at = parsed
             if cursor := _ANY_CURSOR.fullmatch(fields.get(b"__CURSOR", b"")):
                 lines = None if select and not select(fields) else form(fields)
-                add(Entry(int(cursor[1], 16), cursor[2], lines))
+                add(JournalEntry(int(cursor[1], 16), cursor[2], lines))
 
     def _make_lines(self, data: bytes) -> bytes:
         return self._format({name: value for name, value, _ in _walk(data + b"\n", 0)})

@@ -12,7 +12,7 @@ from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.journal import format as short
 from shipper.sources.journal import rules
-from shipper.sources.journal.entries import Entry, ExportParser, JsonParser, Parser
+from shipper.sources.journal.entries import EntryParser, ExportParser, JournalEntry, JsonParser
 from shipper.sources.journal.headers import JournalFile
 from shipper.sources.journal.journal import Journal, choose, time_of
 from shipper.sources.journal.journals import Journals
@@ -38,11 +38,11 @@ class _Reading(NamedTuple):
     files: frozenset[tuple[str, int]]
     last: int
     run: Run
-    parser: Parser
+    parser: EntryParser
     began: float
 
 
-class Reader:
+class JournalReader:
     """Reads journals; used by one thread at a time. `clock` is nanoseconds since the epoch."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Reader:
 
     # its entries
 
-    def _take(self, reading: _Reading, entries: Iterable[Entry]) -> list[Block]:
+    def _take(self, reading: _Reading, entries: Iterable[JournalEntry]) -> list[Block]:
         """Return blocks of entries; ends a run that is to be repeated."""
         journal, blocks = reading.journal, list[Block]()
         lines, size = list[bytes](), 0
@@ -213,11 +213,11 @@ class Reader:
                 journal.has_left_out = True
         return blocks + self._make_block(journal, lines)
 
-    def _is_same(self, journal: Journal, entry: Entry) -> bool:
+    def _is_same(self, journal: Journal, entry: JournalEntry) -> bool:
         is_last = entry.number == journal.position - 1 and journal.mark
         return not is_last or entry.mark == journal.mark
 
-    def _reach(self, reading: _Reading, entry: Entry, blocks: list[Block]) -> bool:
+    def _reach(self, reading: _Reading, entry: JournalEntry, blocks: list[Block]) -> bool:
         """Pass over missing numbers before an entry; False if the run is to be repeated."""
         journal = reading.journal
         if entry.number < journal.position:
@@ -260,7 +260,7 @@ class Reader:
                 blocks.append(journal.cover(b"", self._clock()))
         return blocks
 
-    def _select(self, journal: Journal, entry: Entry) -> bytes:
+    def _select(self, journal: Journal, entry: JournalEntry) -> bytes:
         """Return the lines of an entry that are shipped, and report what is not."""
         lines, most = entry.lines, self._max_line
         if lines is None or (journal.newer_than and time_of(entry.mark) <= journal.newer_than):

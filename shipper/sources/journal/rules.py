@@ -48,7 +48,7 @@ def name_unit(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Rules:
+class EntryRules:
     """Entries of one of `units`, if any, and of none of `excluded`, that are urgent enough.
 
     Units are globs. `least` is the largest number of a priority that is shipped; with one, entries
@@ -96,7 +96,7 @@ class Rules:
         return selects
 
 
-SELECT_ALL = Rules()
+SELECT_ALL = EntryRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Options:
     path: str
     folder: str = ""  # an absolute path
     is_json: bool = False
-    rules: Rules = SELECT_ALL
+    rules: EntryRules = SELECT_ALL
     from_end: bool = False
     ignore_older: int | None = None
     once: bool = False

@@ -7,8 +7,8 @@ from contextlib import suppress
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.journal.journal import Journal
-from shipper.sources.journal.reader import Reader
-from shipper.sources.journal.rules import Options, Rules
+from shipper.sources.journal.reader import JournalReader
+from shipper.sources.journal.rules import EntryRules, Options
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
 from shipper.sources.worker import Worker
@@ -31,7 +31,7 @@ class JournalSource(Source):
     ) -> None:
         self.wake = wake
         self._options, self._clock = options, clock
-        self._reader = Reader(options, new_id, clock)
+        self._reader = JournalReader(options, new_id, clock)
         self._worker = Worker("journal")
         self._scanned = False
         self._awaited: int | None = None
@@ -80,7 +80,7 @@ class JournalSource(Source):
         """Make blocks of this size, and cut entries that are longer than a line."""
         self._reader.resize(block_size, max_line)
 
-    def change(self, rules: Rules) -> None:
+    def change(self, rules: EntryRules) -> None:
         """Use other rules from the next run of journalctl on."""
         self._reader.rules = rules
 

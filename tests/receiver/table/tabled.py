@@ -34,7 +34,7 @@ from receiver.table.log import Log
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
 from receiver.table.write import STATISTICS, Broker, File, Range, Written, write_range
-from receiver.table.writer import Limits, TableWriter
+from receiver.table.writer import TableLimits, TableWriter
 from tests.receiver.partition import Message, lines_of, message, publish
 from tests.support.suite import ask
 
@@ -175,7 +175,7 @@ def make_writer(
             clock=lambda: datetime.now(UTC) + timedelta(hours=hours),  # noqa: TID251
         ),
         run_tasks=read,
-        limits=Limits(every, commit_bytes, 2),
+        limits=TableLimits(every, commit_bytes, 2),
         since=since,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shipper.sources.journal import process, reader
-from shipper.sources.journal.rules import Priority, Rules
+from shipper.sources.journal.rules import EntryRules, Priority
 from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
 from tests.support.journals import JournalWriter, needs_journal
@@ -161,15 +161,15 @@ async def test_a_journal_that_was_set_back_is_read_on_under_another_file_id(
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        (Rules(units=("web",)), [0, 3]),
-        (Rules(units=("web*",)), [0, 1, 3]),
-        (Rules(units=("*",), excluded=("web.service",)), [1, 2]),
-        (Rules(excluded=("*.timer",)), [0, 1, 3, 4]),
-        (Rules(least=Priority.err), [1]),
+        (EntryRules(units=("web",)), [0, 3]),
+        (EntryRules(units=("web*",)), [0, 1, 3]),
+        (EntryRules(units=("*",), excluded=("web.service",)), [1, 2]),
+        (EntryRules(excluded=("*.timer",)), [0, 1, 3, 4]),
+        (EntryRules(least=Priority.err), [1]),
     ],
 )
 async def test_units_and_priorities_that_are_left_out_are_no_gap(
-    journal: JournalWriter, tmp_path: Path, rules: Rules, expected: list[int]
+    journal: JournalWriter, tmp_path: Path, rules: EntryRules, expected: list[int]
 ) -> None:
     journal.write(1, _SYSTEMD_UNIT="web.service", PRIORITY="6")
     journal.write(1, _SYSTEMD_UNIT="web@1.service", PRIORITY="3")
