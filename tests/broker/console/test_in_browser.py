@@ -27,6 +27,7 @@ from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 from tests.support.processes import Processes, wait_until
+from tests.support.received import received_bytes
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
@@ -115,6 +116,9 @@ async def test_all_views_show_what_real_programs_do(
         await waits.close()
         with (tmp_path / "web01.log").open("a") as more:
             more.writelines(f"web01 goes on with {n}\n" for n in range(2000))
+        written = (tmp_path / "web01.log").stat().st_size
+        has_all = lambda: received_bytes(suite.output, "web01") == written  # noqa: E731
+        await asyncio.to_thread(wait_until, "all is received", has_all, 30, [receiver])
         await expect(page.locator("#chart-lines svg")).to_have_attribute(
             "aria-label", "now: in 0, out 0", timeout=30_000
         )
@@ -125,8 +129,7 @@ async def test_all_views_show_what_real_programs_do(
         await page.locator("a.row", has_text="web01").focus()
         await page.keyboard.press("Enter")
         await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
-        size = f"{(tmp_path / 'web01.log').stat().st_size:,}"
-        await expect(page.locator("#host td").nth(1)).to_have_text(f"byte {size}")
+        await expect(page.locator("#host td").nth(1)).to_have_text(f"byte {written:,}")
         await expect(page.locator("#host")).to_contain_text("rounds/s with")
         await expect(page.locator("#host")).to_contain_text("p0: 0 in the last day")
         last = page.locator("#host .lines li").last
