@@ -54,9 +54,8 @@ def find_level(line: bytes) -> str:
 def hint_of(least: str) -> Expression:
     """Return an expression that matches every line of a level, or of a higher one."""
     words, capitals = _list_words(LEVELS[LEVELS.index(least) :])
-    return expression(
-        rf"""\b(?:{capitals})\b|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})\b|[[:](?:{words})\]"""
-    )
+    any_of = rf"""{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})|[[:](?:{words})\]"""
+    return expression(f"(?:{any_of})")
 
 
 def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
