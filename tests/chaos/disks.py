@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.chaos.fault import CannotStrike, alone
 
-_INODES = 8192
+_INODES = 65_536
 _MIB = 1 << 20
 _SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h
 _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW, linux/fs.h
