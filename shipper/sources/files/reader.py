@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from nats_logship.wire.records import Records
-from shipper.sources.files.cutter import Cutter, Search, is_inside_record
+from shipper.sources.files.cutter import Cutter, Search
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
@@ -219,16 +219,6 @@ class Reader:
             and head.startswith(file.progress.beginning)
         )
         return Reading(is_intact, now.st_size, now.st_mtime_ns, beginning)
-
-    def is_inside_record(self, file: FollowedFile) -> bool:
-        """Whether an open file's offset is inside a record, by the lines beside it.
-
-        False for a compressed file. Raises OSError.
-        """
-        records, descriptor = self._records_of(file), self._open[file.entry.key]
-        if records is None or file.entry.compression is not None:
-            return False
-        return is_inside_record(records, partial(os.pread, descriptor), file.offset)
 
     def _records_of(self, file: FollowedFile) -> Records | None:
         return self.rules.records_of(file.entry.real)

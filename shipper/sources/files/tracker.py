@@ -10,7 +10,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
@@ -169,29 +168,18 @@ class Tracker:
 
     def _start_over(self) -> None:
         self.has_decided = False
-        self._resume()
+        self._find_interrupted()
         self._reader.trim()
         self.is_scan_due = True
 
-    def _resume(self) -> None:
+    def _find_interrupted(self) -> None:
         """Go on in the record that was read last, if the offset of a file is inside one."""
-        resumed = [file for file in self.files.values() if file.progress.is_resumed]
-        for file in resumed:
-            self._find_record(file)
         inside = [
             (file.progress.seen, key)
             for key, file in self.files.items()
             if file.progress.in_line and file.readable_since is not None
         ]
         self._last = max(inside)[1] if inside else None
-
-    def _find_record(self, file: FollowedFile) -> FollowedFile:
-        """Return a file that is read on; find out whether its offset is inside a record."""
-        if file.progress.is_resumed and file.entry.key in self._reader and not file.is_doubtful:
-            with suppress(OSError):  # which reading reports
-                file = file.resume(in_record=self._reader.is_inside_record(file))
-                self._memory.keep(file)
-        return file
 
     # scanning
 
@@ -288,7 +276,7 @@ class Tracker:
         for file, head in reader.read_heads(list(self.files.values())):
             self._memory.keep(file.note_content(head))
         self._queue.update(dict.fromkeys(catalogue.chains))
-        self._resume()
+        self._find_interrupted()
 
     def _is_ended(self, file: FollowedFile, now: int) -> bool:
         """Whether a file was rotated, and all of it is stored."""
@@ -326,7 +314,7 @@ class Tracker:
             if not (files := self._open_next()):
                 break
             share = max(self._least_share, budget // len(files))
-            for file in map(self._find_record, files):
+            for file in files:
                 reading = self._read(file, share)
                 budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)
