@@ -17,17 +17,12 @@ from shipper.sources.files.cutter import Cutter, Search, is_inside_record
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
-from shipper.sources.files.identity import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    ContentHash,
-    fingerprint,
-)
+from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
+from shipper.sources.files.identity import TAIL_BYTES, ContentHash, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.records import LINES_ALONE
-from shipper.sources.files.sampling import close, open_file
+from shipper.sources.files.sampling import close, open_file, sample_plain
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
 _LEAST_BUFFER = 16 * 1024  # bytes
@@ -163,21 +158,18 @@ class Reader:
         """Whether an open file has a name anywhere."""
         return os.fstat(self._open[key]).st_nlink > 0
 
-    def has_its_content(self, file: FollowedFile) -> bool | None:
-        """Whether the first bytes of an open file are those that were read.
+    def has_its_content(self, file: FollowedFile) -> bool:
+        """Whether the first bytes of an open file are those that were read; raises OSError."""
+        content = file.progress.content
+        return content.is_of(os.pread(self._open[file.entry.key], content.length, 0))
 
-        None while it is written to, and if it was truncated: a copy may have what was read of it.
-        """
-        descriptor = self._open[file.entry.key]
-        try:
-            data = os.pread(descriptor, file.progress.content.length, 0)
-            now = os.fstat(descriptor)
-        except OSError:
-            return None
-        is_at_rest = (now.st_size, now.st_mtime_ns) == (file.entry.size, file.entry.modified)
-        if not is_at_rest or now.st_size < file.offset:
-            return None
-        return file.progress.content.is_of(data)
+    def sample(self, file: FollowedFile) -> Sample | None:
+        """Return a sample of an open file; None if it is compressed, or cannot be read."""
+        if file.entry.compression is None:
+            with suppress(OSError):
+                descriptor = self._open[file.entry.key]
+                return sample_plain(descriptor, file.entry, [file.progress.cursor])
+        return None
 
     def read_heads(self, files: Iterable[FollowedFile]) -> Iterator[tuple[FollowedFile, bytes]]:
         """Yield open files that were followed from a position on, with their first bytes.
@@ -197,28 +189,6 @@ class Reader:
                     data = os.pread(self._open[file.entry.key], wanted, 0)
                     left -= len(data)
                     yield file, data
-
-    def read_beginning(self, file: FollowedFile) -> Reading:
-        """Return what an open file begins with, as the run, and whether it has what was read of it.
-
-        Nothing is read of a compressed file.
-        """
-        if file.entry.compression is not None:
-            return Reading(True, file.size, file.entry.modified)
-        descriptor, start = self._open[file.entry.key], file.progress.identity.tail_length
-        try:
-            tail = os.pread(descriptor, start, file.offset - start)
-            head = os.pread(descriptor, HEAD_BYTES, 0)
-            now = os.fstat(descriptor)
-            beginning = written_head(descriptor, head, now.st_size)
-        except OSError as error:
-            return _failed(file, error)
-        is_intact = (
-            fingerprint(tail) == file.progress.identity.tail_hash
-            and now.st_size >= max(file.size, file.offset)
-            and head.startswith(file.progress.beginning)
-        )
-        return Reading(is_intact, now.st_size, now.st_mtime_ns, beginning)
 
     def is_inside_record(self, file: FollowedFile) -> bool:
         """Whether an open file's offset is inside a record, by the lines beside it.
@@ -253,7 +223,8 @@ class Reader:
             is_whole = is_begun or may_split or not reading.goes_on
             return reading if is_whole or reading.hole else self._hold(file, reading)
         except OSError as error:
-            return _failed(file, error)
+            text = f"cannot be read: {error.strerror or error}"
+            return Reading(True, file.offset, 0, error=text)
 
     def _hold(self, file: FollowedFile, reading: Reading) -> Reading:
         """Return the first piece of an over-long record once it has ended; nothing before."""
@@ -394,10 +365,6 @@ class Reader:
         start = file.progress.identity.tail_length
         reading = self._cutter_of(file).split(self._buffer, start, end)
         return replace(reading, size=size, modified=modified, padding=padding)
-
-
-def _failed(file: FollowedFile, error: OSError) -> Reading:
-    return Reading(True, file.offset, 0, error=f"cannot be read: {error.strerror or error}")
 
 
 def _skip_nuls(content: Decompressor, at: int) -> tuple[int, bool]:

@@ -221,8 +221,7 @@ class Tracker:
         catalogue, reader = self._catalogue, self._reader
         seen = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
         for file in catalogue.note_scan(seen, now, reader):
-            if file.entry.key in reader and (same := reader.has_its_content(file)) is not None:
-                catalogue.note_comparison(file, same)
+            self._compare(file, now)
         asked = self._memory.choose_samples(reader)
         from_end = self._selection.from_end and self._memory.scanned_at is None
         found = sample(asked, from_end=from_end)
@@ -246,6 +245,16 @@ class Tracker:
         took = time.monotonic() - began
         catalogue.notices += self._changes.watch(seen.folders, entries, took)
 
+    def _compare(self, file: FollowedFile, now: int) -> None:
+        """Find out whether a file was rewritten in place, if it can be read and is at rest."""
+        if file.entry.key not in self._reader:
+            return
+        with suppress(OSError):  # which reading reports
+            is_same = self._reader.has_its_content(file)
+            sample = self._reader.sample(file)
+            if sample is not None and not sample.entry.differs(file.entry):
+                self._catalogue.note_comparison(file, sample, is_same, now)
+
     def _find_moved(
         self, seen: Scan, asked: Collection[FileEntry], found: Container[FileKey]
     ) -> set[str]:
@@ -265,19 +274,19 @@ class Tracker:
         if key not in reader:
             self._catalogue.note_unseen(file, Unseen(), None, now)
             return
-        beginning = reader.read_beginning(file)
-        file = file.note_unseen(beginning, reader.is_linked(key), now)
+        sample = reader.sample(file)
+        file = file.note_unseen(sample, reader.is_linked(key), now)
         is_read = file.readable_since is None and not file.unfinished
         unseen = Unseen(
             is_open=True,
-            has_all=beginning.is_intact,
-            is_empty=not beginning.size,
+            has_all=sample is None or file.is_in(sample),
+            is_empty=sample is not None and not sample.size,
             is_overdue=now - (file.unseen_since or now) > self._hold,
             is_finished=is_read and file.is_at_rest(now, self._grace),
             is_stored=file.offset <= self.stored(file.file),
             is_writable=file.is_linked and reader.has_space,
         )
-        self._catalogue.note_unseen(file, unseen, beginning, now)
+        self._catalogue.note_unseen(file, unseen, sample, now)
 
     def _prepare_reading(self, now: int) -> None:
         """Open files, and queue all chains."""
