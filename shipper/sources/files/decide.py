@@ -1,6 +1,6 @@
 """Decides what a file is and what happens to it: a state machine without I/O.
 
-The tracker observes, `decide` decides, the catalogue acts. The first line that fits counts:
+The follower observes, `decide` decides, the catalogue acts. The first line that fits counts:
 
 state               observation                                     new state   actions
 ------------------- ----------------------------------------------- ----------- -----------------

@@ -94,6 +94,11 @@ class FollowedFile(NamedTuple):
         return self.state is FileState.DOUBTFUL
 
     @property
+    def is_read(self) -> bool:
+        """Whether there is nothing more to read, as far as it is known."""
+        return self.readable_since is None and not self.unfinished
+
+    @property
     def is_rotated(self) -> bool:
         """Whether the file is not at its live path any more; a link may show it at another one.
 

@@ -9,7 +9,7 @@ import os
 import resource
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from nats_logship.wire.records import Records
@@ -21,7 +21,7 @@ from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
 from shipper.sources.files.identity import TAIL_BYTES, ContentHash, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.records import LINES_ALONE
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import close, open_file, sample_plain
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -37,6 +37,22 @@ def most_open_files() -> int:
     return 16_384 if soft == resource.RLIM_INFINITY else max(16, min(16_384, soft // 2))
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How files are read: runs of `block_size` bytes at most, or one line of `max_line` bytes.
+
+    `open_files` files are open at most. The end of a line is waited for `grace` nanoseconds, a
+    deleted file is held open for `hold`. `records` says which lines belong together.
+    """
+
+    block_size: int
+    max_line: int
+    open_files: int
+    grace: int = 0
+    hold: int = 0
+    records: RecordRules = LINES_ALONE
+
+
 class Reader:
     """The descriptors of some of the `files`; the least recently read file is closed first.
 
@@ -44,22 +60,13 @@ class Reader:
     Serves one caller at a time.
     """
 
-    def __init__(self, files: Mapping[FileKey, FollowedFile]) -> None:
+    def __init__(self, files: Mapping[FileKey, FollowedFile], limits: Limits) -> None:
+        self.limits = limits
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        self.rules = LINES_ALONE  # which records files have
         # by key, how far the end of a file's over-long record was searched: id, offset
         self._searched: dict[FileKey, tuple[str, int, Search]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
-
-    def resize(self, block_size: int, max_line: int, open_files: int) -> None:
-        """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on.
-
-        Keep `open_files` files open at most.
-        """
-        self._limit = open_files
-        self._block_size = block_size
-        self._max_line = max_line
         # one buffer for all reads spares the kernel from clearing fresh memory for every one; it
         # grows when that much can be read
         self._buffer = bytearray(_LEAST_BUFFER)
@@ -73,7 +80,7 @@ class Reader:
     @property
     def has_space(self) -> bool:
         """Whether no more files are open than may be."""
-        return len(self._open) <= self._limit
+        return len(self._open) <= self.limits.open_files
 
     # opening and closing
 
@@ -100,8 +107,8 @@ class Reader:
                     self._open[key] = descriptor
                 else:
                     troubles[key] = "was moved since the last scan"
-        if len(self._open) > self._limit:
-            self._trim(self._limit, {file.entry.key for file in files})
+        if len(self._open) > self.limits.open_files:
+            self._trim(self.limits.open_files, {file.entry.key for file in files})
         return troubles
 
     def open_early(self, stored: Callable[[str], int]) -> dict[FileKey, str]:
@@ -120,11 +127,11 @@ class Reader:
             )
         ]
         wanted.sort(key=lambda file: file.readable_since is None)
-        return self.open(wanted[: max(0, self._limit - len(self._open))])
+        return self.open(wanted[: max(0, self.limits.open_files - len(self._open))])
 
     def trim(self) -> None:
         """Close files that are not followed any more, and those above the limit."""
-        self._trim(self._limit)
+        self._trim(self.limits.open_files)
 
     def _trim(self, limit: int, wanted: Collection[FileKey] = ()) -> None:
         gone = [key for key in self._open if key not in self._files]
@@ -201,11 +208,12 @@ class Reader:
         return is_inside_record(records, partial(os.pread, descriptor), file.offset)
 
     def _records_of(self, file: FollowedFile) -> Records | None:
-        return self.rules.records_of(file.entry.real)
+        return self.limits.records.records_of(file.entry.real)
 
     def _cutter_of(self, file: FollowedFile) -> Cutter:
-        records, lines = self._records_of(file), self.rules.lines
-        return Cutter(file.progress, records, self._block_size, self._max_line, lines)
+        limits, records = self.limits, self._records_of(file)
+        sizes = limits.block_size, limits.max_line
+        return Cutter(file.progress, records, *sizes, limits.records.lines)
 
     # reading lines
 
@@ -246,7 +254,7 @@ class Reader:
         def fill(most: int) -> int:
             wanted = max(0, min(start + most, before - begin))
             if wanted > len(self._buffer):
-                largest = start + max(self._block_size, self._max_line) + 1
+                largest = start + max(self.limits.block_size, self.limits.max_line) + 1
                 self._buffer = bytearray(min(2 * wanted, largest))
             with memoryview(self._buffer) as view:
                 return os.preadv(descriptor, [view[:wanted]], begin)
@@ -351,7 +359,7 @@ class Reader:
     def _fill(self, file: FollowedFile, fill: Callable[[int], int], limit: int) -> int:
         """Fill the buffer; up to the longest record if none ends within the limit."""
         start, cutter = file.progress.identity.tail_length, self._cutter_of(file)
-        limit = min(limit, self._block_size)
+        limit = min(limit, self.limits.block_size)
         for length in cutter.lengths(limit):
             end = fill(length)
             if end - start < length or cutter.is_enough(self._buffer, start, end, limit):
