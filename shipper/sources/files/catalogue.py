@@ -30,7 +30,6 @@ from shipper.sources.files.identity import Sample, identify
 from shipper.sources.files.losses import Unfound, report_sibling, report_unfound
 from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.progress import Reading
 from shipper.sources.files.scan import Scan
 from shipper.sources.files.succession import arrange, chains_of, oldest_first
 from shipper.sources.notices import Notice, NoticeKind
@@ -87,10 +86,12 @@ class Catalogue:
                 touched.append(seen)
         return touched
 
-    def note_comparison(self, file: FollowedFile, is_same: bool) -> None:
-        """Note whether a file, as far as its content is known, has what was read of it."""
-        decision = decide(file.state, Compared(is_same))
+    def note_comparison(self, file: FollowedFile, sample: Sample, is_same: bool, now: int) -> None:
+        """Note whether a file that is at rest still begins with all that was read of it."""
+        decision = decide(file.state, Compared(file.is_in(sample), is_same))
         self.memory.note_state(file._replace(is_touched=False), decision.state)
+        if Action.FOLLOW_REWRITTEN in decision.actions:
+            self._follow_rewritten(file, sample, now)
         # an end that is allocated beforehand is overwritten, or cut off, without a report
         if Action.REPORT_TOUCHED in decision.actions and not file.was_padded:
             known = f"the same {file.progress.content.length} first bytes"
@@ -98,17 +99,17 @@ class Catalogue:
             self.report(NoticeKind.CONTENT, file.entry.path, text)
 
     def note_unseen(
-        self, file: FollowedFile, unseen: Unseen, beginning: Reading | None, now: int
+        self, file: FollowedFile, unseen: Unseen, sample: Sample | None, now: int
     ) -> None:
-        """Note that a scan saw a file at no path, and what it begins with if it is open."""
+        """Note that a scan saw a file at no path; `sample` is one of it if it is open."""
         decision = decide(file.state, unseen)
         self.memory.note_state(file, decision.state)
         match decision.actions:
             case (Action.READ,):
                 if file.entry.compression is None:
                     self.memory.keep(self.files[file.entry.key].mark(now))
-            case (Action.FOLLOW_REWRITTEN,) if beginning is not None:
-                self._follow_rewritten(file, beginning, now)
+            case (Action.FOLLOW_REWRITTEN,) if sample is not None:
+                self._follow_rewritten(file, sample, now)
             case (Action.REPORT_EXPIRED,):
                 how = "moved out of sight" if file.is_linked else "deleted"
                 since = format_time(file.unseen_since or now, "seconds")
@@ -129,16 +130,15 @@ class Catalogue:
         self.ended.add(file.file)
         self.report(NoticeKind.GONE, file.entry.path, f"{how}, {what}", lost)
 
-    def _follow_rewritten(self, file: FollowedFile, beginning: Reading, now: int) -> None:
-        """Follow what was written to a deleted file after its truncation, as another file."""
+    def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
+        """Follow what was written over a file's content as another file."""
         self._report_truncated([file])
-        key = file.entry.key
-        identity = identify(key.inode, b"", b"")
-        sample = Sample(file.entry, beginning.size, beginning.run, {})
+        identity = identify(file.entry.key.inode, b"", b"")
         self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
-        self._note_fresh(key)
-        rewritten = self.files[key]._replace(unseen_since=file.unseen_since)
-        self.memory.note_state(rewritten, FileState.DELETED)
+        self._note_fresh(file.entry.key)
+        if file.unseen_since is not None:
+            rewritten = self.files[file.entry.key]._replace(unseen_since=file.unseen_since)
+            self.memory.note_state(rewritten, FileState.DELETED)
 
     # what the sampled files are
 
@@ -192,10 +192,7 @@ class Catalogue:
             file = self.files.get(sample.entry.key)
             if file is None:
                 continue
-            has_all = sample.has_all(file.progress.cursor) and sample.head.startswith(
-                file.progress.beginning
-            )
-            decision = decide(file.state, Sampled(has_all))
+            decision = decide(file.state, Sampled(file.is_in(sample)))
             if Action.CONFIRM in decision.actions:
                 file = file.note_sample(sample, now)
             else:

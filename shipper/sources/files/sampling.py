@@ -100,7 +100,7 @@ def _probe(
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)
             return _sample_compressed(content, entry, cursors, live_head)
-        return _sample_plain(descriptor, entry, cursors, from_end)
+        return sample_plain(descriptor, entry, cursors, from_end=from_end)
     except OSError as error:
         if descriptor < 0 and not isinstance(error, PermissionError):
             return None
@@ -110,9 +110,11 @@ def _probe(
         close(descriptor)
 
 
-def _sample_plain(
-    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
+def sample_plain(
+    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], *, from_end: bool = False
 ) -> Sample:
+    """Return a sample of an open file that is not compressed; raises OSError."""
+
     def before(position: int, length: int = TAIL_BYTES) -> bytes:
         start = max(0, position - length)
         return os.pread(descriptor, position - start, start)
@@ -124,11 +126,12 @@ def _sample_plain(
     behind = last, before(last)
     # head and size are read last: they show a truncation before that
     head = os.pread(descriptor, HEAD_BYTES, 0)
-    now = os.fstat(descriptor).st_size
-    fits = _find_fitting(cursors, now, head, tails)
-    written = written_head(descriptor, head, now)
+    now = os.fstat(descriptor)
+    fits = _find_fitting(cursors, now.st_size, head, tails)
+    written = written_head(descriptor, head, now.st_size)
     at_end = _cursor_at_end(end, written, ending)
-    return Sample(entry, now, head, fits, at_end, last=behind, written=written)
+    entry = replace(entry, size=now.st_size, modified=now.st_mtime_ns)
+    return Sample(entry, now.st_size, head, fits, at_end, last=behind, written=written)
 
 
 def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
