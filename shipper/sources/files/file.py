@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.decide import Event, FileState, decide
-from shipper.sources.files.entry import FileEntry
-from shipper.sources.files.identity import TAIL_BYTES, Sample
+from shipper.sources.files.identity import TAIL_BYTES, FileEntry, Sample
 from shipper.sources.files.progress import Progress, Reading
 from shipper.sources.source import SourceState
 

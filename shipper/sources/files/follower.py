@@ -19,10 +19,9 @@ from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
-from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.gathering import Gathering
-from shipper.sources.files.identity import Sample
+from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.reader import Limits, Reader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
@@ -190,7 +189,7 @@ class Follower(Source):
     @property
     def ended_files(self) -> set[str]:
         """The ids of files that are rotated and stored to their end, or whose loss was reported."""
-        return set(self._catalogue.ended)
+        return set(self._memory.ended)
 
     @property
     def deleted_files(self) -> list[str]:

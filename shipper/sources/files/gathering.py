@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
-from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.identity import FileKey
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.reader import Reader
 from shipper.sources.notices import NoticeKind

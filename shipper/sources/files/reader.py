@@ -15,10 +15,9 @@ from functools import partial
 from nats_logship.wire.records import Records
 from shipper.sources.files.cutter import Cutter, Search
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.entry import FileKey
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
-from shipper.sources.files.identity import TAIL_BYTES, ContentHash, Sample, fingerprint
+from shipper.sources.files.identity import TAIL_BYTES, ContentHash, FileKey, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
 from shipper.sources.files.records import LINES_ALONE, RecordRules

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.entry import FileEntry, FileKey
-from shipper.sources.files.holes import end_of_content, written_head
+from shipper.sources.files.holes import written_head
 from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
+    FileEntry,
+    FileKey,
     Sample,
     fingerprint,
     has_head,
@@ -23,8 +24,11 @@ from shipper.sources.files.identity import (
 from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
-_FARTHEST = 16 * 1024 * 1024
-"""Bytes in which a newline is searched with `--from end`; without one, a file is read from 0."""
+_FARTHEST = 256 * 1024 * 1024
+"""Bytes in which a newline is searched with `--from end`: also space allocated beforehand.
+
+Without a newline in them a file is read from 0.
+"""
 
 
 def open_file(entry: FileEntry) -> int:
@@ -122,7 +126,7 @@ def sample_plain(
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
     ending = before(end)
-    last = _find_last_line(before, end_of_content(descriptor, end)) if from_end else 0
+    last = _find_last_line(before, end) if from_end else 0
     behind = last, before(last)
     # head and size are read last: they show a truncation before that
     head = os.pread(descriptor, HEAD_BYTES, 0)
@@ -139,9 +143,9 @@ def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
 
 
 def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
-    for length in (_STEP, _FARTHEST):
-        if behind := before(size, length).rfind(b"\n") + 1:
-            return max(0, size - length) + behind
+    for end in range(size, max(0, size - _FARTHEST), -_STEP):
+        if behind := before(end, _STEP).rfind(b"\n") + 1:
+            return max(0, end - _STEP) + behind
     return 0
 
 

@@ -21,8 +21,7 @@ from shipper.sources.files.decide import (
     Unseen,
     decide,
 )
-from shipper.sources.files.entry import FileEntry, FileKey
-from shipper.sources.files.identity import HEAD_BYTES, Sample, identify
+from shipper.sources.files.identity import HEAD_BYTES, FileEntry, FileKey, Sample, identify
 from shipper.sources.files.paths import Compression
 
 _, FOLLOWED, DOUBTFUL, DELETED, COPIED, LEFT_ALONE, REMEMBERED, REPLACED = FileState
