@@ -80,6 +80,10 @@ class Meter:
         """Return True: what can hang is in tasks, and a task that hangs blocks its partition."""
         return most > 0
 
+    def left(self) -> int:
+        """Return how many messages wait, as the last tasks have counted them."""
+        return sum(one.pending for one in self.partitions.values())
+
     def _not_receiving(self) -> str:
         if self.away:
             return f"waiting for the broker: {self.away}"

@@ -143,6 +143,10 @@ class ServerContext:
         """Return true: `watch_health` restarts a nats-server that hangs."""
         return True
 
+    def left(self) -> int:
+        """Return 0: a broker waits for others."""
+        return 0
+
     async def run(self, lock: int) -> None:
         """Run nats-server until cancelled, and start it again when a restart is wanted.
 

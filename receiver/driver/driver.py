@@ -183,12 +183,13 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
-        logger.info("%s; %s", self._describe_lines(), self._describe_rest())
+        head = "stopped: received" if stop.is_set() else "received"
+        logger.info("%s %s; %s", head, self._describe_lines(), self._describe_rest())
 
     def _describe_lines(self) -> str:
         meters = self.meter.sorted_partitions
         lines, size = sum(one.lines for one in meters), sum(one.bytes for one in meters)
-        return f"stopped: {format_count(lines, 'line', form=',')}, {format_size(size)} received"
+        return f"{format_count(lines, 'line', form=',')}, {format_size(size)}"
 
     def _describe_rest(self) -> str:
         """Return what waits in the stream, of partitions that this receiver owned to the end."""
