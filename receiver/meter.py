@@ -14,8 +14,7 @@ from nats_logship.app.pages import Page, health_page
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size
 from nats_logship.client.connection import Connection
-from receiver.partition_meter import PartitionMeter
-from receiver.partition_report import REPORTS, StandbyQuestion
+from receiver.partition_meter import REPORTS, PartitionMeter, StandbyQuestion
 
 
 @dataclass(slots=True)

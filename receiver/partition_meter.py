@@ -1,20 +1,63 @@
 """What a receiver has done at one partition, and its state; logs what an operator has to know.
 
-Counted once for each report of a task, never for each line.
+Counted once for each report of a task, never for each line. `PartitionReport` is what the receiver
+answers to `logreceiver status`, and to a standby, as JSON.
 """
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter
 
 from nats_logship.app.text import format_count
 from nats_logship.app.timestamps import SECOND, format_time
 from nats_logship.wire.message import Unit
 from nats_logship.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done, Report
-from receiver.partition_report import Blockade, PartitionReport
 from receiver.storage.anomalies import Anomaly, AnomalyKind, name_gap_report
+
+
+class Blockade(BaseModel):
+    """Why a partition is blocked, and since when (RFC 3339)."""
+
+    cause: str
+    detail: str
+    since: str
+
+
+class PartitionReport(BaseModel):
+    """What only the owner of a partition knows; None for what nobody has answered.
+
+    Gaps and quarantined messages are those of the last day, or since the receiver started;
+    `gaps_of` counts gaps by host. The partition is `starting` until its first Spark task has
+    reported. `standby` names the receivers that wait to take the partition over.
+    """
+
+    lines_per_second: FiniteFloat | None = None
+    blocked: Blockade | None = None
+    gaps: int | None = None
+    gaps_of: Mapping[str, int] | None = None
+    quarantined: int | None = None
+    starting: bool = False
+    standby: Sequence[str] = ()
+
+
+class StandbyQuestion(BaseModel):
+    """What a standby asks the owner of a partition: are you running? It is called `standby`.
+
+    Any client may send one.
+    """
+
+    partition: int
+    standby: Annotated[str, StringConstraints(min_length=1, max_length=300)]
+
+
+REPORTS = TypeAdapter(dict[int, PartitionReport])
+"""A receiver's answer: reports by partition."""
+
 
 _MOST_LOGGED = 20  # anomalies of a report
 _DAY = 24 * 3600 * SECOND

@@ -28,8 +28,7 @@ from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
 from receiver.driver.driver import Driver
 from receiver.driver.jobs import follow_slots, run_job, start_spark, watch
-from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.preflight import require_sound, require_unused
+from receiver.driver.partitions import require_sound, require_unused, wait_for_partitions
 from receiver.driver.stopping import run_unless_stopped
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
