@@ -39,10 +39,10 @@ from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
 from receiver.driver.standby import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
-from receiver.storage.adoption import adopt as adopt_files
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.partition_folders import PartitionFolders, require_template
+from receiver.storage.recovery import adopt as adopt_files
 
 Answer = TypeVar("Answer")
 

@@ -43,14 +43,8 @@ _EXECUTOR_PATIENCE = 60.0  # seconds without an executor
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
 _RELOADABLE = frozenset(
     {
-        "compress",
-        "keep",
-        "keep_age",
-        "keep_bytes",
-        "log_format",
-        "log_level",
-        "max_batch",
-        "rotate_size",
+        *("compress", "keep", "keep_age", "keep_bytes", "rotate_size"),
+        *("log_format", "log_level", "max_batch"),
     }
 )
 """The settings that a running receiver can change; its next tasks follow them."""

@@ -15,8 +15,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import Assignment, Destination, MarkedFolder, Report
-from receiver.consume.claim import TakenOver
-from receiver.consume.stream_check import StreamStates
+from receiver.consume.claim import StreamStates, TakenOver
 from receiver.driver.from_settings import (
     make_calendar,
     make_claim,
@@ -25,8 +24,7 @@ from receiver.driver.from_settings import (
     make_segment_policy,
 )
 from receiver.driver.partitions import find_partitions, require_sound
-from receiver.driver.shared import Shared
-from receiver.driver.slot import Slot
+from receiver.driver.slot import Shared, Slot
 from receiver.driver.standby import ReceiverPresence
 from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor

@@ -15,7 +15,7 @@ from nats_logship.client.connection import Connection, Message
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
 from receiver.consume.claim import Claim
-from receiver.partition_meter import PartitionMeter, StandbyQuestion
+from receiver.meter import PartitionMeter, StandbyQuestion
 
 _ASK_EVERY = 1.0  # seconds
 _NO_ADDRESS = "; it has no address to ask whether it is running, so take over from it by hand"
