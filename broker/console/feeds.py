@@ -19,7 +19,7 @@ from broker.inspect.collect import observe
 from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
 from broker.inspect.reader import get_last_message
 from broker.inspect.streams import list_streams
-from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
+from broker.inspect.tail import Searched, TailOptions, tail
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.selection import LineSelection
@@ -27,6 +27,7 @@ from nats_logship.app.timestamps import format_time
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import FoundLines
 from nats_logship.wire.positions import Positions, UnreadablePositions
 from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
@@ -202,7 +203,7 @@ class Feeds:
             wanted = replace(wanted, since=None, lines=0)
 
 
-def _document(piece: TailPiece, most: int) -> dict[str, Any]:
+def _document(piece: FoundLines, most: int) -> dict[str, Any]:
     """Return lines, or records, and their origin: at most `most`, and the start of a long one."""
     lines, shown = piece.split(), []
     for line in lines[: max(1, most)]:
@@ -224,7 +225,7 @@ def parse_line_options(query: Callable[[str], str], since: Any) -> TailOptions:
     """Return which lines a page asks for; raises ValueError for an invalid value.
 
     The hosts match one of the globs `host`. The first lines are the last `last`, none of them older
-    than `since`. The expression `match` is not checked: only a process of its own compiles it.
+    than `since`.
     """
     globs, last = query("host"), query("last")
     if len(globs) > _MOST_GLOBS:
