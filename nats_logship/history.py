@@ -26,10 +26,8 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.table_files import TableFile, TableVersion
-from nats_logship.wire.expressions import expression
-
-LEVELS = ("trace", "debug", "info", "warning", "error", "critical")
-"""The levels of lines, the least first."""
+from nats_logship.wire.expressions import bounded_expression
+from nats_logship.wire.levels import LEVELS
 
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
@@ -68,7 +66,7 @@ class Query:
     def __post_init__(self) -> None:
         """Check the expression and the level."""
         if self.match:
-            expression(self.match)
+            bounded_expression(self.match)
         if self.level and self.level not in LEVELS:
             raise ValueError(f"{self.level!r} is no level: {', '.join(LEVELS)}")
 

@@ -8,8 +8,8 @@ from functools import partial
 from nats_logship.wire.positions import Cursor
 from nats_logship.wire.records import Records
 from shipper.sources.block import Block
-from shipper.sources.files.cutter import Cutter, Search, is_inside_record
-from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, is_inside_line
+from shipper.sources.files.cutter import Cutter, Search
+from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES
 from shipper.sources.files.progress import Progress, Reading
 from shipper.sources.inputs import CHUNK
 
@@ -66,15 +66,10 @@ class Segment:
         """Whether the last line is finished."""
         return not self.size or os.pread(self.descriptor, 1, self.size - 1) == b"\n"
 
-    def rewind(self, cursor: Cursor, records: Records | None) -> None:
-        """Read on from the cursor, perhaps inside one of these records."""
-        read, offset = partial(os.pread, self.descriptor), cursor.offset
-        start = max(0, offset - TAIL_BYTES)
-        in_line = is_inside_line(read(offset - start, start))
-        if records is not None and offset:
-            in_line |= is_inside_record(records, read, offset)
-        head, inode = read(HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
-        self.progress = Progress.begin(cursor, inode, head, in_line)
+    def rewind(self, cursor: Cursor) -> None:
+        """Read on from the cursor, perhaps inside a record."""
+        head, inode = os.pread(self.descriptor, HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
+        self.progress = Progress.begin(cursor, inode, head)
         self.holds_lines, self._searched = False, None
 
     def cutter(self, records: Records | None, sizes: tuple[int, int], lines: int) -> Cutter:

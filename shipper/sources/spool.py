@@ -107,7 +107,7 @@ class Spool(Source):
             raise BlockingIOError(errno.EWOULDBLOCK, f"another process holds {name}")
         found = os.fstat(descriptor)
         start = self._start_of(file)
-        progress = Progress.begin(start, found.st_ino, b"", False)
+        progress = Progress.begin(start, found.st_ino, b"")
         self._segments.append(Segment(name, descriptor, found.st_size, progress))
         return self._segments[-1]
 
@@ -121,9 +121,8 @@ class Spool(Source):
         await self._worker.do(self._rewind, cursors)
 
     def _rewind(self, cursors: Mapping[str, Cursor]) -> None:
-        records = self._rules.records_of(self._input.path)
         for segment in tuple(self._segments):
-            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file), records)
+            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file))
 
     async def scan(self) -> list[Notice]:
         """Remove what is acknowledged; nothing of an input is reported."""
