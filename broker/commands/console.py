@@ -35,6 +35,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "CA that signs the certificates of browsers that are accepted.",
     type=_FILE,
 )
+@option(
+    "--table",
+    "DIR|URL",
+    "Table of `logreceiver table`, for lines that are older than the stream.",
+    default="",
+)
 @with_settings()
 def console(
     settings: BrokerSettings,
@@ -43,6 +49,7 @@ def console(
     listen_cert: Path | None,
     listen_key: Path | None,
     listen_ca: Path | None,
+    table: str,
 ) -> None:
     """Show rates, silent hosts and their lines in a browser.
 
@@ -63,7 +70,7 @@ def console(
     async def serve() -> None:
         connection = Connection(settings.server, "logbroker console", access=settings.access)
         try:
-            await Console(connection, listener).run(lambda url: click.echo(f"open {url}"))
+            await Console(connection, listener, table).run(lambda url: click.echo(f"open {url}"))
         finally:
             await connection.close()
 
