@@ -12,7 +12,7 @@ from nats_logship.app.command_line import SectionedGroup
 from nats_logship.app.exits import ConfigurationError
 
 _SECTIONS = {
-    "Running": "run:run credentials:credentials tls:tls",
+    "Running": "cheat:cheat run:run credentials:credentials tls:tls",
     "Configuring": "apply:apply apply:partitions apply:export apply:import_",
     "Inspecting": "status:status status:hosts status:top lines:tail_ lines:get lines:events "
     "streams:stream streams:consumer status:check console:console",

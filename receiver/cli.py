@@ -24,6 +24,7 @@ from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
 from nats_logship.app.service import Notifier
 from nats_logship.app.signals import block_signals
+from receiver.cheat import cheat
 from receiver.settings import (
     BROKER_FIELDS,
     REPLAY_FIELDS,
@@ -36,7 +37,7 @@ from receiver.spark.java import find_java
 from receiver.spark.jvm import Jvm
 from receiver.spark.settings import jvm_for
 
-_COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt", "table")
+_IMPORTED_LATE = ("offsets", "show", "set", "adopt", "table")
 
 
 class _Commands(SectionedGroup):
@@ -141,12 +142,16 @@ def verify(as_json: bool, **options: Any) -> int:
     return Exit.DONE if report.is_well else Exit.FAILED
 
 
+logreceiver.add_command(cheat)
+
+
 def main(jvm: Jvm | None = None) -> None:
     """Run the command line; a receiver whose Spark is on this machine uses `jvm`."""
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions, jvm)
+    commands = (*logreceiver.commands, *_IMPORTED_LATE)
+    run(logreceiver, repeat_option(sys.argv[1:], several, commands), _versions, jvm)
 
 
 def _versions() -> list[str]:

@@ -50,7 +50,7 @@ def console(
     `credentials add monitor`, which can only read.
     """
     from broker.console.server import Console, Listener
-    from broker.server.key_files import read_secret
+    from broker.server.nats_conf import read_secret
 
     try:
         address = parse_address(listen)

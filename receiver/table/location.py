@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nats_logship.app.faults import fault
+from receiver.storage.disk import raise_if_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,10 @@ class Location:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk; raises OSError."""
+    """Bring the names in a folder to disk; raises OSError, also if its file system has failed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    raise_if_failed(folder)

@@ -8,7 +8,7 @@ import asyncio
 
 from nats_logship.wire.message import Origin
 from nats_logship.wire.positions import Positions
-from shipper.sources.files.forgetting import find_forgettable
+from shipper.sources.files.memory import find_forgettable
 from shipper.sources.files.sampling import size_at
 from shipper.sources.source import Source
 
