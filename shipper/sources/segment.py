@@ -8,7 +8,7 @@ from functools import partial
 from nats_logship.wire.positions import Cursor
 from nats_logship.wire.records import Records
 from shipper.sources.block import Block
-from shipper.sources.files.cutter import Cutter, Search, is_inside_record
+from shipper.sources.files.cutter import Cutter, is_inside_record
 from shipper.sources.files.identity import HEAD_BYTES, TAIL_BYTES, is_inside_line
 from shipper.sources.files.progress import Progress, Reading
 from shipper.sources.inputs import CHUNK
@@ -33,7 +33,6 @@ class Segment:
     is_closed: bool = False
     grown_at: int = field(default_factory=time.monotonic_ns)
     holds_lines: bool = False
-    _searched: tuple[int, Search] | None = None  # of the over-long record at an offset
 
     @property
     def file(self) -> str:
@@ -75,7 +74,7 @@ class Segment:
             in_line |= is_inside_record(records, read, offset)
         head, inode = read(HEAD_BYTES, 0), os.fstat(self.descriptor).st_ino
         self.progress = Progress.begin(cursor, inode, head, in_line)
-        self.holds_lines, self._searched = False, None
+        self.holds_lines = False
 
     def cutter(self, records: Records | None, sizes: tuple[int, int], lines: int) -> Cutter:
         """Return what cuts records of so many lines, in blocks and lines of these sizes."""
@@ -123,10 +122,7 @@ class Segment:
 
     def _search_end(self, cutter: Cutter, reading: Reading) -> tuple[bool, int]:
         """Return whether the over-long record has an end, or 16 MiB, and its known lines."""
-        offset, read = self.progress.offset, partial(os.pread, self.descriptor)
-        of, since = self._searched or (0, None)
-        since = since if of == offset else None
-        blocks = SEGMENT // cutter.block_size + 1
-        has_end, reached, search = cutter.search_end(read, reading, since, blocks)
-        self._searched = offset, search
-        return has_end or reached >= offset + SEGMENT, search.lines
+        read, blocks = partial(os.pread, self.descriptor), SEGMENT // cutter.block_size + 1
+        has_end, reached, found = cutter.search_end(read, reading, blocks)
+        self.progress = self.progress._replace(searched=found)
+        return has_end or reached >= self.progress.offset + SEGMENT, found.lines

@@ -203,7 +203,7 @@ class FollowedFile(NamedTuple):
         """Return the file with what a sample shows, which has all that was read of it."""
         in_line = self.progress.in_line or sample.fits[self.file]
         file = self._note_beginning(sample.beginning).mark(now)
-        progress = file.progress._replace(in_line=in_line)
+        progress = file.progress._replace(in_line=in_line, searched=None)
         return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
