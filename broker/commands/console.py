@@ -28,6 +28,7 @@ class _Options(BaseModel):
     listen_cert: Path | None = None
     listen_key: Path | None = None
     listen_ca: Path | None = None
+    table: str = ""
 
 
 @click.command(cls=SectionedCommand)
@@ -46,6 +47,11 @@ class _Options(BaseModel):
     "CA that signs the certificates of browsers that are accepted.",
     type=_FILE,
 )
+@option(
+    "--table",
+    "DIR|URL",
+    "Table of `logreceiver table`, for lines that are older than the stream.",
+)
 @with_settings()
 def console(settings: BrokerSettings, **options: Any) -> None:
     """Show rates, silent hosts and their lines in a browser.
@@ -55,7 +61,7 @@ def console(settings: BrokerSettings, **options: Any) -> None:
     `[console]`.
     """
     from broker.console.server import Console, Listener
-    from broker.server.key_files import read_secret
+    from broker.server.nats_conf import read_secret
 
     given = {name: value for name, value in options.items() if value is not None}
     try:
@@ -72,7 +78,9 @@ def console(settings: BrokerSettings, **options: Any) -> None:
     async def serve() -> None:
         connection = Connection(settings.server, "logbroker console", access=settings.access)
         try:
-            await Console(connection, listener).run(lambda url: click.echo(f"open {url}"))
+            await Console(connection, listener, chosen.table).run(
+                lambda url: click.echo(f"open {url}")
+            )
         finally:
             await connection.close()
 

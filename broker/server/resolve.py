@@ -12,8 +12,7 @@ from pathlib import Path
 from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, BuiltinKeys, Section, build_accounts
 from broker.auth.credentials import CredentialStore
 from broker.auth.files import load_credentials
-from broker.server.key_files import TlsConf, resolve_tls
-from broker.server.nats_conf import build_sections, render_file
+from broker.server.nats_conf import TlsConf, build_sections, render_file, resolve_tls
 from broker.server.store import Space, check_encryption, list_stored_streams
 from broker.settings import BrokerSettings
 from broker.topology import Topology

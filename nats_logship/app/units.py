@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
-from pydantic import BeforeValidator, ByteSize, PlainSerializer
+from pydantic import BeforeValidator, ByteSize, PlainSerializer, TypeAdapter, ValidationError
 
 from nats_logship.app.timestamps import Moment
 
@@ -56,21 +56,20 @@ def format_size(size: int) -> str:
     return ByteSize(size).human_readable(separator=" ")
 
 
-_RATE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([kmgt])(i?)b?|b)?(?:/s)?")
+_SIZE = TypeAdapter(ByteSize)
 _LEAST_RATE = 1024
 
 
 def parse_rate(value: object) -> int:
     """Read `5MB/s`, `512KiB/s`, or 0 or `none` for no limit; raises ValueError."""
     text = str(value).strip().lower()
-    if text == "none":
-        return 0
-    if not (found := _RATE.fullmatch(text)):
-        raise ValueError(f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit")
-    number, prefix, is_binary = found.groups()
-    power = " kmgt".index(prefix) if prefix else 0
-    unit: int = (1024 if is_binary else 1000) ** power
-    rate = round(float(number) * unit)
+    size = "0" if text == "none" else text.removesuffix("/s")
+    try:
+        rate = int(_SIZE.validate_python("" if "/" in size else size))
+    except ValidationError:
+        raise ValueError(
+            f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit"
+        ) from None
     if 0 < rate < _LEAST_RATE:
         raise ValueError(f"{text!r} is less than 1KiB/s; give more, or 0 for no limit")
     return rate

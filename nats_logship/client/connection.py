@@ -30,11 +30,10 @@ from nats.aio.subscription import Subscription
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
-from nats_logship.client.answer_times import AnswerTimes
 from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
-from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
+from nats_logship.client.outcomes import AnswerTimes, Denials
 from nats_logship.wire.delivery import RawMessage
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, NewType
 
 Expression = NewType("Expression", bytes)
@@ -20,6 +21,9 @@ _TOKEN = re.compile(
 )
 _ANCHORS = {b"\\A": b"^", b"\\Z": b"$", b"\\z": b"$"}
 # A line's newline is any byte (`\C`): `never_nl` keeps classes and `.` from matching it
+_LONGEST = 500  # characters of an expression of a person who searches
+_MOST_PROGRAM = 5000  # instructions of it
+_FEW, _SPARSE = 16, 2048  # so many matches within so many bytes each are not few
 _RUN = rb"(?m)(?:^.*(?:%b).*(?:$\C|\z))+"
 
 
@@ -34,6 +38,21 @@ def expression(text: str) -> Expression:
         raise ValueError(f"{text!r} is not a regular expression of RE2: {error}") from None
 
 
+def bounded_expression(text: str) -> Expression:
+    """Check an expression of a person who searches; as `expression`, and it must not be costly."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"the expression is longer than {_LONGEST} characters")
+    if "\0" in text:
+        raise ValueError("the expression has a zero byte")
+    found = expression(text)
+    if (size := measure(found)) > _MOST_PROGRAM:
+        raise ValueError(
+            f"{text!r} is too large ({size} instructions of at most {_MOST_PROGRAM}): use smaller "
+            "numbers of repeats"
+        )
+    return found
+
+
 def matching_runs(
     expressions: Sequence[Expression],
     lines: bytes | bytearray,
@@ -42,15 +61,37 @@ def matching_runs(
 ) -> list[tuple[int, int]]:
     """Return the half-open ranges of whole lines in a row that one of the expressions matches.
 
-    Searches the lines in `[start, end)`; the last one may lack its newline.
+    Searches the lines in `[start, end)`; the last one may lack its newline. While few lines match,
+    RE2 searches for the expressions alone, which it does ten times as fast where they begin with
+    letters; then for runs of lines.
     """
-    pattern = _any_of(tuple(expressions))
-    return [found.span() for found in pattern.finditer(lines, start, end)]
+    line, run = _any_of(tuple(expressions))
+    found, end, at = list[tuple[int, int]](), len(lines) if end is None else end, start
+    for number in count(1):
+        if at >= end or (hit := line.search(lines, at, end)) is None:
+            break
+        begin = max(lines.rfind(b"\n", at, hit.start()) + 1, at)
+        if begin == end:
+            break  # what matches is nothing, behind the last line
+        at = lines.find(b"\n", hit.end(), end) + 1 or end
+        _append(found, begin, at)
+        if number == _FEW and at - start < _FEW * _SPARSE:
+            for one in run.finditer(lines, at, end):
+                _append(found, *one.span())
+            break
+    return found
+
+
+def _append(runs: list[tuple[int, int]], begin: int, end: int) -> None:
+    """Add a run of lines to those before it; those that touch become one."""
+    if runs and runs[-1][1] == begin:
+        begin = runs.pop()[0]
+    runs.append((begin, end))
 
 
 def measure(one: Expression) -> int:
     """Return how many instructions the program of an expression has, which bounds its time."""
-    return int(_any_of((one,)).programsize)
+    return int(_any_of((one,))[1].programsize)
 
 
 def _in_a_block(token: re.Match[bytes]) -> bytes:
@@ -63,8 +104,10 @@ def _in_a_block(token: re.Match[bytes]) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def _any_of(expressions: tuple[Expression, ...]) -> Any:
-    return _compile(_RUN % b"|".join(b"(?:%b)" % one for one in expressions))
+def _any_of(expressions: tuple[Expression, ...]) -> tuple[Any, Any]:
+    """Return what finds an expression in a line, and what finds runs of whole lines with one."""
+    any_of = b"|".join(b"(?:%b)" % one for one in expressions)
+    return _compile(b"(?m)" + any_of), _compile(_RUN % any_of)
 
 
 def _compile(pattern: bytes) -> Any:

@@ -24,14 +24,13 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.stream_check import StreamMismatch, StreamRestored
+from receiver.consume.claim import Claim, StreamMismatch, StreamRestored, TakenOver
 from receiver.consume.wake import Wake
 from receiver.driver.rotation_timer import RotationTimer
-from receiver.driver.shared import Shared
+from receiver.driver.slot import Shared
 from receiver.driver.standby import describe_owners, find_live_owner, wait_until_free
 from receiver.driver.stopping import run_unless_stopped
-from receiver.partition_meter import PartitionMeter
+from receiver.meter import PartitionMeter
 from receiver.storage.damage import Damaged, Misplaced
 
 _SHORT_PAUSE, _LONG_PAUSE = 2.0, 15.0  # seconds between attempts, at most

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nats_logship.wire.message import Identity, Section, Span
+from nats_logship.wire.message import Identity, Rest, Section, Span
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.identity import (
@@ -69,11 +69,10 @@ class Progress(NamedTuple):
     beginning: bytes  # the first bytes that were ever seen; while they stay, it is the same file
     content: ContentHash  # of the first bytes that were read
     is_fresh: bool = False  # it was unknown when it was found, and nothing was read of it yet
-    is_resumed: bool = False  # it is unknown whether the offset is inside a record
     record_lines: int = 0  # of the record that the offset is inside
 
     @classmethod
-    def begin(cls, cursor: Cursor, inode: int, beginning: bytes, in_line: bool) -> "Progress":
+    def begin(cls, cursor: Cursor, inode: int, beginning: bytes) -> "Progress":
         """Return the progress of a file that begins so, at a cursor."""
         identity = cursor.identity._replace(inode=inode)
         return cls(
@@ -82,10 +81,9 @@ class Progress(NamedTuple):
             offset=cursor.offset,
             identity=identity,
             seen=cursor.seen,
-            in_line=in_line,
+            in_line=bool(cursor.rest),
             beginning=beginning,
             content=ContentHash(),
-            is_resumed=cursor.offset > 0,
         )
 
     @property
@@ -96,7 +94,8 @@ class Progress(NamedTuple):
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what recognises the file there."""
-        return Cursor(self.file, self.label, self.offset, self.identity, self.seen)
+        identity, rest = self.identity, _rest(self.in_line)
+        return Cursor(self.file, self.label, self.offset, identity, self.seen, rest=rest)
 
     @property
     def start(self) -> Cursor:
@@ -115,12 +114,10 @@ class Progress(NamedTuple):
         return self.cursor if self.offset else self.start
 
     def rewind(self, cursor: Cursor) -> "Progress":
-        """Return the progress at another cursor of the file, at the beginning of a line."""
+        """Return the progress at another cursor of the file."""
         identity = cursor.identity._replace(inode=self.identity.inode)
-        offset, seen = cursor.offset, cursor.seen
-        return self._replace(
-            offset=offset, seen=seen, identity=identity, in_line=False, is_resumed=offset > 0
-        )
+        offset, seen, in_line = cursor.offset, cursor.seen, bool(cursor.rest)
+        return self._replace(offset=offset, seen=seen, identity=identity, in_line=in_line)
 
     def accept(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
         """Move behind the lines that were read, and the hole behind them."""
@@ -144,11 +141,17 @@ class Progress(NamedTuple):
         # a third of the time that `bytes.count` takes for lines of 100 bytes
         count = len(run) - len(run.replace(b"\n", b""))
         span = Span(self.file, self.offset, after.offset)
-        section = Section(
-            self.label, span, len(run), count, after.identity, records=reading.records
-        )
         continues = is_inside_line(before) or (bool(reading.records) and self.in_line)
         goes_on = after.in_line or (reading.goes_on and run is reading.run)
+        section = Section(
+            path=self.label,
+            span=span,
+            size=len(run),
+            lines=count,
+            identity=after.identity,
+            records=reading.records,
+            rest=_rest(goes_on),
+        )
         if goes_on and reading.records:
             lines = self.record_lines if continues else 0
             after = after._replace(in_line=True, record_lines=lines + count)
@@ -159,7 +162,8 @@ class Progress(NamedTuple):
         nuls = bytes(min(hole, ContentHash.MOST))
         after = self._move(hole, nuls, nuls[:TAIL_BYTES], now)
         span = Span(self.file, self.offset, after.offset)
-        section = Section(self.label, span, 0, 0, after.identity, filtered=True)
+        rest = _rest(self.in_line)
+        section = Section(self.label, span, 0, 0, after.identity, filtered=True, rest=rest)
         return after._replace(in_line=self.in_line), Block(section, b"", now)
 
     def _move(self, length: int, data: bytes, tail: bytes, now: int) -> "Progress":
@@ -183,3 +187,7 @@ class Progress(NamedTuple):
             beginning=beginning,
             content=self.content.add(start, data),
         )
+
+
+def _rest(in_line: bool) -> Rest:
+    return "kept" if in_line else ""  # unless a filter leaves it out

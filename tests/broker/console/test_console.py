@@ -5,7 +5,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +137,7 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     assert lines == [["first"], ["bad \udcff byte"], ["next", "and next"]]
     piece = pieces[1]
     assert (piece["host"], piece["file"], piece["sequence"]) == ("web01", "/var/log/a.log", 1)
-    wrong_last, wrong_match = ("-1", "100000", "x"), ("(", "%00", 501 * "x")
+    wrong_last, wrong_match = ("-1", "100000", "x"), ("(", "%00", 501 * "x", "(((a{99}){9}){9}){9}")
     asked = [*(f"last={one}" for one in wrong_last), *(f"match={one}" for one in wrong_match)]
     for wrong in ("since=never", *asked):
         async with web.get(f"{url}/lines?{wrong}") as answer:
@@ -162,23 +161,6 @@ async def test_matching_lines_since_a_time_are_followed_by_new_ones(
     assert lines == ["line 89", "line 99", "line of 9"]  # sequence 81 has line 80
     async with web.get(f"{url}/lines?since=earliest&last=1&match=line%20.*9$") as answer:
         assert (await anext(documents(answer)))["lines"] == ["line of 9"]
-
-
-async def test_a_slow_expression_ends_its_view_and_delays_no_other_page(
-    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
-) -> None:
-    await publish("web01", b"a" * 64 + b"\n")
-    url = start_console(logs_url)
-    async with web.get(f"{url}/lines?match=(a%2B)%2Bb") as answer:
-        found = asyncio.ensure_future(anext(documents(answer)))
-        while not found.done():
-            began = time.monotonic()
-            async with web.get(f"{url}/healthz") as healthy:
-                assert healthy.status == 200
-            assert time.monotonic() - began < 1
-            await asyncio.sleep(0.1)
-
-    assert "simpler" in (await found)["trouble"]
 
 
 async def test_of_too_many_lines_a_sample_is_shown_that_says_so(

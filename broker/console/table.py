@@ -1,0 +1,60 @@
+"""The table as the console asks it: in a thread, one search at a time, with progress."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import groupby
+from typing import TypeVar
+
+from nats_logship.history import Histogram, History, Line, Progress, SearchLimits
+
+Value = TypeVar("Value")
+_LIMITS = SearchLimits(seconds=120.0, memory=256 * 1024 * 1024)
+_REPORTED = 0.3  # seconds between two reports of progress
+_SEVERITIES = {"warning": 1, "error": 2, "critical": 2}
+_one_search = asyncio.Semaphore(1)  # each takes much memory
+
+
+@asynccontextmanager
+async def open_table(table: str) -> AsyncGenerator[History, None]:
+    """Open the newest version of a table; raises `OperatorError`, which may be of our settings."""
+    async with _one_search:
+        with await asyncio.to_thread(History.open, table, limits=_LIMITS) as history:
+            yield history
+
+
+async def run(
+    history: History, work: Callable[[], Value]
+) -> AsyncGenerator[tuple[Progress, Value | None], None]:
+    """Yield the progress of a search in a thread, at last with its result.
+
+    The search ends with the generator. Raises what `work` raises.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        while not running.done():
+            await asyncio.wait({running}, timeout=_REPORTED)
+            yield history.progress, running.result() if running.done() else None
+    finally:
+        if not running.done():
+            history.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def join_records(lines: Iterable[Line]) -> list[Line]:
+    """Return lines as the pages show them: the oldest first, a record as one."""
+    ordered = sorted(lines, key=lambda one: one.place)
+    grouped = groupby(ordered, lambda one: (one.stream, one.sequence, one.file, one.record))
+    groups = (list(some) for _, some in grouped)
+    return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]
+
+
+def count_severities(found: Histogram) -> Counter[tuple[int, int]]:
+    """Return numbers of lines by time and severity, as `Found` has them."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for bucket, levels in enumerate(found.counts):
+        for level, number in levels.items():
+            middle = found.since + bucket * found.width + found.width // 2
+            counts[middle, _SEVERITIES.get(level, 0)] += number
+    return counts
