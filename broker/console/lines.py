@@ -138,7 +138,7 @@ class Lines:
         ranges = [await self._make_range(one, since, until) for one in states]
         for one in ranges if history else ():
             assert history
-            newer = history.next_sequence(one.state.name, one.state.created) or 0
+            newer = history.next_sequence(one.state) or 0
             one.first = max(one.first, newer)
         now = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1) * 1000  # noqa: TID251
         end = now if until is None else until
