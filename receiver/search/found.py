@@ -63,6 +63,13 @@ class Found(NamedTuple):
         place = self.time or 0, self.host, self.file, self.stream, self.sequence, self.pos
         return Line(*place, self.lines.partition(b"\n")[0])
 
+    def split_up(self) -> list["Found"]:
+        """Return each line by itself."""
+        return [
+            self._replace(lines=line + b"\n", pos=number, begins=self.begins and number == self.pos)
+            for number, line in enumerate(self.split(), self.pos)
+        ]
+
     def split(self) -> list[bytes]:
         """Return the lines without their newlines."""
         return self.lines.removesuffix(b"\n").split(b"\n")
