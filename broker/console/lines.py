@@ -12,21 +12,28 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
-from broker.console.stream import Found, StreamRange, filters_of, search_messages, search_streams
-from broker.console.table import count_severities, join_records, open_table, run
+from broker.console.table import count_in_table, find_in_table, join_records, open_table, run
 from broker.inspect.reader import MessageReader, follow, get_message
 from broker.inspect.streams import list_streams, read_known_layout
+from broker.inspect.windows import (
+    Found,
+    StreamRange,
+    name_stream,
+    search_streams,
+    summarize_messages,
+)
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import EPOCH, SECOND, Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, find_message, resolve_moment
+from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.history import History, Line, Order, Query
@@ -51,6 +58,12 @@ class _Search:
     step: int
     wanted: int
     read: int = 0
+
+    @property
+    def range(self) -> Document:
+        """The axis of a histogram, in milliseconds; it begins with a whole step."""
+        begin = self.since // self.step * self.step
+        return {"from": begin / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
 
     @property
     def left(self) -> int:
@@ -86,8 +99,7 @@ class Lines:
             except OperatorError as error:
                 note = f"only the stream is searched: {error}"
             search = await self._begin(request, states, history)
-            shown = {"from": search.since, "to": search.until, "step": search.step}
-            yield {"range": {name: time / 1e6 for name, time in shown.items()}, "note": note}
+            yield {"range": search.range, "note": note}
             parts = [self._search_streams(search), self._search_table(search)]
             for part in parts if request.order is Order.NEWEST else reversed(parts):
                 async with aclosing(part) as documents:
@@ -100,10 +112,10 @@ class Lines:
                     yield document
 
     async def around(self, key: str, most: int) -> Document:
-        """Return a line by its key, and at most so many before and after it in its host and file."""
+        """Return a line by its key, and so many before and after it in its host and file."""
         stream, sequence, pos = _parse_key(key)
         states = await self._read_states()
-        state = next((one for one in states if f"{one.name}/{one.created}" == stream), None)
+        state = next((one for one in states if name_stream(one) == stream), None)
         async with AsyncExitStack() as stack:
             history = None
             if self._table:
@@ -144,7 +156,6 @@ class Lines:
         end = now if until is None else until
         begin = await self._find_begin(states, history, end) if since is None else since
         step = _choose_step(end - begin, request.buckets)
-        begin = begin // step * step
         return _Search(request, ranges, history, begin, end, step, request.most)
 
     async def _find_time(self, moment: Moment | None, states: Sequence[StreamState]) -> int | None:
@@ -181,7 +192,7 @@ class Lines:
     async def _search_streams(self, search: _Search) -> AsyncGenerator[Document, None]:
         request, before, size = search.request, search.read, search.left
         found = search_streams(
-            self._connection, search.ranges, request.query, request.order, search.wanted
+            self._connection, search.ranges, request.wanted, request.order, search.wanted
         )
         async with aclosing(found) as windows:
             async for window in windows:
@@ -194,22 +205,18 @@ class Lines:
         history, request = search.history, search.request
         if history is None:
             return
-        query = replace(request.query, since=search.since, until=search.until)
-        works = []
+        query = request.make_query(search.since, search.until)
+        steps = max(1, -(-(search.until - search.since) // search.step))
+        works: list[Callable[[], Found]] = []
         if search.wanted > 0:
-            works.append(lambda: [*history.find(query, search.wanted, request.order)])
+            works.append(lambda: find_in_table(history, query, search.wanted, request.order))
         if request.buckets:
-            steps = max(1, -(-(search.until - search.since) // search.step))
-            works.append(partial(history.count, query, steps))
+            works.append(lambda: count_in_table(history, query, steps))
         for work in works:
             before, rest = search.read, search.left
             async for progress, found in run(history, work):
                 search.read = before + progress.bytes
-                shown = Found(until=progress.until or 0)
-                if isinstance(found, list):
-                    shown.lines = join_records(found)
-                elif found:
-                    shown.counts = count_severities(found)
+                shown = found or Found(until=progress.until or 0)
                 yield search.document(shown, search.read, before + progress.of + rest)
 
     async def _follow(
@@ -219,17 +226,17 @@ class Lines:
         clock = asyncio.get_running_loop().time
         layout = await read_known_layout(self._connection)
         while True:
-            names = {one.name: f"{one.name}/{one.created}" for one in states}
+            names = {one.name: name_stream(one) for one in states}
             began = clock()
             async with AsyncExitStack() as stack:
-                readers = [self._reader(one, request.query.selection) for one in states]
+                readers = [self._reader(one, request.wanted) for one in states]
                 for one in readers:
                     stack.push_async_callback(one.close)
                 pace = _Pace(clock)
                 async for some in follow(readers):
                     stream = layout.stream_of(some[0].subject.partition) if some[0].subject else ""
-                    search = (some, names.get(stream, stream), request.query, Order.OLDEST)
-                    found = await asyncio.to_thread(search_messages, *search, pace.left)
+                    what = (some, names.get(stream, stream), request.wanted, pace.left)
+                    found = await asyncio.to_thread(summarize_messages, *what)
                     lines = list(map(describe_line, found.lines))
                     yield {"lines": lines, "counts": _list_counts(found, SECOND)}
                     if pace.is_exceeded(found.lines, some[-1].stored_at):
@@ -238,19 +245,17 @@ class Lines:
             yield {"sampled": True}
             states = await self._read_states()
 
-    def _reader(self, state: StreamState, selection: LineSelection) -> MessageReader:
+    def _reader(self, state: StreamState, wanted: LineFilter) -> MessageReader:
         start = at_sequence(state.until)
-        return MessageReader(self._connection, state.name, start, filters_of(selection))
+        return MessageReader(self._connection, state.name, start, wanted.subjects)
 
     async def _around_in_stream(
         self, state: StreamState, sequence: int, pos: int, most: int
     ) -> tuple[list[Line], Line, list[Line]]:
         """Return a line, and those before and after it; fewer if they are not found in time."""
         message = await get_message(self._connection, state.name, sequence)
-        whole = StreamRange(state, sequence, sequence + 1)
-        of_all = await asyncio.to_thread(
-            search_messages, [message], whole.name, Query(), Order.OLDEST, sys.maxsize
-        )
+        what = ([message], name_stream(state), LineFilter(), sys.maxsize)
+        of_all = await asyncio.to_thread(summarize_messages, *what)
         at = max((n for n, one in enumerate(of_all.lines) if one.pos <= pos), default=None)
         if at is None:
             raise OperatorError("this message holds no such line")
@@ -260,22 +265,22 @@ class Lines:
             for some in (of_all.lines[:at], of_all.lines[at + 1 :])
         ]
         files = (glob.escape(line.file),) if line.file else ()
-        query = Query(LineSelection((line.host,), files))
+        wanted = LineFilter(LineSelection((line.host,), files))
         sides = ((state.first, sequence, Order.NEWEST), (sequence + 1, state.until, Order.OLDEST))
         for found, (first, until, order) in zip(beside, sides, strict=True):
             part = StreamRange(state, first, until)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_AROUND_PATIENCE):
-                    await self._collect(found, part, query, order, most)
+                    await self._collect(found, part, wanted, order, most)
         return beside[0], line, beside[1]
 
     async def _collect(
-        self, found: list[Line], part: StreamRange, query: Query, order: Order, most: int
+        self, found: list[Line], part: StreamRange, wanted: LineFilter, order: Order, most: int
     ) -> None:
         """Add lines of a range of a stream until there are so many."""
         if len(found) >= most:
             return
-        search = search_streams(self._connection, [part], query, order, most - len(found))
+        search = search_streams(self._connection, [part], wanted, order, most - len(found))
         async with aclosing(search) as windows:
             async for window in windows:
                 found[:] = sorted([*found, *window.lines], key=lambda one: one.place)
