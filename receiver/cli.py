@@ -37,18 +37,22 @@ from receiver.spark.java import find_java
 from receiver.spark.jvm import Jvm
 from receiver.spark.settings import jvm_for
 
-_IMPORTED_LATE = ("offsets", "show", "set", "adopt", "table")
+_IMPORTED_LATE = ("offsets", "show", "set", "adopt", "table", "search")
 
 
 class _Commands(SectionedGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "offsets", "table"])
+        return sorted([*super().list_commands(ctx), "offsets", "search", "table"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "offsets":
             from receiver.offsets_cli import offsets
 
             return offsets
+        if cmd_name == "search":
+            from receiver.search.cli import search
+
+            return search
         if cmd_name == "table":
             from receiver.table.cli import table
 

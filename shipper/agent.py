@@ -177,7 +177,11 @@ class Agent:
 
             paths, folder, once = inputs.values(), settings.spool_dir, settings.once
             self._spools = open_spools(
-                paths, folder, self._host, once=once, records=records, **given
+                *(paths, folder, self._host),
+                once=once,
+                takes_over=settings.take_over,
+                records=records,
+                **given,
             )
             for spool in self._spools:
                 self._sources.add(spool)

@@ -1,9 +1,8 @@
 """`logbroker tail`: the last lines of hosts, or those since a moment, and then new ones."""
 
-from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -14,12 +13,10 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage
-from nats_logship.client.line_search import FoundLines, LineFilter, search, select
+from nats_logship.client.line_search import FoundLines, LineFilter, search, search_newest, select
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_reader import at_sequence
 
-_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
-_WIDER = 8  # each further search covers so many times more messages
 _MOST_SEARCHED = 1_000_000  # messages, unless the broker selects those of one host
 
 
@@ -96,7 +93,10 @@ async def _read_newest(
     """Yield the last lines of all streams in the order of their storage."""
     newest: list[FoundLines] = []
     for one in ends:
-        lines, searched = await _find_newest(connection, one, wanted)
+        most = None if wanted.wanted.only_host else _MOST_SEARCHED
+        lines, searched = await search_newest(
+            connection, one, wanted.wanted, wanted.lines or 1, most
+        )
         newest += lines
         if searched:
             yield Searched(searched)
@@ -122,29 +122,6 @@ async def _read_stored(
         async for run in runs:
             for found in run.found:
                 yield found
-
-
-async def _find_newest(
-    connection: Connection, ends: SequenceRange, wanted: TailOptions
-) -> tuple[list[FoundLines], int]:
-    """Return the last lines of a range, and how many messages were searched.
-
-    The search starts at the end and widens; the number is 0 if it covered the whole range.
-    """
-    window, most, until = _FIRST_WINDOW, wanted.lines or 1, ends.until
-    found: list[FoundLines] = []
-    while True:
-        first = max(ends.first, ends.until - window)
-        kept: deque[FoundLines] = deque(maxlen=most - len(found))
-        part = replace(ends, first=first, until=until)
-        async for one in _read_stored(connection, part, wanted.wanted):
-            kept.extend(one.last(most))
-        found, until = [*kept, *found], first
-        if first == ends.first or len(found) == most:
-            return found, 0
-        if window > _MOST_SEARCHED and not wanted.wanted.only_host:
-            return found, window
-        window *= _WIDER
 
 
 def _select(messages: Sequence[StoredMessage], wanted: LineFilter) -> Iterator[FoundLines]:

@@ -7,6 +7,7 @@ one block, in a thread; Python parses only those messages that have a line that 
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ from nats_logship.wire.subjects import (
 _BLOCK_BYTES = 4 * 1024 * 1024  # of lines that are searched at once
 _MOST_JOINED = 500_000  # lines of a section: more are shown line by line
 _MOST_RUNS = 10_000  # runs of lines of a section: more are one, with the number of its first line
+_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
+_WIDER = 8  # each further search covers so many times more messages
 _ENCODING = b"Content-Encoding"
 Range = tuple[int, int]
 
@@ -146,9 +149,10 @@ class LineFilter:
 
 
 class SearchedRun(NamedTuple):
-    """What was found in some messages; these have `size` bytes, and end before `following`.
+    """What was found in some messages. All messages before the sequence `following` are searched.
 
-    `stored_at` is the time of the last one, 0 if more of them follow.
+    `size` are the bytes of messages since the last such report, and `stored_at` is the time of the
+    last one; 0 if not all of them are searched.
     """
 
     found: list[FoundLines]
@@ -204,14 +208,47 @@ async def search(
     """
     if len(subjects := wanted.subjects) == 1:
         item = replace(item, subject=subjects[0])
+    following = item.first
     async with aclosing(read_runs(connection, item)) as runs:
         async for run in runs:
             blocks = search_run(run, wanted)
             while (found := await asyncio.to_thread(next, blocks, None)) is not None:
-                yield SearchedRun(found, 0, item.first)
+                yield SearchedRun(found, 0, following)
             if last := StreamMessage.from_direct_get(run[-1]) if run else None:
+                following = last.sequence + 1
                 size = sum(len(one.head) + len(one.data) for one in run)
-                yield SearchedRun([], size, last.sequence + 1, last.stored_at)
+                yield SearchedRun([], size, following, last.stored_at)
+
+
+async def search_newest(
+    connection: Connection,
+    item: SequenceRange,
+    wanted: LineFilter,
+    lines: int,
+    most: int | None = None,
+) -> tuple[list[FoundLines], int]:
+    """Return the last lines of a range, each by itself, and how many messages were searched.
+
+    The search starts at the end and widens, at least to `most` messages; the number is 0 if it
+    covered the whole range or found so many lines. Raises as `read_runs`.
+    """
+    window, until = _FIRST_WINDOW, item.until
+    found: list[FoundLines] = []
+    while True:
+        first = max(item.first, item.until - window)
+        kept: deque[FoundLines] = deque(maxlen=lines - len(found))
+        async with aclosing(
+            search(connection, replace(item, first=first, until=until), wanted)
+        ) as runs:
+            async for run in runs:
+                for one in run.found:
+                    kept.extend(one.last(lines))
+        found, until = [*kept, *found], first
+        if first == item.first or len(found) == lines:
+            return found, 0
+        if most is not None and window > most:
+            return found, window
+        window *= _WIDER
 
 
 def count_lines(lines: bytes) -> int:
