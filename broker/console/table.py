@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import TypeVar
 
-from broker.inspect.windows import Found
+from broker.inspect.windows import WindowFound
 from nats_logship.history import History, Line, Order, Progress, Query, SearchLimits
 
 Value = TypeVar("Value")
@@ -42,9 +42,9 @@ async def run(
             await asyncio.gather(running, return_exceptions=True)
 
 
-def find_in_table(history: History, query: Query, most: int, order: Order) -> Found:
+def find_in_table(history: History, query: Query, most: int, order: Order) -> WindowFound:
     """Return the first lines, or records, in an order."""
-    return Found(join_records(history.find(query, most, order)))
+    return WindowFound(join_records(history.find(query, most, order)))
 
 
 def join_records(lines: Iterable[Line]) -> list[Line]:
@@ -55,9 +55,14 @@ def join_records(lines: Iterable[Line]) -> list[Line]:
     return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]
 
 
-def count_in_table(history: History, query: Query, steps: int) -> Found:
+def find_begin(history: History) -> int | None:
+    """Return the time of the oldest line of a table, in nanoseconds; None without lines."""
+    return min((one.time for one in history.find(Query(), 1, Order.OLDEST)), default=None)
+
+
+def count_in_table(history: History, query: Query, steps: int) -> WindowFound:
     """Count lines in so many steps."""
-    found, result = history.count(query, steps), Found()
+    found, result = history.count(query, steps), WindowFound()
     for step, levels in enumerate(found.counts):
         for level, number in levels.items():
             middle = found.since + step * found.width + found.width // 2

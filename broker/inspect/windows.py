@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.inspect.message import StoredMessage
+from broker.inspect.ranges import StreamRange, name_stream
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, find_sequence
 from nats_logship.client.line_search import FoundLines, LineFilter, count_lines, search, select
 from nats_logship.client.ranges import SequenceRange
-from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Line, Order
 from nats_logship.wire.levels import find_level, level_runs
 
@@ -28,22 +28,7 @@ _LARGEST_OF_HOST = 1_000_000  # where the broker selects the messages of one hos
 
 
 @dataclass(slots=True)
-class StreamRange:
-    """The sequences `[first, until)` of a stream that are still to be searched."""
-
-    state: StreamState
-    first: int
-    until: int
-
-    @property
-    def size(self) -> int:
-        """About how many bytes that is, as stored."""
-        held = self.state.until - self.state.first
-        return self.state.size * max(0, self.until - self.first) // max(1, held)
-
-
-@dataclass(slots=True)
-class Found:
+class WindowFound:
     """The lines that are wanted, the oldest first, and the numbers of all lines that fit.
 
     `counts` are by time of storage, in nanoseconds, and by severity: 2 for errors, 1 for warnings,
@@ -55,18 +40,13 @@ class Found:
     until: int = 0
 
 
-def name_stream(state: StreamState) -> str:
-    """Return a stream's name with its creation, as tables have it."""
-    return f"{state.name}/{state.created}"
-
-
 async def search_streams(
     connection: Connection,
     ranges: Sequence[StreamRange],
     wanted: LineFilter,
     order: Order,
     most: int,
-) -> AsyncGenerator[Found, None]:
+) -> AsyncGenerator[WindowFound, None]:
     """Yield what each window has: in all at most `most` lines. Takes the windows from the ranges.
 
     Raises `OperatorError`, `ConnectionLost`, `Rejected`.
@@ -74,7 +54,7 @@ async def search_streams(
     window, largest = _FIRST_WINDOW, _LARGEST_OF_HOST if wanted.only_host else _LARGEST_WINDOW
     while any(one.first < one.until for one in ranges):
         parts, until = await _take_window(connection, ranges, order, window)
-        total = Found(until=until)
+        total = WindowFound(until=until)
         for one, part in zip(ranges, parts, strict=True):
             async with aclosing(search(connection, part, wanted)) as runs:
                 async for run in runs:
@@ -125,7 +105,7 @@ async def _find_cut(connection: Connection, one: StreamRange, time: int) -> int:
 
 def summarize_messages(
     messages: Sequence[StoredMessage], stream: str, wanted: LineFilter, most: int
-) -> Found:
+) -> WindowFound:
     """Return what messages have of the lines that are wanted: the first `most`, and counts."""
     found = [
         lines
@@ -144,9 +124,9 @@ def summarize_messages(
     return summarize(found, stream, Order.OLDEST, most)
 
 
-def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> Found:
+def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> WindowFound:
     """Return the first or the last `most` lines, or few more, and count all."""
-    result = Found()
+    result = WindowFound()
     for some in found:
         _count(some, result.counts)
     for some in found if order is Order.OLDEST else reversed(found):

@@ -1,4 +1,5 @@
 """The console in a real browser: all views, thousands of hosts, hostile hosts and lines."""
+
 import asyncio
 import os
 import re
