@@ -200,7 +200,7 @@ export class Lines {
         line ? item(line) : make("li", skipped, "passed")),
     );
     while (list.childElementCount > MOST) list.firstElementChild.remove();
-    if (isAtEnd && this.#state.follows !== undefined) list.scrollTop = list.scrollHeight;
+    if (isAtEnd && by("line-order").value === "last") list.scrollTop = list.scrollHeight;
   }
 
   #isSearching() {
