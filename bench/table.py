@@ -14,9 +14,9 @@ from bench.expected import Expected
 from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.machine import touch_memory
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare, ours
 from bench.replay import seconds_until_end
-from bench.trial import Outcome
+from bench.trial import Case, Outcome
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Processes
 from tests.support.suite import Suite
@@ -28,7 +28,6 @@ _ABOUT = """\
 hosts: from the start of the program (Spark's too) to its end; the bytes of every host are read by \
 Polars and checked. Ours alone. CPU: user and system seconds of the writer and its Spark per GB \
 (1e9 bytes) of lines; size: files of the table to the same lines as one text by zstd -3."""
-_QUESTION = Question("table", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
 def measure(_system: System, folder: Path, lines: int) -> Outcome:
@@ -79,13 +78,11 @@ def _judge(table: Path, expected: Expected, lines: int) -> Verdict:
     return Verdict(lines, lines)
 
 
-@click.command()
+@compare(Question("table", _ABOUT, ("MB/s", "CPU s/GB")), ours)
 @click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
-@field_options
-def main(field: Field, megabytes: tuple[int, ...]) -> None:
+def main(_: Path, megabytes: tuple[int, ...]) -> list[Case]:
     """Measure how fast a table is written; exits with 1 if a line is not as it was sent."""
-    with field.folder() as folder:
-        field.ours().answer(_QUESTION, backlog_cases(measure, megabytes), folder)
+    return backlog_cases(measure, megabytes)
 
 
 if __name__ == "__main__":

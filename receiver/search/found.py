@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
@@ -120,20 +121,14 @@ class Status:
 
     size: int = 0
     read: int = 0
-    _is_shown: bool = field(default_factory=sys.stderr.isatty)
 
     def show(self, read: int, until: int | None) -> None:
         """Show how many bytes were read, and up to which time (nanoseconds)."""
         self.read = read
-        if not self._is_shown:
-            return
         at = f", up to {format_time(until, 'seconds')}" if until else ""
         text = f"searched {format_size(read)} of {format_size(max(self.size, read))}{at}"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        TERMINAL.show(text)
 
     def clear(self) -> None:
         """Remove the line."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        TERMINAL.show("")

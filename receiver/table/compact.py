@@ -28,47 +28,55 @@ _PATIENCE = timedelta(minutes=5)  # after an hour or day: a round may still writ
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of a day to merge into one."""
+    """Files of a day to merge into one; `added` are columns that somebody has added to ours."""
 
     day: date
     files: tuple[KnownFile, ...]
+    added: tuple[pa.Field, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its files."""
+        return pa.schema([*FILE_SCHEMA, *self.added])
 
 
-def find_groups(files: Sequence[KnownFile], now: datetime) -> list[Group]:
+def find_groups(
+    files: Sequence[KnownFile], now: datetime, added: tuple[pa.Field, ...] = ()
+) -> list[Group]:
     """Return the files to merge, of closed hours and closed days; `files` as `Log.files`."""
-    groups = list[Group]()
+    runs = list[tuple[KnownFile, ...]]()
     today = (now - _PATIENCE).date()
     hour = (now - _PATIENCE).isoformat()[:13]
     for day, of_day in groupby(files, key=lambda one: one.day):
         found = [one for one in of_day if one.rows]
         if day < today:
-            groups += _pack(day, found, _DAY_BYTES)
+            runs += _pack(found, _DAY_BYTES)
             continue
         closed = [one for one in found if one.ends[:13].replace(" ", "T") < hour]
         for _, of_hour in groupby(closed, key=lambda one: one.begins[:13]):
-            groups += _pack(day, of_hour, _HOUR_BYTES)
-    return groups
+            runs += _pack(of_hour, _HOUR_BYTES)
+    return [Group(run[0].day, run, added) for run in runs]
 
 
-def _pack(day: date, files: Iterable[KnownFile], most: int) -> Iterator[Group]:
+def _pack(files: Iterable[KnownFile], most: int) -> Iterator[tuple[KnownFile, ...]]:
     """Yield runs of files that are small for `most` bytes, each two files or more."""
     run, size = list[KnownFile](), 0
     for one in files:
         if one.size * 2 > most:
             continue
         if run and (size + one.size > most or len(run) == _MOST_FILES):
-            yield Group(day, tuple(run))
+            yield tuple(run)
             run, size = [], 0
         run.append(one)
         size += one.size
     if len(run) > 1:
-        yield Group(day, tuple(run))
+        yield tuple(run)
 
 
 def merge_files(group: Group, lines: Location) -> tuple[Group, File]:
     """Write the rows of files to a new one, by host and then in their order, and return it."""
     tables = _sorted_slices(group, lines)
-    merged = write_tables(tables, group.day.isoformat(), lines)
+    merged = write_tables(tables, group.day.isoformat(), lines, group.schema)
     if merged.rows != (rows := sum(one.rows for one in group.files)):
         raise ValueError(f"{merged.rows} rows were merged, of {rows}")
     fault("table_merged")
@@ -79,7 +87,7 @@ def _sorted_slices(group: Group, lines: Location) -> Iterator[pa.Table]:
     parquet = datasets.ParquetFileFormat(dictionary_columns=list(NAMES))
     whole = datasets.dataset(
         [one.path for one in group.files],
-        schema=FILE_SCHEMA,
+        schema=group.schema,
         format=parquet,
         filesystem=lines.file_system,
     )
@@ -87,22 +95,22 @@ def _sorted_slices(group: Group, lines: Location) -> Iterator[pa.Table]:
         is_wanted = datasets.field("host").cast(pa.string()).isin(pa.array(hosts, pa.string()))
         batches = whole.to_batches(filter=is_wanted, use_threads=False)
         if len(hosts) == 1:  # its rows are in order: those of a file, and files are too
-            yield from _gather(batches)
+            yield from _gather(batches, group.schema)
         else:
-            yield _sort(pa.Table.from_batches(batches, FILE_SCHEMA))
+            yield _sort(pa.Table.from_batches(batches, group.schema))
 
 
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gather(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of batches in tables of about `_SLICE_ROWS`."""
     found, rows = list[pa.RecordBatch](), 0
     for batch in batches:
         found.append(batch)
         rows += batch.num_rows
         if rows >= _SLICE_ROWS:
-            yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
+            yield _combine(pa.Table.from_batches(found, schema))
             found, rows = [], 0
     if rows:
-        yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
+        yield _combine(pa.Table.from_batches(found, schema))
 
 
 def _sort(rows: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ class Written:
     """A table that is written file by file, without a broker."""
 
     def __init__(self, folder: Path) -> None:
-        self.address, self._next = str(folder), 1
+        self.address, self.stream, self._next = str(folder), STREAM, 1
         self._location = Location(str(folder)).child("lines")
         self._log = Log(self._location, "lines", SCHEMA, ("date",), STATISTICS)
         self._log.refresh()
@@ -32,8 +32,8 @@ class Written:
             made.append(SectionLines(host, file, self._next, stored_at, 0, lines, records))
             self._next += 1
         made.sort(key=lambda part: part.host)
-        file = write_tables(iter([make_rows(made, STREAM)]), "2026-11-18", self._location)
-        self._log.append([file], {f"logship/{STREAM}": self._next})
+        file = write_tables(iter([make_rows(made, self.stream)]), "2026-11-18", self._location)
+        self._log.append([file], {f"logship/{self.stream}": self._next})
 
     def open(self, **limits: float) -> History:
         return History.open(self.address, limits=SearchLimits(**limits))

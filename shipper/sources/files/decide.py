@@ -1,6 +1,6 @@
 """Decides what a file is and what happens to it: a state machine without I/O.
 
-The tracker observes, `decide` decides, the catalogue acts. The first line that fits counts:
+The follower observes, `decide` decides, the catalogue acts. The first line that fits counts:
 
 state               observation                                     new state   actions
 ------------------- ----------------------------------------------- ----------- -----------------
@@ -17,25 +17,22 @@ FOLLOWED, DELETED   Seen: may have lost what was read of it         DOUBTFUL    
                     Seen: anything else                             FOLLOWED    -
                     LOST: a read does not find what was read before DOUBTFUL    -
 FOLLOWED            REWOUND                                         DOUBTFUL    -
-FOLLOWED, DOUBTFUL  Compared: has the same first bytes              unchanged   REPORT_TOUCHED
+FOLLOWED, DOUBTFUL  Compared: may have lost what was read of it     DOUBTFUL    -
+                      has other first bytes                         REPLACED    FOLLOW_REWRITTEN
+                      has the same first bytes                      unchanged   REPORT_TOUCHED
                     Sampled: has all that was read                  FOLLOWED    CONFIRM
-REWRITTEN           Compared: has the same first bytes              DOUBTFUL    REPORT_TOUCHED
-                    Sampled: has all that was read                  REPLACED    REPORT_TRUNCATED
-                    Unseen: is open and not empty                   REPLACED    FOLLOW_REWRITTEN
-any of these        Compared: has others                            REWRITTEN   -
-                    Sampled: has not all that was read              REMEMBERED  REPORT_TRUNCATED
-                    Unseen: is not open                             gone (2)    REPORT_GONE
-                      begins with other bytes                       gone (2)    FOLLOW_REWRITTEN
-                      is empty, though something was read           gone (2)    REPORT_GONE
-                      is held open for longer than the limit        gone (2)    REPORT_EXPIRED
-                      is writable, unread or not stored             DELETED     READ
-                      is read to its end and stored                 gone (2)    REPORT_GONE
-                    MOVED: only its inode is known                  gone (2)    -
-                    LEFT_OUT: by the selection, or by a mark        gone (2)    -
+                      has not all that was read                     REMEMBERED  REPORT_TRUNCATED
+any of these        Unseen: is not open                             REMEMBERED  REPORT_GONE
+                      begins with other bytes                       REMEMBERED  FOLLOW_REWRITTEN
+                      is empty, though something was read           REMEMBERED  REPORT_GONE
+                      is held open for longer than the limit        REMEMBERED  REPORT_EXPIRED
+                      is writable (2), unread or not stored         DELETED     READ
+                      is read to its end and stored                 REMEMBERED  REPORT_GONE
+                    MOVED: only its inode is known                  REMEMBERED  -
+                    LEFT_OUT: by the selection, or by a mark        REMEMBERED  -
 
 (1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
-(2) REMEMBERED; a REWRITTEN file is REPLACED. A file is writable if it has a name somewhere and
-descriptors are not short.
+(2) It has a name somewhere, and descriptors are not short.
 
 A file in the states COPY and LEFT becomes FOUND again when it changes. A REMEMBERED file is
 followed again when a FOUND one has its bytes.
@@ -55,7 +52,6 @@ class FileState(Enum):
     FOUND = auto()  # a scan found the file; a sample decides
     FOLLOWED = auto()  # it has a path, and its lines are read
     DOUBTFUL = auto()  # what was read of it may be gone; it is not read until a sample decides
-    REWRITTEN = auto()  # it was written again in place with other bytes; not read either
     DELETED = auto()  # it has no path that a scan sees, and is held open and read
     COPY = auto()  # its lines are read from another file
     LEFT = auto()  # it is not read until it changes
@@ -100,8 +96,12 @@ class Seen(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The first bytes of a file were read again, since it was written to and did not grow."""
+    """The first bytes of a file were read again, since it was written to and did not grow.
 
+    `has_all`: a sample shows what was read of it; `is_same`: so do all its first bytes.
+    """
+
+    has_all: bool
     is_same: bool
 
 
@@ -141,7 +141,7 @@ class Action(Enum):
     INHERIT = auto()  # follow the file from the cursor of the decision
     BEGIN = auto()  # follow the file under a new id
     CONFIRM = auto()  # note what the sample shows of the file
-    FOLLOW_REWRITTEN = auto()  # follow the content that was written to a deleted file, as another
+    FOLLOW_REWRITTEN = auto()  # follow what was written over its content, as another file
     READ = auto()  # there may be something to read
     REPORT_DAMAGE = auto()
     REPORT_TOO_OLD = auto()
@@ -219,33 +219,22 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
         case Seen() | Event():  # the most frequent ones
             return Decision(_next_state(state, observation))
         case Sampled(has_all):
-            return _decide_sampled(state, has_all)
-        case Compared(is_same):
-            return _decide_compared(state, is_same)
+            gone = Decision(FileState.REMEMBERED, (Action.REPORT_TRUNCATED,))
+            return Decision(FileState.FOLLOWED, (Action.CONFIRM,)) if has_all else gone
+        case Compared():
+            return _decide_compared(state, observation)
         case Unseen():
-            return _decide_unseen(state, observation)
+            return _decide_unseen(observation)
         case _:
             raise ValueError(f"a file that is {state.name} is not observed by {observation}")
 
 
-def _decide_sampled(state: FileState, has_all: bool) -> Decision:
-    if has_all and state is not FileState.REWRITTEN:
-        return Decision(FileState.FOLLOWED, (Action.CONFIRM,))
-    gone = _choose_gone(state) if has_all else FileState.REMEMBERED
-    return Decision(gone, (Action.REPORT_TRUNCATED,))
-
-
-def _decide_compared(state: FileState, is_same: bool) -> Decision:
-    if not is_same:
-        return Decision(FileState.REWRITTEN)
-    same = FileState.DOUBTFUL if state is FileState.REWRITTEN else state
-    return Decision(same, (Action.REPORT_TOUCHED,))
-
-
-def _choose_gone(state: FileState) -> FileState:
-    """Return the state of a file that is not followed any more."""
-    is_rewritten = state is FileState.REWRITTEN
-    return FileState.REPLACED if is_rewritten else FileState.REMEMBERED
+def _decide_compared(state: FileState, compared: Compared) -> Decision:
+    if not compared.has_all:
+        return Decision(FileState.DOUBTFUL)
+    if not compared.is_same:
+        return Decision(FileState.REPLACED, (Action.FOLLOW_REWRITTEN,))
+    return Decision(state, (Action.REPORT_TOUCHED,))
 
 
 def _next_state(state: FileState, observation: Seen | Event) -> FileState:
@@ -255,7 +244,7 @@ def _next_state(state: FileState, observation: Seen | Event) -> FileState:
         case Seen(is_doubtful) if is_read:
             return FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED
         case Event.LEFT_OUT | Event.MOVED:
-            return _choose_gone(state)
+            return FileState.REMEMBERED
         case Event.LOST if is_read:
             return FileState.DOUBTFUL
         case Event.REWOUND if state is FileState.FOLLOWED:
@@ -264,11 +253,11 @@ def _next_state(state: FileState, observation: Seen | Event) -> FileState:
             return state
 
 
-def _decide_unseen(state: FileState, unseen: Unseen) -> Decision:
-    gone = _choose_gone(state)
+def _decide_unseen(unseen: Unseen) -> Decision:
+    gone = FileState.REMEMBERED
     if not unseen.is_open:
         return Decision(gone, (Action.REPORT_GONE,))
-    if state is FileState.REWRITTEN or not unseen.has_all:
+    if not unseen.has_all:
         report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
         return Decision(gone, (report,))
     if unseen.is_overdue:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.decide import Event, FileState, decide
-from shipper.sources.files.entry import FileEntry
-from shipper.sources.files.identity import TAIL_BYTES, Sample
+from shipper.sources.files.identity import TAIL_BYTES, FileEntry, Sample
 from shipper.sources.files.progress import Progress, Reading
 from shipper.sources.source import SourceState
 
@@ -55,12 +54,12 @@ class FollowedFile(NamedTuple):
     @classmethod
     def follow(cls, cursor: Cursor, sample: Sample, home: str, now: int) -> "FollowedFile":
         """Return a file that is read from the cursor on, which may be inside a line."""
-        in_line, inode = sample.fits.get(cursor.file, False), sample.entry.key.inode
+        inode = sample.entry.key.inode
         return cls(
             home=home,
             entry=sample.entry,
             state=FileState.FOLLOWED,
-            progress=Progress.begin(cursor, inode, sample.beginning, in_line),
+            progress=Progress.begin(cursor, inode, sample.beginning),
             size=sample.size,
             modified=sample.entry.modified,
             grown_at=now,
@@ -91,8 +90,12 @@ class FollowedFile(NamedTuple):
     @property
     def is_doubtful(self) -> bool:
         """Whether it is not read until a sample shows that it still has what was read of it."""
-        state = self.state  # compared by identity: asked for each file at each read
-        return state is FileState.DOUBTFUL or state is FileState.REWRITTEN
+        return self.state is FileState.DOUBTFUL
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is nothing more to read, as far as it is known."""
+        return self.readable_since is None and not self.unfinished
 
     @property
     def is_rotated(self) -> bool:
@@ -175,27 +178,31 @@ class FollowedFile(NamedTuple):
             return file._replace(modified=entry.modified)
         return file._note_write(entry.modified, max(self.size, entry.size), now)
 
-    def note_unseen(self, beginning: Reading, is_linked: bool, now: int) -> "FollowedFile":
+    def note_unseen(self, sample: Sample | None, is_linked: bool, now: int) -> "FollowedFile":
         """Return the open file, which a scan saw at no path; it may still be written to.
 
-        `beginning` is what the file begins with; the time of its last write decides its place among
-        the others.
+        The time of its last write decides its place among the others.
         """
         since = now if self.unseen_since is None else min(self.unseen_since, now)
-        modified = beginning.modified or self.entry.modified
-        entry = replace(self.entry, modified=modified)
-        file = self._replace(entry=entry, unseen_since=since, is_linked=is_linked)
+        file = self._replace(unseen_since=since, is_linked=is_linked)
         file = file._note_name(now, self.is_rotated)
-        if self.entry.compression is None and beginning.is_intact:
-            size = max(self.size, beginning.size)
-            file = file._note_beginning(beginning.run)._note_write(self.modified, size, now)
+        if sample is None:
+            return file
+        file = file._replace(entry=sample.entry)
+        if self.is_in(sample):
+            size = max(self.size, sample.size)
+            file = file._note_beginning(sample.beginning)._note_write(self.modified, size, now)
         return file
+
+    def is_in(self, sample: Sample) -> bool:
+        """Whether a sample of the file has all that was read and seen of it."""
+        begins_alike = sample.head.startswith(self.progress.beginning)
+        return begins_alike and sample.has_all(self.progress.cursor)
 
     def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
-        in_line = self.progress.in_line or sample.fits[self.file]
         file = self._note_beginning(sample.beginning).mark(now)
-        progress = file.progress._replace(in_line=in_line)
+        progress = file.progress._replace(searched=None)
         return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
@@ -206,11 +213,6 @@ class FollowedFile(NamedTuple):
         """Return the file with the hash of its first bytes, which another run read."""
         content = self.progress.content.add(0, head)
         return self._replace(progress=self.progress._replace(content=content))
-
-    def resume(self, *, in_record: bool) -> "FollowedFile":
-        """Return the file, of which it is known by now whether its offset is inside a record."""
-        in_line = self.progress.in_line or in_record
-        return self._replace(progress=self.progress._replace(in_line=in_line, is_resumed=False))
 
     def rewind(self, cursor: Cursor, now: int) -> "FollowedFile":
         """Return the file to be read from the cursor on; one that has a path is sampled first."""

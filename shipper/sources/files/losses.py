@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Cursor
-from shipper.sources.files.entry import FileEntry, UnreadableSibling
+from shipper.sources.files.identity import FileEntry
 from shipper.sources.notices import Notice, NoticeKind
 
 
@@ -21,7 +21,7 @@ class Unfound(NamedTuple):
 
 
 def report_unfound(
-    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[UnreadableSibling]
+    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[FileEntry]
 ) -> Iterator[Notice]:
     """Yield a notice for each file that was not found, and for each archive that it may be in.
 

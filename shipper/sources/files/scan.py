@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shipper.sources.files import paths
-from shipper.sources.files.entry import FileEntry, FileKey, UnreadableSibling
+from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.files.listing import Listing
 from shipper.sources.files.paths import Selection
 from shipper.sources.notices import Notice, NoticeKind
@@ -19,13 +19,14 @@ from shipper.sources.notices import Notice, NoticeKind
 class Scan(NamedTuple):
     """All that one scan saw.
 
-    `folders` are those to watch for changes, `refused` the folders and patterns that are left out.
+    `archives` are those that cannot be read, `folders` those to watch for changes, `refused` the
+    folders and patterns that are left out.
     """
 
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
-    archives: Sequence[UnreadableSibling] = ()
+    archives: Sequence[FileEntry] = ()
     refused: Collection[str] = ()
 
     def refuses(self, entry: FileEntry) -> bool:
@@ -59,12 +60,14 @@ def scan(
     siblings = listing.find_siblings(folders, homes)
     closed = {notice.path for notice in listing.troubles}
     entries: dict[str, FileEntry] = {}
-    archives: list[UnreadableSibling] = []
+    archives: list[FileEntry] = []
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
         if path in asked and live == path:
             live = paths.live_path_of(path)
         match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
+            case FileEntry() as entry if entry.is_unreadable:
+                archives.append(entry)
             case FileEntry() as entry:
                 # a link to a file that is shown itself is that file, also if the file was created
                 # after the listing
@@ -72,8 +75,6 @@ def scan(
                 is_own = not is_shown or os.path.dirname(entry.real) in closed  # noqa: PTH120
                 if is_own and not listing.refuses(entry, found):
                     entries[path] = replace(entry, wanted=entry.wanted or path in asked)
-            case UnreadableSibling() as archive:
-                archives.append(archive)
             # a glob may show folders, and files that are gone by now
             case Notice() as notice if path in found or notice.kind is not NoticeKind.MISSING:
                 listing.troubles.append(notice)
@@ -120,14 +121,14 @@ def _search(listing: Listing, sought: Mapping[int, str], known: Collection[str])
     found: list[FileEntry] = []
     for path, group, is_sibling in listing.search(sought, known):
         entry = inspect(path, group, False, listing.find_real)
-        if isinstance(entry, FileEntry) and entry.real == path:
+        if isinstance(entry, FileEntry) and entry.real == path and not entry.is_unreadable:
             found.append(replace(entry, is_sought=not is_sibling))
     return found
 
 
 def inspect(
     path: str, group: str, wanted: bool, find_real: Callable[[str], str]
-) -> FileEntry | UnreadableSibling | Notice | None:
+) -> FileEntry | Notice | None:
     """Return what is at a path: a file, or why it cannot be followed; None if it is ignored."""
     try:
         status, real = os.lstat(path), path
@@ -143,11 +144,7 @@ def inspect(
     if not stat.S_ISREG(status.st_mode):
         refusal = "is a pipe, a socket or a device, not a file"
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
-    if path.endswith(paths.COMPRESSED) and (compression is None or group == path):
-        archive = UnreadableSibling(path, group, status.st_size, status.st_mtime_ns)
-        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
-        return Notice(NoticeKind.REFUSED, path, refusal) if wanted else archive
-    return FileEntry(
+    entry = FileEntry(
         path=path,
         real=real,
         group=group,
@@ -157,3 +154,7 @@ def inspect(
         wanted=wanted and compression is None,
         compression=compression,
     )
+    if wanted and entry.is_unreadable:
+        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
+        return Notice(NoticeKind.REFUSED, path, refusal)
+    return entry
