@@ -18,8 +18,7 @@ from tests import secured
 from tests.receiver.partition import Partition, api, publish
 from tests.receiver.points import IN_TABLE
 from tests.receiver.table.tabled import Tabled, make_writer, present, write_once
-from tests.support.ports import free_port
-from tests.support.processes import Processes, installed, wait_until
+from tests.support.processes import Processes
 from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
@@ -232,27 +231,6 @@ def test_a_forgotten_table_has_no_entry_and_ends_its_writer(tabled: Tabled) -> N
     assert ask(tabled.url, lambda c: forget(c, table_id))
     assert not ask(tabled.url, lambda c: forget(c, table_id))
     assert tabled.progress() is None
-
-
-@pytest.fixture
-def s3(processes: Processes) -> Location:
-    import boto3
-
-    port = free_port()
-    server = processes.start("s3", [installed("moto_server"), "-p", str(port)])
-    wait_until("S3 is ready", lambda: "Running on" in server.read_log(), 60, [server])
-    url = f"http://127.0.0.1:{port}"
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
-    client.create_bucket(Bucket="logs")
-    client.close()
-    options = {
-        **{name.upper(): value for name, value in keys.items()},
-        "AWS_ENDPOINT_URL": url,
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    return Location("s3://logs/table", tuple(options.items()))
 
 
 @pytest.mark.filterwarnings("ignore")
