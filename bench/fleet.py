@@ -159,6 +159,7 @@ def end_hosts(generator: Process, patience: float) -> None:
 
 
 def read_rounds(folder: Path) -> list[Round]:
+    """Return what the hosts of all generators have sent, once they have ended."""
     return [
         tuple(entry)
         for path in sorted(folder.glob("rounds*.json"))
@@ -207,6 +208,7 @@ def latencies(
 
 
 def sent_by(plan: Plan, host: int) -> list[bytes]:
+    """Return the lines that a host writes."""
     return [line(host, position) for position in range(plan.lines)]
 
 
@@ -264,8 +266,7 @@ def main(
         raise click.UsageError(
             "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
         )
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for all that is started here
+    allow_descriptors()
     cases = [
         Case(
             f"{number:,} hosts, {lines:g} line{'s'[: lines != 1]}/s{_of(count, delay)}",
@@ -286,6 +287,12 @@ def main(
     ]
     with field.folder() as folder:
         field.only(WIRES).answer(_QUESTION, cases, folder)
+
+
+def allow_descriptors() -> None:
+    """Let all that is started from here on have as many descriptors as the system allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _of(streams: int, slow: float) -> str:
