@@ -65,13 +65,16 @@ def hint_of(least: str) -> Expression:
     )
 
 
-def level_runs(least: str, lines: bytes, start: int, end: int) -> list[tuple[int, int]]:
+def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
     """Return the half-open ranges of the lines in `[start, end)` with at least a level."""
     wanted, found = LEVELS[LEVELS.index(least) :], list[tuple[int, int]]()
     for begin, until in matching_runs((hint_of(least),), lines, start, end):
         while begin < until:
             after = lines.find(b"\n", begin, until) + 1 or until
-            if find_level(lines[begin : min(after, begin + SEARCHED)].rstrip(b"\n")) in wanted:
+            if (
+                find_level(bytes(lines[begin : min(after, begin + SEARCHED)]).rstrip(b"\n"))
+                in wanted
+            ):
                 found.append((begin, after))
             begin = after
     return found

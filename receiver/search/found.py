@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
@@ -62,6 +63,13 @@ class Found(NamedTuple):
         place = self.time or 0, self.host, self.file, self.stream, self.sequence, self.pos
         return Line(*place, self.lines.partition(b"\n")[0])
 
+    def split_up(self) -> list["Found"]:
+        """Return each line by itself."""
+        return [
+            self._replace(lines=line + b"\n", pos=number, begins=self.begins and number == self.pos)
+            for number, line in enumerate(self.split(), self.pos)
+        ]
+
     def split(self) -> list[bytes]:
         """Return the lines without their newlines."""
         return self.lines.removesuffix(b"\n").split(b"\n")
@@ -112,20 +120,14 @@ class Status:
 
     size: int = 0
     read: int = 0
-    _is_shown: bool = field(default_factory=sys.stderr.isatty)
 
     def show(self, read: int, until: int | None) -> None:
         """Show how many bytes were read, and up to which time (nanoseconds)."""
         self.read = read
-        if not self._is_shown:
-            return
         at = f", up to {format_time(until, 'seconds')}" if until else ""
         text = f"searched {format_size(read)} of {format_size(max(self.size, read))}{at}"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+        TERMINAL.show(text)
 
     def clear(self) -> None:
         """Remove the line."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        TERMINAL.show("")

@@ -201,7 +201,9 @@ class FollowedFile(NamedTuple):
 
     def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
-        return self._note_beginning(sample.beginning).mark(now)._replace(size=sample.size)
+        file = self._note_beginning(sample.beginning).mark(now)
+        progress = file.progress._replace(searched=None)
+        return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
         """Return the file, marked as perhaps having more to read."""

@@ -326,8 +326,6 @@ class Follower(Source):
             else:
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
-        for one in samples:
-            self._reader.forget_search(one.entry.key)
         catalogue.settle(samples, undecided, now, self.stored)
         self._prepare_reading(now)
         entries = (file.entry for file in self._files.values() if file.unseen_since is None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nats_logship.wire.records import Records
-from shipper.sources.files.cutter import Cutter, Search
+from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
@@ -63,8 +63,6 @@ class Reader:
         self.limits = limits
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        # by key, how far the end of a file's over-long record was searched: id, offset
-        self._searched: dict[FileKey, tuple[str, int, Search]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
         # one buffer for all reads spares the kernel from clearing fresh memory for every one; it
         # grows when that much can be read
@@ -143,10 +141,6 @@ class Reader:
         for key in [*gone, *named[: max(0, len(self._open) - len(gone) - limit)]]:
             self._close(key)
 
-    def forget_search(self, key: FileKey) -> None:
-        """Search the end of a file's over-long record from the offset on again."""
-        self._searched.pop(key, None)
-
     def close(self) -> None:
         """Close all files."""
         for key in list(self._open):
@@ -155,7 +149,6 @@ class Reader:
     def _close(self, key: FileKey) -> None:
         if self._decompressor is not None and self._decompressor[0] == key:
             self._decompressor = None
-        self.forget_search(key)
         close(self._open.pop(key))
 
     # what an open file shows beside its lines
@@ -229,10 +222,12 @@ class Reader:
         if reading.padding:  # and so no newline before it
             unfinished = len(reading.run) + reading.unfinished
             return replace(held, unfinished=unfinished, holds_lines=b"\n" in reading.run)
-        has_end, searched, lines = self._search_end(file, reading)
+        read, cutter = partial(os.pread, self._open[file.entry.key]), self._cutter_of(file)
+        has_end, reached, found = cutter.search_end(read, reading, _MOST_SEARCHED)
         if has_end:
             return reading
-        return replace(held, unfinished=searched - file.offset, holds_lines=lines > 0)
+        unfinished = reached - file.offset
+        return replace(held, unfinished=unfinished, holds_lines=found.lines > 0, searched=found)
 
     def _read(self, file: FollowedFile, limit: int) -> Reading:
         descriptor = self._open[file.entry.key]
@@ -287,20 +282,6 @@ class Reader:
         if nuls.end == size:
             return first, length, 0
         return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
-
-    def _search_end(self, file: FollowedFile, reading: Reading) -> tuple[bool, int, int]:
-        """Return whether the over-long record at the offset has an end, and how far that is known.
-
-        And how many whole lines it has up to there. Goes on where the search before stopped.
-        """
-        key = file.entry.key
-        *of, since = self._searched.get(key, ("", 0, None))
-        since = since if of == [file.file, file.offset] else None
-        read = partial(os.pread, self._open[key])
-        found = self._cutter_of(file).search_end(read, reading, since, _MOST_SEARCHED)
-        has_end, reached, search = found
-        self._searched[key] = file.file, file.offset, search
-        return has_end, reached, search.lines
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
         content, descriptor = self._decompressor_of(file, compression)
