@@ -116,6 +116,7 @@ class Source(Protocol):
     @property
     def has_ended(self) -> bool:
         """Whether all was read, and nothing more can ever come."""
+        return False
 
     @property
     def busy_since(self) -> float | None:
@@ -128,6 +129,7 @@ class Source(Protocol):
     @property
     def obstacle(self) -> str:
         """Why nothing can be read at all, as a sentence for people; empty if all is well."""
+        return ""
 
     @property
     def open_files(self) -> int:

@@ -225,7 +225,7 @@ class FollowedFile(NamedTuple):
         if self.offset == cursor.offset:
             return self
         return self._replace(
-            state=decide(self.state, Event.REWOUND).state,
+            state=decide(self.state, Event.DOUBTED).state,
             progress=self.progress.rewind(cursor),
             unfinished=0,
             holds_lines=False,
@@ -348,7 +348,7 @@ class FollowedFile(NamedTuple):
             unfinished=0,
             holds_lines=False,
             readable_since=None,
-            state=decide(self.state, Event.LOST).state,
+            state=decide(self.state, Event.DOUBTED).state,
         )
 
     def _wait(self, blocks: list[Block]) -> Accepted:

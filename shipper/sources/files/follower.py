@@ -152,11 +152,6 @@ class Follower(Source):
         """Whether the file that was read last goes on inside an over-long line."""
         return self._gathering.interrupted is not None
 
-    @property
-    def has_ended(self) -> bool:
-        """False: files may always be written to, and new ones come."""
-        return False
-
     async def close(self) -> list[str]:
         """Stop watching and close all files, but for one in whose file system the thread hangs.
 
@@ -213,11 +208,6 @@ class Follower(Source):
     def troubles(self) -> list[Notice]:
         """What kept files from being read at the last scan."""
         return self._troubles
-
-    @property
-    def obstacle(self) -> str:
-        """Empty: files that cannot be read are `troubles`, and keep no others waiting."""
-        return ""
 
     @property
     def open_files(self) -> int:
