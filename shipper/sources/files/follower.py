@@ -19,11 +19,11 @@ from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
-from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.file import FollowedFile, Limits
 from shipper.sources.files.gathering import Gathering
 from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.reader import Limits, Reader
+from shipper.sources.files.reader import Reader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
@@ -171,8 +171,8 @@ class Follower(Source):
 
     def files(self) -> list[SourceState]:
         """Return every followed file as it was seen last."""
-        now, grace = self._clock(), self._limits.grace
-        return [file.describe(now, grace) for file in list(self._files.values())]
+        now, limits = self._clock(), self._limits
+        return [file.describe(now, limits) for file in list(self._files.values())]
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where each followed file began, also an empty one, but for the ids in `but`.
@@ -358,7 +358,7 @@ class Follower(Source):
             has_all=sample is None or file.is_in(sample),
             is_empty=sample is not None and not sample.size,
             is_overdue=now - (file.unseen_since or now) > self._limits.hold,
-            is_finished=file.is_read and file.is_at_rest(now, self._limits.grace),
+            is_finished=file.is_read and file.is_at_rest(now, self._limits),
             is_stored=file.offset <= self.stored(file.file),
             is_writable=file.is_linked and reader.has_space,
         )
@@ -376,7 +376,7 @@ class Follower(Source):
 
     def _is_ended(self, file: FollowedFile, now: int) -> bool:
         """Whether a file was rotated, and all of it is stored."""
-        is_finished = file.is_at_rest(now, self._limits.grace) and not file.unfinished
+        is_finished = file.is_at_rest(now, self._limits) and not file.unfinished
         return is_finished and file.end <= file.offset <= self.stored(file.file)
 
     def _report_new(self, troubles: Iterable[Notice]) -> None:
