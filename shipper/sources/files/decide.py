@@ -22,7 +22,6 @@ FOLLOWED, DOUBTFUL  Compared: may have lost what was read of it     DOUBTFUL    
                       has not all that was read                     REMEMBERED  REPORT_TRUNCATED
 any of these        Unseen: is not open                             REMEMBERED  REPORT_GONE
                       begins with other bytes                       REMEMBERED  FOLLOW_REWRITTEN
-                      is empty, though something was read           REMEMBERED  REPORT_GONE
                       is held open for longer than the limit        REMEMBERED  REPORT_EXPIRED
                       is writable (2), unread or not stored         DELETED     READ
                       is read to its end and stored                 REMEMBERED  REPORT_GONE
@@ -104,7 +103,6 @@ class Unseen(NamedTuple):
 
     is_open: bool = False
     has_all: bool = True
-    is_empty: bool = False
     is_overdue: bool = False
     is_finished: bool = False
     is_stored: bool = False
@@ -232,8 +230,7 @@ def _decide_unseen(unseen: Unseen) -> Decision:
     if not unseen.is_open:
         return Decision(gone, (Action.REPORT_GONE,))
     if not unseen.has_all:
-        report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
-        return Decision(gone, (report,))
+        return Decision(gone, (Action.FOLLOW_REWRITTEN,))
     if unseen.is_overdue:
         return Decision(gone, (Action.REPORT_EXPIRED,))
     if unseen.is_writable or not (unseen.is_finished and unseen.is_stored):

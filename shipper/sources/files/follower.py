@@ -356,7 +356,6 @@ class Follower(Source):
         unseen = Unseen(
             is_open=True,
             has_all=sample is None or file.is_in(sample),
-            is_empty=sample is not None and not sample.size,
             is_overdue=now - (file.unseen_since or now) > self._limits.hold,
             is_finished=file.is_read and file.is_at_rest(now, self._limits),
             is_stored=file.offset <= self.stored(file.file),

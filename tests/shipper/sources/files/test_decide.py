@@ -51,7 +51,6 @@ REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
         ((FOLLOWED,), Unseen(), REMEMBERED, GONE),
         ((DELETED,), HELD._replace(is_overdue=True), REMEMBERED, (Action.REPORT_EXPIRED,)),
         ((DELETED,), REWRITTEN_AND_DELETED, REMEMBERED, (Action.FOLLOW_REWRITTEN,)),
-        ((DELETED,), REWRITTEN_AND_DELETED._replace(is_empty=True), REMEMBERED, GONE),
         ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, REMEMBERED, ()),
     ],
 )
