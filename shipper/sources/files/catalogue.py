@@ -129,9 +129,7 @@ class Catalogue:
     def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
         """Follow what was written over a file's content as another file."""
         self._report_truncated([file])
-        identity = identify(file.entry.key.inode, b"", b"")
-        self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
-        self._note_fresh(file.entry.key)
+        self._begin(sample, file.progress.label, now)
         if file.unseen_since is not None:
             rewritten = self.files[file.entry.key]._replace(unseen_since=file.unseen_since)
             self.memory.note_state(rewritten, FileState.DELETED)
@@ -263,7 +261,8 @@ class Catalogue:
         elif cursor is not None:
             self._inherit(sample, cursor, now)
         else:
-            self._begin(sample, now)
+            entry = sample.entry
+            self._begin(sample, entry.path if entry.wanted else entry.group, now)
 
     def _report_left(self, sample: Sample, actions: Collection[Action]) -> None:
         path = sample.entry.path
@@ -292,14 +291,10 @@ class Catalogue:
         self.memory.left.pop(sample.entry.key, None)
         self._follow(sample, cursor, now)
 
-    def _begin(self, sample: Sample, now: int) -> None:
-        entry, (offset, tail) = sample.entry, sample.last
-        label = entry.path if entry.wanted else entry.group
-        identity = identify(entry.key.inode, sample.head[:offset], tail)
+    def _begin(self, sample: Sample, label: str, now: int) -> None:
+        key, (offset, tail) = sample.entry.key, sample.last
+        identity = identify(key.inode, sample.head[:offset], tail)
         self._follow(sample, Cursor(self._new_id(), label, offset, identity, now), now)
-        self._note_fresh(entry.key)
-
-    def _note_fresh(self, key: FileKey) -> None:
         file = self.files[key]
         self.memory.keep(file._replace(progress=file.progress._replace(is_fresh=True)))
 
