@@ -180,7 +180,7 @@ def prepare_applications(kitchen: Kitchen) -> None:
     kitchen.waits = "is_known web01\n"
 
 
-def prepare_day(kitchen: Kitchen) -> None:
+def prepare_lines(kitchen: Kitchen) -> None:
     kitchen.ship()
 
 
@@ -248,7 +248,8 @@ def prepare_move(kitchen: Kitchen) -> None:
         start) timeout 200 logreceiver --partition all --output "$OUTPUT" > received.log 2>&1 &
           echo $! >> pids
           for _ in $(seq 900); do [ -s "$OUTPUT/web01.log" ] && exit; sleep 0.2; done; exit 1 ;;
-        stop) kill $(cat pids); while kill -0 $(cat pids) 2>/dev/null; do sleep 0.2; done; rm pids ;;
+        stop) kill $(cat pids)
+          while kill -0 $(cat pids) 2>/dev/null; do sleep 0.2; done; rm pids ;;
         esac""",
     )
     (new / "srv").mkdir(parents=True)
@@ -285,8 +286,8 @@ SLOW = (pytest.mark.spark, pytest.mark.long)
         ("What did a host say around 14:03?", prepare_search),
         pytest.param("Keep 30 days", prepare_days, marks=SLOW),
         pytest.param("Tables on S3", prepare_store, marks=SLOW),
-        ("Alert on ERROR: Prometheus", prepare_day),
-        pytest.param("Alert on ERROR: Spark", prepare_day, marks=SLOW),
+        ("Alert on ERROR: Prometheus", prepare_lines),
+        pytest.param("Alert on ERROR: Spark", prepare_lines, marks=SLOW),
         ("The console as a service", prepare_console),
         pytest.param("Move a receiver", prepare_move, marks=SLOW),
     ],
@@ -310,6 +311,10 @@ def test_two_machines_by_hand(tmp_path: Path, processes: Processes) -> None:
     kitchen.stand_in("scp", "cp $1 ..")
     received = kitchen.root / "srv/logs/web01.log"
     kitchen.ending = f"until_holds test -s {received}"
+    credential = (
+        f"--config {kitchen.work}/host-web01.toml --file {kitchen.root}/var/log/app/app.log"
+    )
+    kitchen.waits = f"until_holds logshipper check {credential} > /dev/null\n"
 
     shows(title, kitchen, kitchen.run(title))
 
