@@ -1,5 +1,6 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ class Written:
         self._log = Log(self._location, "lines", SCHEMA, ("date",), STATISTICS)
         self._log.refresh()
 
-    def add(self, *parts: tuple[str, str, int, bytes], records: str = "") -> None:
+    def add(self, *parts: tuple[str, str, int | Fraction, bytes], records: str = "") -> None:
         """Commit a file: messages by host, file, seconds after `BEGAN`, and lines."""
         made = []
         for host, file, seconds, lines in parts:
-            stored_at = BEGAN + seconds * SECOND
+            stored_at = int(BEGAN + seconds * SECOND)
             made.append(SectionLines(host, file, self._next, stored_at, 0, lines, records))
             self._next += 1
         made.sort(key=lambda part: part.host)
