@@ -145,14 +145,17 @@ function show(view) {
   const since = shownAt ? ` The figures are those of ${clock(shownAt)}.` : "";
   const reason = view.away ? view.trouble : `The broker does not answer: ${view.trouble}.`;
   by("trouble").textContent = isAway ? plain(reason) + since : "";
-  if (!isAway && view.status) [shown, shownAt] = [view, Date.now()];
+  if (!isAway && view.status) {
+    [shown, shownAt] = [view, Date.now()];
+    const { server, version } = view.status;
+    by("broker").textContent = `${plain(server)}, nats-server ${version}`;
+  }
   draw();
 }
 
 function draw() {
   if (!shown || by("overview").hidden) return;
   const { status, checks } = shown;
-  by("broker").textContent = `${plain(status.server)}, nats-server ${status.version}`;
   const wrong = (checks ?? []).filter((one) => one.status !== "OK");
   const texts = wrong.map((one) =>
     make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase()));
