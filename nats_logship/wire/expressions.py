@@ -21,7 +21,9 @@ _TOKEN = re.compile(
 )
 _FLAGS = re.compile(rb"\(\?[a-zA-Z-]+\)")
 _BRACKET = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|[(|)]", re.DOTALL)
-_MOST_PARTS = 8  # that are searched one by one
+_IS_FAST = re.compile(rb"(?:\(\?i\))?[A-Za-z0-9 _/:;=,<>\"'-]{3}")
+"""Matches expressions that begin with letters: RE2 finds each ten times as fast, if it is alone."""
+_MOST_PARTS = 6  # that are searched one by one
 _ANCHORS = {b"\\A": b"^", b"\\Z": b"$", b"\\z": b"$"}
 # A line's newline is any byte (`\C`): `never_nl` keeps classes and `.` from matching it
 _LONGEST = 500  # characters of an expression of a person who searches
@@ -131,13 +133,14 @@ class _Search(NamedTuple):
 def _search_of(expressions: tuple[Expression, ...]) -> _Search:
     any_of = b"|".join(b"(?:%b)" % one for one in expressions)
     parts = [part for one in expressions for part in _split(one)]
-    if len(parts) > _MOST_PARTS:
-        parts = [any_of]
-    return _Search(tuple(_compile(b"(?m)" + one) for one in parts), _compile(_RUN % any_of))
+    fast = [part for part in parts if _IS_FAST.match(part)][:_MOST_PARTS]
+    if slow := [part for part in parts if part not in fast]:
+        fast.append(b"|".join(b"(?:%b)" % one for one in slow))
+    return _Search(tuple(_compile(b"(?m)" + one) for one in fast), _compile(_RUN % any_of))
 
 
 def _split(pattern: bytes) -> list[bytes]:
-    """Return the alternatives of an expression: RE2 finds each alone ten times as fast."""
+    """Return the alternatives of an expression."""
     flags = b"(?i)" if pattern.startswith(b"(?i)") else b""
     body = pattern.removeprefix(flags)
     if _FLAGS.search(body):

@@ -60,8 +60,8 @@ def hint_of(least: str) -> Expression:
     words, capitals = _list_words(wanted)
     numbers = "|".join(number for number, level in _OF_PRIORITY.items() if level in wanted)
     return expression(
-        rf"""\b(?:{capitals})\b|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})\b|[[:](?:{words})\]"""
-        rf"|^<(?:{numbers})>"
+        rf"""(?:{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})|[[:](?:{words})\]"""
+        rf"|^<(?:{numbers})>)"
     )
 
 

@@ -1,6 +1,8 @@
 """`logreceiver search`: options in, lines out."""
 
 import asyncio
+import os
+import signal
 from contextlib import aclosing
 from typing import Any
 
@@ -38,7 +40,14 @@ def search(as_json: bool, **options: Any) -> None:
     query = _make_query(settings)
     wanted = LineFilter(query.selection)
     printer = Printer(is_prefixed=wanted.only_host is None, as_json=as_json)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     asyncio.run(_search(settings, query, printer))
+
+
+def _end(number: int, _: object) -> None:
+    """End at once: a thread may wait for a reader of standard output who reads no more."""
+    os._exit(128 + number)
 
 
 def _make_query(settings: SearchSettings) -> Query:
@@ -82,8 +91,7 @@ async def _show(
     async with aclosing(groups):
         async for found in groups:
             status.clear()
-            for one in found:
-                await asyncio.to_thread(printer.write, one)
+            await asyncio.to_thread(printer.write, found)
 
 
 async def _open(

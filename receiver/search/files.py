@@ -151,7 +151,7 @@ class FilesFinder:
             with self.received.open(part) as file:
                 for runs in scan(file, self._make_search(part), self.context, part.length):
                     found = [_make_found(part, one) for one in runs]
-                    if found and not _put(queue, found, stopped):
+                    if stopped.is_set() or (found and not _put(queue, found, stopped)):
                         return
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             logger.warning("lines are missing: %s cannot be read: %s", part.path, error)

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.nats]
 
 PAGE = (DOCS / "recipes.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", PAGE, re.MULTILINE))
+INTRODUCTION = PAGE.partition("\n## ")[0]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 APP_LINES = "14:03:07 INFO order 17 paid\n14:03:08 ERROR order 18: card was refused\n"
 NGINX = """203.0.113.9 - - [29/Nov/2026:14:03:07 +0000] "GET / HTTP/1.1" 200 612
@@ -51,6 +52,7 @@ class Kitchen:
         self.environment: dict[str, str] = {}
         self.changes: dict[str, str] = {}  # of texts of the page
         self.waits = ""  # commands that come after each program that is left running
+        self.ending = ""  # commands after all
         self.work, self.bin = self.root / "work", self.root / "bin"
         for path in (self.work, self.bin, self.root / "srv", self.root / "var/lib/node_exporter"):
             path.mkdir(parents=True)
@@ -93,11 +95,11 @@ class Kitchen:
                 script.append(f"{sys.executable} recipe.py\n")
             elif language == "sh":
                 script.append(re.sub(r"(?<= )&$", rf"&\n{self.waits}", body, flags=re.MULTILINE))
-        recipe = self.write("work/recipe.sh", "".join(script) + END)
+        recipe = self.write("work/recipe.sh", "".join([*script, self.ending, END]))
         path = f"{self.bin}:{Path(installed('logshipper')).parent}:{os.environ['PATH']}"
-        servers = (f"{name}_SERVER" for name in ("LOGBROKER", "LOGSHIPPER", "LOGRECEIVER"))
-        environment = {**dict.fromkeys(servers, self.suite.url), "PATH": path, **self.environment}
-        command = ["bash", "-m", "-c", f"cd {self.work} && . {recipe}"]
+        (setting,) = re.findall(r"^```sh\n(.*?)^```", INTRODUCTION, re.DOTALL | re.MULTILINE)
+        command = ["bash", "-c", f"{self.map(setting)}\ncd {self.work} && . {recipe}"]
+        environment = {"PATH": path, **self.environment}
         session = self.processes.start("recipe", command, environment)
         code = session.wait(seconds)
         assert code == 0, session.last_output()
@@ -168,7 +170,7 @@ def prepare_kubernetes(kitchen: Kitchen) -> None:
             --host '{shipper["LOGSHIPPER_HOST"]}'
           logreceiver --partition all --output '{kitchen.root}/srv/logs' --once \\
             --path-template '{receiver["LOGRECEIVER_PATH_TEMPLATE"]}'
-        else "${{@:5}}"; fi""",
+        else "${{@:6}}"; fi""",
     )
 
 
@@ -178,7 +180,7 @@ def prepare_applications(kitchen: Kitchen) -> None:
     kitchen.waits = "is_known web01\n"
 
 
-def prepare_day(kitchen: Kitchen) -> None:
+def prepare_lines(kitchen: Kitchen) -> None:
     kitchen.ship()
 
 
@@ -246,7 +248,8 @@ def prepare_move(kitchen: Kitchen) -> None:
         start) timeout 200 logreceiver --partition all --output "$OUTPUT" > received.log 2>&1 &
           echo $! >> pids
           for _ in $(seq 900); do [ -s "$OUTPUT/web01.log" ] && exit; sleep 0.2; done; exit 1 ;;
-        stop) kill $(cat pids); while kill -0 $(cat pids) 2>/dev/null; do sleep 0.2; done; rm pids ;;
+        stop) kill $(cat pids)
+          while kill -0 $(cat pids) 2>/dev/null; do sleep 0.2; done; rm pids ;;
         esac""",
     )
     (new / "srv").mkdir(parents=True)
@@ -279,14 +282,12 @@ SLOW = (pytest.mark.spark, pytest.mark.long)
         ("The systemd journal", prepare_journal),
         pytest.param("Docker", prepare_docker, marks=SLOW),
         pytest.param("Kubernetes", prepare_kubernetes, marks=SLOW),
-        pytest.param(
-            "Ten applications of one host, in ten files", prepare_applications, marks=SLOW
-        ),
+        pytest.param("Ten applications, ten files", prepare_applications, marks=SLOW),
         ("What did a host say around 14:03?", prepare_search),
         pytest.param("Keep 30 days", prepare_days, marks=SLOW),
         pytest.param("Tables on S3", prepare_store, marks=SLOW),
-        ("Alert on ERROR: Prometheus", prepare_day),
-        pytest.param("Alert on ERROR: Spark", prepare_day, marks=SLOW),
+        ("Alert on ERROR: Prometheus", prepare_lines),
+        pytest.param("Alert on ERROR: Spark", prepare_lines, marks=SLOW),
         ("The console as a service", prepare_console),
         pytest.param("Move a receiver", prepare_move, marks=SLOW),
     ],
@@ -295,6 +296,29 @@ def test_a_recipe_shows_what_the_page_says(kitchen: Kitchen, title: str, prepare
     prepare(kitchen)
 
     shows(title, kitchen, kitchen.run(title))
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_two_machines_by_hand(tmp_path: Path, processes: Processes) -> None:
+    title, kitchen = "Two machines by hand", Kitchen(tmp_path, processes)
+    address = kitchen.suite.url.removeprefix("nats://")
+    kitchen.changes = {"0.0.0.0:4222": address, "--name broker1": "--name 127.0.0.1"}
+    kitchen.changes["tls://broker1:4222"] = f"tls://{address}"
+    kitchen.environment["LOGBROKER_HTTP"] = "off"
+    kitchen.write("var/log/app/app.log", APP_LINES)
+    (kitchen.root / "var/lib/logbroker").mkdir(parents=True)
+    kitchen.stand_in("scp", "cp $1 ..")
+    received = kitchen.root / "srv/logs/web01.log"
+    kitchen.ending = f"until_holds test -s {received}"
+    credential = (
+        f"--config {kitchen.work}/host-web01.toml --file {kitchen.root}/var/log/app/app.log"
+    )
+    kitchen.waits = f"until_holds logshipper check {credential} > /dev/null\n"
+
+    shows(title, kitchen, kitchen.run(title))
+
+    assert received.read_text("utf-8") == APP_LINES
 
 
 def test_every_recipe_is_tested() -> None:

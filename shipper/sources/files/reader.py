@@ -9,18 +9,17 @@ import os
 import resource
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from nats_logship.wire.records import Records
 from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.file import FollowedFile, Limits
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
 from shipper.sources.files.identity import TAIL_BYTES, ContentHash, FileKey, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import close, open_file, sample_plain
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -34,22 +33,6 @@ def most_open_files() -> int:
     """Return how many files may be open: half of the descriptors that this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 16_384 if soft == resource.RLIM_INFINITY else max(16, min(16_384, soft // 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How files are read: runs of `block_size` bytes at most, or one line of `max_line` bytes.
-
-    `open_files` files are open at most. The end of a line is waited for `grace` nanoseconds, a
-    deleted file is held open for `hold`. `records` says which lines belong together.
-    """
-
-    block_size: int
-    max_line: int
-    open_files: int
-    grace: int = 0
-    hold: int = 0
-    records: RecordRules = LINES_ALONE
 
 
 class Reader:
