@@ -24,9 +24,9 @@ from broker.inspect.reader import MessageReader, follow, get_message
 from broker.inspect.streams import list_streams, read_known_layout
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.timestamps import EPOCH, SECOND, Moment
+from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, SECOND, Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, find_message, resolve_moment
+from nats_logship.client.find import StreamMessage, find_message, resolve_moment
 from nats_logship.client.stream_reader import at_sequence
 from nats_logship.client.stream_state import StreamState, get_stream_state
 from nats_logship.history import History, Line, Order, Query
