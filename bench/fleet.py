@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import quantiles
 
@@ -24,7 +24,7 @@ from bench.field.system import System
 from bench.fleet_hosts import CONNECTED
 from bench.fleet_times import Commits, Readable, commits_at
 from bench.fleet_wire import WIRES, Plan, Round, host_name, line
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare
 from bench.trial import Case, Outcome
 from nats_logship.app.files import write_atomic
 from nats_logship.wire.subjects import partition_of
@@ -47,7 +47,6 @@ hundred hosts), and until the receiver has committed it (ours: files are synced 
 others sync nothing). CPU: user and system time of the centre in % of a core: broker and receiver, \
 or the peer's server. PSS and RSS of its processes at the end. The first seconds are not counted: \
 five, ours as many as the broker needs to set the interval. Every host's file is compared."""
-_QUESTION = Question("fleet", _ABOUT, ("CPU %", "readable p99 ms", "PSS MiB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,11 @@ def _slowed(milliseconds: float) -> list[str]:
     return [*command, "-e", f"trace={calls}", "-e", longer]
 
 
-@click.command(context_settings={"default_map": {"runs": 1}})
+def _with_wire(systems: Sequence[System]) -> list[System]:
+    return [one for one in systems if one.name in WIRES]
+
+
+@compare(Question("fleet", _ABOUT, ("CPU %", "readable p99 ms", "PSS MiB")), _with_wire, runs=1)
 @click.option("--hosts", multiple=True, type=int, default=(100, 1_000, 5_000), show_default=True)
 @click.option("--rate", multiple=True, type=float, default=(1.0, 5.0), show_default=True)
 @click.option("--streams", multiple=True, type=int, default=(1,), show_default=True)
@@ -246,9 +249,8 @@ def _slowed(milliseconds: float) -> list[str]:
 @click.option("--seconds", default=20.0, show_default=True, help="Of lines that are counted.")
 @click.option("--settle", default=30.0, show_default=True, help="Seconds of ours before that.")
 @click.option("--interval", type=float, help="Seconds between our rounds, instead of the broker's.")
-@field_options
 def main(
-    field: Field,
+    _: Path,
     hosts: tuple[int, ...],
     rate: tuple[float, ...],
     streams: tuple[int, ...],
@@ -256,7 +258,7 @@ def main(
     seconds: float,
     settle: float,
     interval: float | None,
-) -> None:
+) -> Iterator[Case]:
     """Measure live hosts beside rsyslog and Fluent Bit.
 
     Several streams, or a slow disk, are ours alone. Exits with 1 when a line of ours is not as it
@@ -267,26 +269,15 @@ def main(
             "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
         )
     allow_descriptors()
-    cases = [
-        Case(
+    for number, lines, delay, count in product(hosts, rate, slow, streams):
+        plan = Plan("", 0, 0, number, PARTITIONS, lines, settle + seconds, interval)
+        measure = partial(_measure, plan=plan, streams=count, slow=delay, uncounted=settle)
+        yield Case(
             f"{number:,} hosts, {lines:g} line{'s'[: lines != 1]}/s{_of(count, delay)}",
             {"hosts": number, "rate": lines, "streams": count, "slow": delay, "seconds": seconds},
-            partial(
-                _measure,
-                plan=Plan("", 0, 0, number, PARTITIONS, lines, settle + seconds, interval),
-                streams=count,
-                slow=delay,
-                uncounted=settle,
-            ),
+            measure,
             alone=count != 1 or delay > 0,
         )
-        for number in hosts
-        for lines in rate
-        for delay in slow
-        for count in streams
-    ]
-    with field.folder() as folder:
-        field.only(WIRES).answer(_QUESTION, cases, folder)
 
 
 def allow_descriptors() -> None:

@@ -4,7 +4,6 @@ import hashlib
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.fleet import allow_descriptors
 from bench.machine import touch_memory
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare
 from bench.replay import seconds_until_end
 from bench.table_live import measure_live
 from bench.trial import Case, Outcome
@@ -38,7 +37,6 @@ docs/spark.md. CPU: user and system seconds of the writer and its Spark per GB (
 lines; size: files of the table to the same lines as one text by zstd -3. Live: hosts of \
 `bench.fleet` write beside a receiver of all partitions; processor time in % of a core without \
 the first minute, and when lines are in the table."""
-_QUESTION = Question("table", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
 def measure(system: System, folder: Path, lines: int) -> Outcome:
@@ -99,19 +97,17 @@ def _judge(table: Path, expected: Expected, lines: int) -> Verdict:
     return Verdict(lines, lines)
 
 
-@click.command()
+@compare(Question("table", _ABOUT, ("MB/s", "CPU s/GB")), lambda _: (Logship(), Streaming()))
 @click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
 @click.option("--hosts", multiple=True, type=int, default=(1_000,), show_default=True)
 @click.option("--rate", default=5.0, show_default=True, help="Lines per second of a live host.")
 @click.option("--seconds", default=240.0, show_default=True, help="Of live hosts that count.")
-@field_options
 def main(
-    field: Field, megabytes: tuple[int, ...], hosts: tuple[int, ...], rate: float, seconds: float
-) -> None:
+    _: Path, megabytes: tuple[int, ...], hosts: tuple[int, ...], rate: float, seconds: float
+) -> list[Case]:
     """Measure how fast a table is written; exits with 1 if a line is not as it was sent."""
     allow_descriptors()
-    cases = backlog_cases(measure, megabytes)
-    cases += [
+    live = [
         Case(
             f"live, {number:,} hosts, {rate:g} lines/s",
             {"hosts": number, "rate": rate, "seconds": seconds},
@@ -120,8 +116,7 @@ def main(
         )
         for number in hosts
     ]
-    with field.folder() as folder:
-        replace(field, systems=(Logship(), Streaming())).answer(_QUESTION, cases, folder)
+    return [*backlog_cases(measure, megabytes), *live]
 
 
 if __name__ == "__main__":

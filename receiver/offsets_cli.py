@@ -36,13 +36,13 @@ from nats_logship.client.stream_state import StreamState, get_stream_state, requ
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import describe_lost, find_end_of_files, move_offset
-from receiver.driver.presence import is_gone
+from receiver.driver.standby import is_gone
 from receiver.settings import BROKER_FIELDS, ReceiverSettings
 from receiver.status.status import Status, collect_partitions, count_waiting
-from receiver.storage.adoption import adopt as adopt_files
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import make_synced_folder
 from receiver.storage.partition_folders import PartitionFolders, require_template
+from receiver.storage.recovery import adopt as adopt_files
 
 Answer = TypeVar("Answer")
 

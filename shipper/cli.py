@@ -4,6 +4,7 @@ Modules that talk to the broker are imported late, so that `logshipper --help` i
 """
 
 import asyncio
+import ctypes
 import fcntl
 import gc
 import json
@@ -12,6 +13,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -30,12 +32,15 @@ from nats_logship.app.signals import block_signals
 from nats_logship.app.text import printable
 from nats_logship.client.access_settings import ACCESS
 from nats_logship.wire.subjects import InvalidHost, validate_host
+from shipper.cheat import cheat
 from shipper.host_name import find_shared_name
 from shipper.settings import ShipperSettings
 from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
 _OF_JOURNAL = ("unit", "exclude_unit", "priority", "journal_directory")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
+_MAX_THRESHOLD = 32 * 1024 * 1024  # bytes; the maximum of glibc
 _CHECKED = {"file", "exclude", "ignore_older", "host", "journal", *_OF_JOURNAL, *ACCESS}
 
 
@@ -66,11 +71,10 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
     from shipper.agent import Agent
-    from shipper.heap import keep_large_buffers
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
-    keep_large_buffers()
+    _keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(Notifier(os.environ), lambda: read_again(lambda: _settings(options))))
 
@@ -110,6 +114,9 @@ def _check(context: click.Context, /, **options: Any) -> int:
     for result in results:
         click.echo(f"{result.level.value} {printable(result.text)}")
     return Exit.FAILED if any(one.level is Level.BAD for one in results) else Exit.DONE
+
+
+logshipper.add_command(cheat)
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -155,11 +162,24 @@ def _host(settings: ShipperSettings) -> str:
         ) from None
 
 
+def _keep_large_buffers() -> None:
+    """Keep the buffers of rounds, which have some megabytes, in the heap of glibc, if it is there.
+
+    Otherwise glibc maps and unmaps the memory for each round, and the kernel fills it with zeros:
+    shipping 400 MB takes 1.04 s of CPU instead of 0.96 s. The agent has some 10 MiB more.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)  # one heap: each of many would keep the buffers of a round
+        mallopt(_MMAP_THRESHOLD, _MAX_THRESHOLD)
+        mallopt(_TRIM_THRESHOLD, 2 * _MAX_THRESHOLD)
+
+
 def main() -> None:
     """Run `logshipper`."""
     arguments = repeat_option(
         sys.argv[1:],
         {"--file", "--exclude", "--server", "--unit", "--exclude-unit"},
-        {"status", "check"},
+        {"cheat", "check", "status"},
     )
     run(logshipper, arguments)

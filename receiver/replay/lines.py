@@ -18,8 +18,8 @@ from nats_logship.client.ranges import SequenceRange, read_range
 from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.message import MAX_LINES_BYTES
 from nats_logship.wire.subjects import partition_filter
+from receiver.consume.batch import UNEXPECTED
 from receiver.consume.judging import Judge, Piece
-from receiver.consume.poison import UNEXPECTED
 from receiver.driver.partitions import request_partition_count
 from receiver.settings import StreamSettings
 from receiver.storage.rotation import load_zone

@@ -16,7 +16,8 @@ from receiver.table.location import Location
 _HOUR = 3600
 
 
-def _check_options(pairs: tuple[str, ...]) -> tuple[str, ...]:
+def check_options(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return options of delta-rs as they were given; raises ValueError for one without a `=`."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
             raise ValueError(f"{pair!r} is no option; write name=value, as AWS_REGION=eu-west-1")
@@ -48,7 +49,7 @@ class TableSettings(SparkSettings):
         "lines and gaps.",
     )
     storage_option: Annotated[
-        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(_check_options)
+        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(check_options)
     ] = option(
         (),
         "NAME=VALUE",

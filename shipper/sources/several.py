@@ -124,6 +124,10 @@ class Sources(Source):
         """Whether all have."""
         return all(source.has_decided for source in self._sources)
 
+    def may_find(self, cursor: Cursor) -> bool:
+        """Whether the first source that owns it may: a journal's trouble is no file's."""
+        return next((one.may_find(cursor) for one in self._sources if one.owns(cursor)), False)
+
     @property
     def is_scan_due(self) -> bool:
         """Whether that of any is."""

@@ -101,6 +101,10 @@ class Source(Protocol):
     def has_decided(self) -> bool:
         """Whether the last scan decided on all that it saw; until then a cursor may find a file."""
 
+    def may_find(self, cursor: Cursor) -> bool:
+        """Whether a later scan may find what a position belongs to, which is not followed now."""
+        return self.owns(cursor) and not self.has_decided
+
     @property
     def is_scan_due(self) -> bool:
         """Whether a scan would find something new, or the poll interval is over."""
@@ -116,6 +120,7 @@ class Source(Protocol):
     @property
     def has_ended(self) -> bool:
         """Whether all was read, and nothing more can ever come."""
+        return False
 
     @property
     def busy_since(self) -> float | None:
@@ -128,6 +133,7 @@ class Source(Protocol):
     @property
     def obstacle(self) -> str:
         """Why nothing can be read at all, as a sentence for people; empty if all is well."""
+        return ""
 
     @property
     def open_files(self) -> int:

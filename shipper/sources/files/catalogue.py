@@ -19,18 +19,15 @@ from shipper.sources.files.decide import (
     Known,
     Matched,
     Sampled,
-    Seen,
     Unmatched,
     Unseen,
     decide,
 )
-from shipper.sources.files.entry import FileKey, UnreadableSibling
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.identity import Sample, identify
-from shipper.sources.files.losses import Unfound, report_sibling, report_unfound
+from shipper.sources.files.identity import FileEntry, FileKey, Sample, identify
+from shipper.sources.files.losses import report_sibling, report_unfound
 from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.progress import Reading
 from shipper.sources.files.scan import Scan
 from shipper.sources.files.succession import arrange, chains_of, oldest_first
 from shipper.sources.notices import Notice, NoticeKind
@@ -40,8 +37,7 @@ class Catalogue:
     """The files of one follower.
 
     `files` are the followed ones. `chains` holds their keys by chain, oldest first, and `chain_of`
-    the chain of each. `notices` are the reports that nobody took yet. `ended` are the ids of files
-    of which nothing more is expected, or whose loss was reported.
+    the chain of each. `notices` are the reports that nobody took yet.
     """
 
     def __init__(
@@ -52,10 +48,9 @@ class Catalogue:
         self.chains: Mapping[str, list[FileKey]] = {}
         self.chain_of: dict[FileKey, str] = {}
         self.notices: list[Notice] = []
-        self.ended: set[str] = set()
         self._new_id = new_id
         self._ranks: dict[str, int] = {}  # places in the order of reading, by file id
-        self._archives: Sequence[UnreadableSibling] = ()
+        self._archives: Sequence[FileEntry] = ()
         self.retarget(selection)
 
     def report(self, kind: NoticeKind, path: str, text: str, lost: int = 0) -> None:
@@ -73,24 +68,26 @@ class Catalogue:
             entry, key = self.memory.entries[file.entry.key], file.entry.key
             home = self.memory.find_home(file.progress.label, entry)
             if entry.size and entry.path != home and not (file.progress.is_known or key in is_open):
-                self.memory.note_state(file, decide(file.state, Event.MOVED).state)
+                self.memory.note_state(file, decide(file.state, Event.LEFT_OUT).state)
                 continue
             is_shorter = entry.compression is None and entry.size < file.size
             is_doubtful = is_shorter or (key not in is_open and entry.differs(file.entry))
-            state = decide(file.state, Seen(is_doubtful)).state
+            event = Event.DOUBTED if is_doubtful else Event.SEEN
+            state = decide(file.state, event).state
             seen = file.note_seen(entry, home, state, now)
             self.memory.keep(seen)
-            self.memory.note_folder(seen)
             if entry.path != file.entry.path:
                 self.report(NoticeKind.ROTATED, file.entry.path, f"is now {entry.path}")
             if file.is_touched and entry.modified == file.modified:
                 touched.append(seen)
         return touched
 
-    def note_comparison(self, file: FollowedFile, is_same: bool) -> None:
-        """Note whether a file, as far as its content is known, has what was read of it."""
-        decision = decide(file.state, Compared(is_same))
+    def note_comparison(self, file: FollowedFile, sample: Sample, is_same: bool, now: int) -> None:
+        """Note whether a file that is at rest still begins with all that was read of it."""
+        decision = decide(file.state, Compared(file.is_in(sample), is_same))
         self.memory.note_state(file._replace(is_touched=False), decision.state)
+        if Action.FOLLOW_REWRITTEN in decision.actions:
+            self._follow_rewritten(file, sample, now)
         # an end that is allocated beforehand is overwritten, or cut off, without a report
         if Action.REPORT_TOUCHED in decision.actions and not file.was_padded:
             known = f"the same {file.progress.content.length} first bytes"
@@ -98,17 +95,17 @@ class Catalogue:
             self.report(NoticeKind.CONTENT, file.entry.path, text)
 
     def note_unseen(
-        self, file: FollowedFile, unseen: Unseen, beginning: Reading | None, now: int
+        self, file: FollowedFile, unseen: Unseen, sample: Sample | None, now: int
     ) -> None:
-        """Note that a scan saw a file at no path, and what it begins with if it is open."""
+        """Note that a scan saw a file at no path; `sample` is one of it if it is open."""
         decision = decide(file.state, unseen)
         self.memory.note_state(file, decision.state)
         match decision.actions:
             case (Action.READ,):
                 if file.entry.compression is None:
                     self.memory.keep(self.files[file.entry.key].mark(now))
-            case (Action.FOLLOW_REWRITTEN,) if beginning is not None:
-                self._follow_rewritten(file, beginning, now)
+            case (Action.FOLLOW_REWRITTEN,) if sample is not None:
+                self._follow_rewritten(file, sample, now)
             case (Action.REPORT_EXPIRED,):
                 how = "moved out of sight" if file.is_linked else "deleted"
                 since = format_time(file.unseen_since or now, "seconds")
@@ -126,19 +123,16 @@ class Catalogue:
             what = f"bytes {file.offset} to {file.end} were not read"
         if not file.is_linked:
             self.memory.deleted[file.file] = None
-        self.ended.add(file.file)
+        self.memory.ended[file.file] = None
         self.report(NoticeKind.GONE, file.entry.path, f"{how}, {what}", lost)
 
-    def _follow_rewritten(self, file: FollowedFile, beginning: Reading, now: int) -> None:
-        """Follow what was written to a deleted file after its truncation, as another file."""
+    def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
+        """Follow what was written over a file's content as another file."""
         self._report_truncated([file])
-        key = file.entry.key
-        identity = identify(key.inode, b"", b"")
-        sample = Sample(file.entry, beginning.size, beginning.run, {})
-        self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
-        self._note_fresh(key)
-        rewritten = self.files[key]._replace(unseen_since=file.unseen_since)
-        self.memory.note_state(rewritten, FileState.DELETED)
+        self._begin(sample, file.progress.label, now)
+        if file.unseen_since is not None:
+            rewritten = self.files[file.entry.key]._replace(unseen_since=file.unseen_since)
+            self.memory.note_state(rewritten, FileState.DELETED)
 
     # what the sampled files are
 
@@ -175,8 +169,6 @@ class Catalogue:
                 self._report_losses({sample.entry.key.inode for sample in found})
             self.memory.note_decided(now)
             self.memory.forget(now, stored)
-            followed = {file.file for file in self.files.values()}
-            self.ended &= self.memory.remembered.keys() | self.memory.replaced.keys() | followed
 
     def _candidate(self, sample: Sample) -> Sample:
         left = self.memory.left.get(sample.entry.key)
@@ -192,10 +184,7 @@ class Catalogue:
             file = self.files.get(sample.entry.key)
             if file is None:
                 continue
-            has_all = sample.has_all(file.progress.cursor) and sample.head.startswith(
-                file.progress.beginning
-            )
-            decision = decide(file.state, Sampled(has_all))
+            decision = decide(file.state, Sampled(file.is_in(sample)))
             if Action.CONFIRM in decision.actions:
                 file = file.note_sample(sample, now)
             else:
@@ -212,7 +201,7 @@ class Catalogue:
             if file.file in read_in:
                 text, lost = f"was truncated; its rest is read from {read_in[file.file]}", 0
             self.report(NoticeKind.TRUNCATED, file.entry.path, text, lost)
-            self.ended.add(file.file)
+            self.memory.ended[file.file] = None
 
     def _settle_group(
         self, name: str, candidates: list[Sample], truncated: Mapping[FileKey, str], now: int
@@ -255,10 +244,9 @@ class Catalogue:
         """
         for other in same:
             if other is not best:
-                self.ended.add(other.file)
+                self.memory.ended[other.file] = None
                 if other.path == best.path:
                     self.memory.remembered.pop(other.file, None)
-                    self.memory.replaced[other.file] = other.seen
 
     # what is done with a file that was found
 
@@ -268,12 +256,13 @@ class Catalogue:
         if decision.state is FileState.COPY:
             self._leave_copy(sample, cursor)
         elif decision.state is FileState.LEFT:
-            self.memory.left[sample.entry.key] = replace(sample, head=b"", fits={}, copy_of=None)
+            self.memory.left[sample.entry.key] = replace(sample, head=b"", fits=(), copy_of=None)
             self._report_left(sample, decision.actions)
         elif cursor is not None:
             self._inherit(sample, cursor, now)
         else:
-            self._begin(sample, now)
+            entry = sample.entry
+            self._begin(sample, entry.path if entry.wanted else entry.group, now)
 
     def _report_left(self, sample: Sample, actions: Collection[Action]) -> None:
         path = sample.entry.path
@@ -294,7 +283,7 @@ class Catalogue:
         if sample.entry.compression is None and sample.copy_of is not None:
             original = sample.copy_of  # which may have been truncated since
         if original is not None:
-            self.memory.left[sample.entry.key] = replace(sample, fits={}, copy_of=original)
+            self.memory.left[sample.entry.key] = replace(sample, fits=(), copy_of=original)
 
     def _inherit(self, sample: Sample, cursor: Cursor, now: int) -> None:
         if self.memory.remembered.pop(cursor.file, None) is None:
@@ -302,21 +291,16 @@ class Catalogue:
         self.memory.left.pop(sample.entry.key, None)
         self._follow(sample, cursor, now)
 
-    def _begin(self, sample: Sample, now: int) -> None:
-        entry, (offset, tail) = sample.entry, sample.last
-        label = entry.path if entry.wanted else entry.group
-        identity = identify(entry.key.inode, sample.head[:offset], tail)
+    def _begin(self, sample: Sample, label: str, now: int) -> None:
+        key, (offset, tail) = sample.entry.key, sample.last
+        identity = identify(key.inode, sample.head[:offset], tail)
         self._follow(sample, Cursor(self._new_id(), label, offset, identity, now), now)
-        self._note_fresh(entry.key)
-
-    def _note_fresh(self, key: FileKey) -> None:
         file = self.files[key]
         self.memory.keep(file._replace(progress=file.progress._replace(is_fresh=True)))
 
     def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
         home = self.memory.find_home(cursor.path, sample.entry)
         file = FollowedFile.follow(cursor, sample, home, now)
-        self.memory.note_folder(file)
         self.memory.keep(file)
         for group in {sample.entry.group, home}:
             self.memory.followed_in[group].append(sample.entry.key)
@@ -351,12 +335,14 @@ class Catalogue:
         Returns False, and does nothing, if a cursor is of an unknown file.
         """
         followed = {file.file for file in self.files.values()}
-        known = followed | self.memory.remembered.keys() | self.memory.replaced.keys()
+        remembered = self.memory.remembered.keys()
+        replaced = self.memory.ended.keys() - remembered - followed
+        known = followed | remembered | replaced
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for file in list(self.files.values()):
             self.memory.keep(file.rewind(cursors.get(file.file, file.progress.start), now))
-        others = cursors.keys() - followed - self.memory.replaced.keys()
+        others = cursors.keys() - followed - replaced
         self.memory.remembered = {file: cursors[file] for file in others}
         return True
 
@@ -381,14 +367,16 @@ class Catalogue:
 
     def note_ended(self, ended: Collection[str]) -> None:
         """Note of which of the followed files nothing more is expected now."""
-        self.ended -= {file.file for file in self.files.values()}
-        self.ended |= set(ended)
+        for file in self.files.values():
+            self.memory.ended.pop(file.file, None)
+        self.memory.ended |= dict.fromkeys(ended)
 
     def _report_losses(self, sampled: Container[int]) -> None:
         """Report, after the first scan, the known files that were not found."""
         self.memory.index()
         there = {key.inode for key in self.memory.entries}
-        accounted = self.ended | {sample.copy_of for sample in self.memory.left.values()}
+        copied = (sample.copy_of for sample in self.memory.left.values())
+        accounted = {*self.memory.ended, *copied}
         unfound = []
         for group, cursors in self.memory.remembered_in.items():
             for cursor in cursors if group in self.memory.live_paths else ():
@@ -397,10 +385,10 @@ class Catalogue:
                 # one that is there and was not sampled may not be read now, which is reported
                 is_hidden = inode in there and inode not in sampled
                 if is_known and not (is_hidden or cursor.ended or cursor.file in accounted):
-                    unfound.append(Unfound(cursor, group))
+                    unfound.append((cursor, group))
         left = [one.entry for one in self.memory.left.values() if one.copy_of is None and one.size]
         self.notices += report_unfound(unfound, left, self._archives)
-        self.ended |= {one.cursor.file for one in unfound}
+        self.memory.ended |= {cursor.file: None for cursor, _ in unfound}
 
 
 def _is_copy(sample: Sample, known: Sequence[Known]) -> bool:

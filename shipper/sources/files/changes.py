@@ -16,7 +16,7 @@ from contextlib import suppress
 from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
-from shipper.sources.files.entry import FileEntry, FileKey
+from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.notices import Notice, NoticeKind
 
 _PAUSE = 0.1  # seconds between two wake-ups, however many writes there are

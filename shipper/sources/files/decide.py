@@ -1,6 +1,6 @@
 """Decides what a file is and what happens to it: a state machine without I/O.
 
-The tracker observes, `decide` decides, the catalogue acts. The first line that fits counts:
+The follower observes, `decide` decides, the catalogue acts. The first line that fits counts:
 
 state               observation                                     new state   actions
 ------------------- ----------------------------------------------- ----------- -----------------
@@ -13,29 +13,22 @@ FOUND               Matched: a remembered file had its inode, bytes FOLLOWED    
                       was sought by inode, or is not complete yet   LEFT        -
                       is not older than what was read of its group  FOLLOWED    BEGIN (1)
                       is older                                      LEFT        REPORT_OLDER
-FOLLOWED, DELETED   Seen: may have lost what was read of it         DOUBTFUL    -
-                    Seen: anything else                             FOLLOWED    -
-                    LOST: a read does not find what was read before DOUBTFUL    -
-FOLLOWED            REWOUND                                         DOUBTFUL    -
-FOLLOWED, DOUBTFUL  Compared: has the same first bytes              unchanged   REPORT_TOUCHED
+FOLLOWED, DELETED   SEEN: a scan saw it at a path                   FOLLOWED    -
+                    DOUBTED: may have lost what was read of it      DOUBTFUL    -
+FOLLOWED, DOUBTFUL  Compared: may have lost what was read of it     DOUBTFUL    -
+                      has other first bytes                         REPLACED    FOLLOW_REWRITTEN
+                      has the same first bytes                      unchanged   REPORT_TOUCHED
                     Sampled: has all that was read                  FOLLOWED    CONFIRM
-REWRITTEN           Compared: has the same first bytes              DOUBTFUL    REPORT_TOUCHED
-                    Sampled: has all that was read                  REPLACED    REPORT_TRUNCATED
-                    Unseen: is open and not empty                   REPLACED    FOLLOW_REWRITTEN
-any of these        Compared: has others                            REWRITTEN   -
-                    Sampled: has not all that was read              REMEMBERED  REPORT_TRUNCATED
-                    Unseen: is not open                             gone (2)    REPORT_GONE
-                      begins with other bytes                       gone (2)    FOLLOW_REWRITTEN
-                      is empty, though something was read           gone (2)    REPORT_GONE
-                      is held open for longer than the limit        gone (2)    REPORT_EXPIRED
-                      is writable, unread or not stored             DELETED     READ
-                      is read to its end and stored                 gone (2)    REPORT_GONE
-                    MOVED: only its inode is known                  gone (2)    -
-                    LEFT_OUT: by the selection, or by a mark        gone (2)    -
+                      has not all that was read                     REMEMBERED  REPORT_TRUNCATED
+any of these        Unseen: is not open                             REMEMBERED  REPORT_GONE
+                      begins with other bytes                       REMEMBERED  FOLLOW_REWRITTEN
+                      is held open for longer than the limit        REMEMBERED  REPORT_EXPIRED
+                      is writable (2), unread or not stored         DELETED     READ
+                      is read to its end and stored                 REMEMBERED  REPORT_GONE
+                    LEFT_OUT: it cannot, or must not, be followed   REMEMBERED  -
 
 (1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
-(2) REMEMBERED; a REWRITTEN file is REPLACED. A file is writable if it has a name somewhere and
-descriptors are not short.
+(2) It has a name somewhere, and descriptors are not short.
 
 A file in the states COPY and LEFT becomes FOUND again when it changes. A REMEMBERED file is
 followed again when a FOUND one has its bytes.
@@ -55,7 +48,6 @@ class FileState(Enum):
     FOUND = auto()  # a scan found the file; a sample decides
     FOLLOWED = auto()  # it has a path, and its lines are read
     DOUBTFUL = auto()  # what was read of it may be gone; it is not read until a sample decides
-    REWRITTEN = auto()  # it was written again in place with other bytes; not read either
     DELETED = auto()  # it has no path that a scan sees, and is held open and read
     COPY = auto()  # its lines are read from another file
     LEFT = auto()  # it is not read until it changes
@@ -90,18 +82,13 @@ class Unmatched(NamedTuple):
     is_too_old: bool = False
 
 
-class Seen(NamedTuple):
-    """A scan saw a followed file at a path.
+class Compared(NamedTuple):
+    """The first bytes of a file were read again, since it was written to and did not grow.
 
-    `is_doubtful`: it is shorter than before, or changed while it was not open.
+    `has_all`: a sample shows what was read of it; `is_same`: so do all its first bytes.
     """
 
-    is_doubtful: bool
-
-
-class Compared(NamedTuple):
-    """The first bytes of a file were read again, since it was written to and did not grow."""
-
+    has_all: bool
     is_same: bool
 
 
@@ -116,7 +103,6 @@ class Unseen(NamedTuple):
 
     is_open: bool = False
     has_all: bool = True
-    is_empty: bool = False
     is_overdue: bool = False
     is_finished: bool = False
     is_stored: bool = False
@@ -126,13 +112,12 @@ class Unseen(NamedTuple):
 class Event(Enum):
     """Observations without facts."""
 
-    LOST = auto()  # a read found that what was read before is not there
-    REWOUND = auto()  # the file is read again from another position
-    MOVED = auto()  # its path is another, and only its inode is known, which may be another file's
-    LEFT_OUT = auto()  # the selection, or a mark in its folder, leaves the file out
+    SEEN = auto()  # a scan saw the file at a path, as large as before or larger
+    DOUBTED = auto()  # what was read may be gone, or the file is read again from another position
+    LEFT_OUT = auto()  # by the selection or a mark; or only its inode is known, and it moved
 
 
-Observation = Matched | Unmatched | Seen | Compared | Sampled | Unseen | Event
+Observation = Matched | Unmatched | Compared | Sampled | Unseen | Event
 
 
 class Action(Enum):
@@ -141,7 +126,7 @@ class Action(Enum):
     INHERIT = auto()  # follow the file from the cursor of the decision
     BEGIN = auto()  # follow the file under a new id
     CONFIRM = auto()  # note what the sample shows of the file
-    FOLLOW_REWRITTEN = auto()  # follow the content that was written to a deleted file, as another
+    FOLLOW_REWRITTEN = auto()  # follow what was written over its content, as another file
     READ = auto()  # there may be something to read
     REPORT_DAMAGE = auto()
     REPORT_TOO_OLD = auto()
@@ -216,61 +201,36 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
     if state in _NOT_OBSERVED:
         raise ValueError(f"a file that is {state.name} is not observed")
     match observation:
-        case Seen() | Event():  # the most frequent ones
-            return Decision(_next_state(state, observation))
+        case Event.LEFT_OUT:
+            return Decision(FileState.REMEMBERED)
+        case Event():
+            is_doubtful = observation is Event.DOUBTED or state is FileState.DOUBTFUL
+            return Decision(FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED)
         case Sampled(has_all):
-            return _decide_sampled(state, has_all)
-        case Compared(is_same):
-            return _decide_compared(state, is_same)
+            gone = Decision(FileState.REMEMBERED, (Action.REPORT_TRUNCATED,))
+            return Decision(FileState.FOLLOWED, (Action.CONFIRM,)) if has_all else gone
+        case Compared():
+            return _decide_compared(state, observation)
         case Unseen():
-            return _decide_unseen(state, observation)
+            return _decide_unseen(observation)
         case _:
             raise ValueError(f"a file that is {state.name} is not observed by {observation}")
 
 
-def _decide_sampled(state: FileState, has_all: bool) -> Decision:
-    if has_all and state is not FileState.REWRITTEN:
-        return Decision(FileState.FOLLOWED, (Action.CONFIRM,))
-    gone = _choose_gone(state) if has_all else FileState.REMEMBERED
-    return Decision(gone, (Action.REPORT_TRUNCATED,))
+def _decide_compared(state: FileState, compared: Compared) -> Decision:
+    if not compared.has_all:
+        return Decision(FileState.DOUBTFUL)
+    if not compared.is_same:
+        return Decision(FileState.REPLACED, (Action.FOLLOW_REWRITTEN,))
+    return Decision(state, (Action.REPORT_TOUCHED,))
 
 
-def _decide_compared(state: FileState, is_same: bool) -> Decision:
-    if not is_same:
-        return Decision(FileState.REWRITTEN)
-    same = FileState.DOUBTFUL if state is FileState.REWRITTEN else state
-    return Decision(same, (Action.REPORT_TOUCHED,))
-
-
-def _choose_gone(state: FileState) -> FileState:
-    """Return the state of a file that is not followed any more."""
-    is_rewritten = state is FileState.REWRITTEN
-    return FileState.REPLACED if is_rewritten else FileState.REMEMBERED
-
-
-def _next_state(state: FileState, observation: Seen | Event) -> FileState:
-    """Return the state after an observation that asks for no action."""
-    is_read = state is FileState.FOLLOWED or state is FileState.DELETED
-    match observation:
-        case Seen(is_doubtful) if is_read:
-            return FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED
-        case Event.LEFT_OUT | Event.MOVED:
-            return _choose_gone(state)
-        case Event.LOST if is_read:
-            return FileState.DOUBTFUL
-        case Event.REWOUND if state is FileState.FOLLOWED:
-            return FileState.DOUBTFUL
-        case _:
-            return state
-
-
-def _decide_unseen(state: FileState, unseen: Unseen) -> Decision:
-    gone = _choose_gone(state)
+def _decide_unseen(unseen: Unseen) -> Decision:
+    gone = FileState.REMEMBERED
     if not unseen.is_open:
         return Decision(gone, (Action.REPORT_GONE,))
-    if state is FileState.REWRITTEN or not unseen.has_all:
-        report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
-        return Decision(gone, (report,))
+    if not unseen.has_all:
+        return Decision(gone, (Action.FOLLOW_REWRITTEN,))
     if unseen.is_overdue:
         return Decision(gone, (Action.REPORT_EXPIRED,))
     if unseen.is_writable or not (unseen.is_finished and unseen.is_stored):

@@ -1,33 +1,66 @@
 """Follows all files of one host: the front door of this package, for the event loop.
 
-All work on files is done by one thread, in the order in which it is asked for. The follower knows
-how far files are read, not how far they are acknowledged.
+    scan ──▶ samples ──▶ decide ──▶ catalogue (states, chains) ──▶ gathering ──▶ blocks
+
+A scan decides what each file is, a gathering reads. All work on files is done by one thread, in the
+order in which it is asked for. The follower knows how far files are read, not how far they are
+acknowledged.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+import sys
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
+from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
+from shipper.sources.files.decide import Unseen
+from shipper.sources.files.file import FollowedFile, Limits
+from shipper.sources.files.gathering import Gathering
+from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
+from shipper.sources.files.reader import Reader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
-from shipper.sources.files.tracker import Tracker
-from shipper.sources.notices import Notice
+from shipper.sources.files.sampling import sample
+from shipper.sources.files.scan import Scan, scan
+from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
 from shipper.sources.worker import Worker
 
+_SECOND = 1_000_000_000
 _CLOSING = 1.0  # seconds
 
 
 class Follower(Source):
     """Follows all files of one host.
 
-    Reading begins at the `known` cursors, and unknown files at their beginning. `clock` gives
-    nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` seconds.
-    `is_only`: the host has no other source.
+    A deleted file is held open until all that was read of it is `stored`.
     """
+
+    # How a rotation runs, from its first sight to the successor's first byte. The writer of
+    # app.log, which is followed as file A, renames it to app.log.1 and creates app.log.
+    #
+    #  1. inotify reports the rename, or the poll interval is over: a scan is due.
+    #  2. `scan` lists the folders: A's inode is at app.log.1, an unknown inode is at app.log.
+    #  3. `Catalogue.note_scan` notes that A was Seen at another path. A stays FOLLOWED; from now
+    #     on it is rotated, and the grace for its last line begins when it stops growing.
+    #  4. The unknown inode is FOUND. `sample` reads its first bytes, and those of A: if A had been
+    #     copied and truncated instead, the sample would show that, and the copy would inherit A's
+    #     cursor.
+    #  5. `_find_moved` scans again: if files of the group moved meanwhile, the next scan decides.
+    #  6. `Catalogue.settle` asks `decide`: the found file is at its live path, so it is FOLLOWED as
+    #     file B, from byte 0. `arrange` puts B behind A in their chain.
+    #  7. `gather` reads the first file of a chain that has something to read: A to its end. B waits
+    #     while A's last record is unfinished, for twice the grace at most.
+    #  8. A has nothing to read any more: `gather` reads B's first byte.
+    #
+    # Later app.log.1 is compressed and deleted. A is Unseen, and DELETED while it is open and not
+    # stored. The compressed file is FOUND; it is a COPY of A, or inherits A's cursor if A was not
+    # open, so that the rest is read from it.
 
     def __init__(
         self,
@@ -47,21 +80,42 @@ class Follower(Source):
         listen: bool = True,
         is_only: bool = True,
     ) -> None:
+        """Begin at the `known` cursors, and in unknown files at their beginning.
+
+        `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace`
+        and `hold` seconds. `is_only`: the host has no other source.
+        """
         self.wake = wake or asyncio.Event()
-        self._most_open = open_files
+        self.stored: Callable[[str], int] = lambda _: sys.maxsize
+        self._has_decided = False
+        self._troubles: list[Notice] = []
+        self._new_id = new_id
+        self._clock = clock
+        self._is_only = is_only
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
-        self._tracker = Tracker(selection, known, new_id, clock, self._changes)
-        self._tracker.is_only = is_only
         self._worker = Worker("files")
+        self._limits = Limits(block_size, max_line, open_files)
+        self._begin(selection, known)
         self.change_limits(grace, hold, records)
-        self.resize(block_size, max_line)
+
+    def _begin(self, selection: Selection, known: Iterable[Cursor]) -> None:
+        """Know nothing but these cursors."""
+        self._selection = selection
+        self._has_scanned, self._is_scan_due = False, True
+        self._catalogue = Catalogue(selection, known, self._new_id)
+        self._memory = self._catalogue.memory
+        self._files: Mapping[FileKey, FollowedFile] = self._memory.files
+        self._reader = Reader(self._files, self._limits)
+        self._gathering = Gathering(
+            self._catalogue, self._reader, self._clock, is_only=self._is_only
+        )
 
     # the loop of a program
 
     async def scan(self) -> list[Notice]:
         """Scan the folders now; return what changed since the last scan."""
         self._changes.listen()
-        return await self._worker.do(self._tracker.scan)
+        return await self._worker.do(self._scan)
 
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that can be read now, and move the read cursors.
@@ -69,7 +123,11 @@ class Follower(Source):
         Chains of files take part in each call, the oldest file of a chain first. The pieces of an
         over-long line follow one another.
         """
-        return await self._worker.do(self._tracker.gather, budget)
+        return await self._worker.do(self._gather, budget)
+
+    def _gather(self, budget: int) -> list[Block]:
+        self._take_changes()
+        return self._gathering.gather(budget)
 
     def await_change(self) -> None:
         """Have `wake` set at the next change, or one since the last gathering."""
@@ -81,30 +139,18 @@ class Follower(Source):
 
         Also once the poll interval is over.
         """
-        return self._tracker.is_scan_due or self._changes.poll_in <= 0
-
-    @property
-    def has_decided(self) -> bool:
-        """Whether the last scan decided on all files that it saw.
-
-        If not, a cursor without a file may yet find its file.
-        """
-        return self._tracker.has_decided
+        is_due = self._is_scan_due or self._gathering.is_scan_due
+        return is_due or self._changes.poll_in <= 0
 
     @property
     def poll_in(self) -> float:
         """The seconds after which to gather again even if nothing changes."""
-        return min(self._changes.poll_in, max(0.0, self._tracker.record_due_in))
+        return min(self._changes.poll_in, self._gathering.record_due_in)
 
     @property
     def is_inside_line(self) -> bool:
         """Whether the file that was read last goes on inside an over-long line."""
-        return self._tracker.interrupted is not None
-
-    @property
-    def has_ended(self) -> bool:
-        """False: files may always be written to, and new ones come."""
-        return False
+        return self._gathering.interrupted is not None
 
     async def close(self) -> list[str]:
         """Stop watching and close all files, but for one in whose file system the thread hangs.
@@ -113,7 +159,7 @@ class Follower(Source):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._worker.do(self._tracker.close)
+                await self._worker.do(self._reader.close)
         self._changes.close()
         return []
 
@@ -125,25 +171,25 @@ class Follower(Source):
 
     def files(self) -> list[SourceState]:
         """Return every followed file as it was seen last."""
-        return self._tracker.list_states()
+        now, limits = self._clock(), self._limits
+        return [file.describe(now, limits) for file in list(self._files.values())]
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where each followed file began, also an empty one, but for the ids in `but`.
 
         The next start finds the file by it, if the file is renamed before a line of it is shipped.
         """
-        files = self._tracker.files.values()
-        return [file.progress.start for file in files if file.file not in but]
+        return [file.progress.start for file in self._files.values() if file.file not in but]
 
     @property
     def ended_files(self) -> set[str]:
         """The ids of files that are rotated and stored to their end, or whose loss was reported."""
-        return self._tracker.ended
+        return set(self._memory.ended)
 
     @property
     def deleted_files(self) -> list[str]:
         """The ids of files that were deleted and are not open any more, oldest first."""
-        return self._tracker.deleted
+        return list(self._memory.deleted)
 
     @property
     def busy_since(self) -> float | None:
@@ -151,52 +197,52 @@ class Follower(Source):
         return self._worker.busy_since
 
     @property
-    def troubles(self) -> list[Notice]:
-        """What kept files from being read at the last scan."""
-        return self._tracker.troubles
+    def has_decided(self) -> bool:
+        """Whether the last scan decided on all files that it saw.
+
+        If not, a cursor without a file may yet find its file.
+        """
+        return self._has_decided
 
     @property
-    def obstacle(self) -> str:
-        """Empty: files that cannot be read are `troubles`, and keep no others waiting."""
-        return ""
+    def troubles(self) -> list[Notice]:
+        """What kept files from being read at the last scan."""
+        return self._troubles
 
     @property
     def open_files(self) -> int:
         """How many files are open now."""
-        return self._tracker.open_files
+        return len(self._reader)
 
     # what it is to do
-
-    @property
-    def stored(self) -> Callable[[str], int]:
-        """Return up to which byte a file is stored, by its id.
-
-        A deleted file is held open until all that was read of it is stored.
-        """
-        return self._tracker.stored
-
-    @stored.setter
-    def stored(self, stored: Callable[[str], int]) -> None:
-        self._tracker.stored = stored
 
     def change_limits(self, grace: float, hold: float, records: RecordRules) -> None:
         """Wait `grace` seconds for the end of a line; hold a deleted file for `hold` seconds.
 
         Records are cut by these rules from the next read on.
         """
-        self._tracker.set_limits(grace, hold, records)
+        self._limits = self._reader.limits = replace(
+            self._limits, grace=int(grace * _SECOND), hold=int(hold * _SECOND), records=records
+        )
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
-        self._tracker.resize(block_size, max_line, self._most_open)
+        self._limits = self._reader.limits = replace(
+            self._limits, block_size=block_size, max_line=max_line
+        )
 
     async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next scan on, which is due at once.
 
         A file that is not selected any more is closed; its cursor stays known.
         """
-        await self._worker.do(self._tracker.retarget, selection)
+        await self._worker.do(self._retarget, selection)
         self.wake.set()
+
+    def _retarget(self, selection: Selection) -> None:
+        self._catalogue.retarget(selection)
+        self._selection = selection
+        self._start_over()
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
         """Read every followed file on from its cursor, or from its start; forget other cursors.
@@ -204,5 +250,136 @@ class Follower(Source):
         All files stay open, and the next scan is due. If a cursor is of a file that this follower
         does not know, as another agent read it, all files are closed, and found again.
         """
-        await self._worker.do(self._tracker.rewind, cursors)
+        await self._worker.do(self._rewind, cursors)
         self.wake.set()
+
+    def _rewind(self, cursors: Mapping[str, Cursor]) -> None:
+        if not (self._has_scanned and self._catalogue.rewind(cursors, self._clock())):
+            self._reader.close()
+            # files that came since the first scan came after the start
+            from_end = self._selection.from_end and not self._has_scanned
+            self._begin(replace(self._selection, from_end=from_end), cursors.values())
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._has_decided = False
+        self._gathering.resume()
+        self._reader.trim()
+        self._is_scan_due = True
+
+    # scanning
+
+    def _take_changes(self) -> None:
+        """Note what was reported since the last time."""
+        self._memory.note_time(self._clock())
+        written, is_due = self._changes.read_events()
+        self._is_scan_due |= is_due
+        for file in filter(None, map(self._files.get, written)):
+            if file.entry.compression is None:
+                self._gathering.note_write(file)
+            else:
+                self._is_scan_due = True  # a scan decides whether to decompress it again
+
+    def _scan(self) -> list[Notice]:
+        """Scan the folders, and decide what each file is; return what changed."""
+        self._take_changes()
+        self._is_scan_due = self._gathering.is_scan_due = False
+        self._has_scanned, memory = True, self._memory
+        try:
+            before = memory.list_sibling_paths().keys()
+            self._scan_once(self._clock(), time.monotonic())
+            if memory.list_sibling_paths().keys() - before - memory.live_paths.keys():
+                # a file was found in another folder, where its siblings may be as well
+                self._scan_once(self._clock(), time.monotonic())
+        except OSError as error:  # nothing was seen, so nothing is known to be gone
+            self._is_scan_due = True
+            text = f"cannot be listed now: {error.strerror}"
+            self._report_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
+        notices, self._catalogue.notices = self._catalogue.notices, []
+        return notices
+
+    def _scan_once(self, now: int, began: float) -> None:
+        catalogue, memory = self._catalogue, self._memory
+        seen = scan(self._selection, memory.list_sibling_paths(), memory.find_sought)
+        for file in catalogue.note_scan(seen, now, self._reader):
+            self._compare(file, now)
+        asked = memory.choose_samples(self._reader)
+        found = sample(asked, from_end=self._selection.from_end and memory.scanned_at is None)
+        undecided = self._find_moved(seen, asked, found)
+        self._has_decided = not undecided
+        self._is_scan_due |= bool(undecided)
+        refused = [one for one in found.values() if isinstance(one, Notice)]
+        self._report_new([*seen.troubles, *refused])
+        for file in memory.find_unseen(undecided):
+            if seen.refuses(file.entry):
+                catalogue.leave_out(file)
+            else:
+                self._note_unseen(file, now)
+        samples = [one for one in found.values() if isinstance(one, Sample)]
+        catalogue.settle(samples, undecided, now, self.stored)
+        self._prepare_reading(now)
+        entries = (file.entry for file in self._files.values() if file.unseen_since is None)
+        took = time.monotonic() - began
+        catalogue.notices += self._changes.watch(seen.folders, entries, took)
+
+    def _compare(self, file: FollowedFile, now: int) -> None:
+        """Find out whether a file was rewritten in place, if it can be read and is at rest."""
+        if file.entry.key not in self._reader:
+            return
+        with suppress(OSError):  # which reading reports
+            is_same = self._reader.has_its_content(file)
+            sample = self._reader.sample(file)
+            if sample is not None and not sample.entry.differs(file.entry):
+                self._catalogue.note_comparison(file, sample, is_same, now)
+
+    def _find_moved(
+        self, seen: Scan, asked: Collection[FileEntry], found: Container[FileKey]
+    ) -> set[str]:
+        """Return the groups whose files moved during the scan: nothing can be decided on them."""
+        unsure = {entry.group for entry in asked if entry.key not in found}
+        concerned = {entry.group for entry in asked}
+        concerned |= {file.entry.group for file in self._memory.find_unseen()}
+        if not concerned:
+            return set()
+        again = scan(self._selection, self._memory.list_sibling_paths(), self._memory.find_sought)
+        inodes = {entry.key.inode for entry in seen.entries}
+        return unsure | {e.group for e in again.entries if e.key.inode not in inodes} & concerned
+
+    def _note_unseen(self, file: FollowedFile, now: int) -> None:
+        """Let the catalogue decide on a file that the scan saw at no path."""
+        key, reader = file.entry.key, self._reader
+        if key not in reader:
+            self._catalogue.note_unseen(file, Unseen(), None, now)
+            return
+        sample = reader.sample(file)
+        file = file.note_unseen(sample, reader.is_linked(key), now)
+        unseen = Unseen(
+            is_open=True,
+            has_all=sample is None or file.is_in(sample),
+            is_overdue=now - (file.unseen_since or now) > self._limits.hold,
+            is_finished=file.is_read and file.is_at_rest(now, self._limits),
+            is_stored=file.offset <= self.stored(file.file),
+            is_writable=file.is_linked and reader.has_space,
+        )
+        self._catalogue.note_unseen(file, unseen, sample, now)
+
+    def _prepare_reading(self, now: int) -> None:
+        """Open files, and read on in all chains."""
+        reader = self._reader
+        self._catalogue.note_ended([f.file for f in self._files.values() if self._is_ended(f, now)])
+        reader.trim()
+        self._gathering.note_problems(reader.open_early(self.stored))
+        for file, head in reader.read_heads(list(self._files.values())):
+            self._memory.keep(file.note_content(head))
+        self._gathering.begin()
+
+    def _is_ended(self, file: FollowedFile, now: int) -> bool:
+        """Whether a file was rotated, and all of it is stored."""
+        is_finished = file.is_at_rest(now, self._limits) and not file.unfinished
+        return is_finished and file.end <= file.offset <= self.stored(file.file)
+
+    def _report_new(self, troubles: Iterable[Notice]) -> None:
+        """Report the troubles that the last scan did not have."""
+        before = self._troubles
+        self._troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
+        self._catalogue.notices += [notice for notice in self._troubles if notice not in before]

@@ -6,7 +6,6 @@ over them. Blocks, so it runs in a thread.
 
 import errno
 import os
-from collections import deque
 from typing import NamedTuple
 
 from shipper.sources.files.identity import MOST_IN_UNIT
@@ -18,7 +17,6 @@ _MOST_READ = 16 * 1024 * 1024
 """Bytes of written NULs that are searched for content behind them."""
 
 _STEP = 256 * 1024
-_MOST_EXTENTS = 1000  # the last ones of a file
 _NULS = bytes(LEAST_HOLE)
 
 
@@ -76,27 +74,6 @@ def written_head(descriptor: int, head: bytes, size: int) -> bytes:
     return written if measure_nuls(descriptor, len(written), size).end >= size else head
 
 
-def end_of_content(descriptor: int, size: int) -> int:
-    """Return the position behind the last byte of a file that is no NUL; raises OSError.
-
-    Space that was allocated beforehand counts as data once it was read. At most 16 MiB of written
-    NULs are searched.
-    """
-    extents: deque[tuple[int, int]] = deque(maxlen=_MOST_EXTENTS)
-    at, left = 0, _MOST_READ
-    while at < size and (begin := _next_data(descriptor, at)) is not None:
-        at = max(begin + 1, _seek(descriptor, begin, os.SEEK_HOLE, size))
-        extents.append((begin, min(at, size)))
-    for begin, end in reversed(extents):
-        at = end
-        while at > begin and left > 0:
-            start = max(begin, at - _STEP)
-            if content := os.pread(descriptor, at - start, start).rstrip(b"\0"):
-                return start + len(content)
-            at, left = start, left - _STEP
-    return size
-
-
 def _next_data(descriptor: int, at: int) -> int | None:
     """Return the first position from `at` on that is in no hole; None if only a hole follows."""
     try:
@@ -106,13 +83,4 @@ def _next_data(descriptor: int, at: int) -> int | None:
             return None
         if error.errno in {errno.EINVAL, errno.EOPNOTSUPP}:  # a file system that knows no holes
             return at
-        raise
-
-
-def _seek(descriptor: int, at: int, how: int, otherwise: int) -> int:
-    try:
-        return os.lseek(descriptor, at, how)
-    except OSError as error:
-        if error.errno in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENXIO}:
-            return otherwise
         raise

@@ -1,16 +1,20 @@
 """Recognises a file by inode, first bytes, and the bytes before a position, whatever its name is.
 
 Two contents on one inode that agree in their first 1 KiB and in the 64 bytes before the position
-cannot be distinguished. Pure functions of bytes and samples.
+cannot be distinguished. Pure functions of what was seen and read of a file.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from nats_logship.wire.message import Identity
 from nats_logship.wire.positions import Cursor
-from shipper.sources.files.entry import FileEntry
+from shipper.sources.files.paths import COMPRESSED, Compression, decompressed_name
+
+_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
 
 HEAD_BYTES = 1024
 """How many of a file's first bytes are hashed; fewer if fewer have been read."""
@@ -20,6 +24,60 @@ TAIL_BYTES = 64
 
 MOST_IN_UNIT = 3
 """NULs that a character of UTF-16 or UTF-32 may end in: so many at a file's end are content."""
+
+
+class FileKey(NamedTuple):
+    """Device and inode: identifies a file while the file exists or is open, and no longer."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A regular file at a path.
+
+    `group` is the live path that the file belongs to: its own path, or that of the file which it
+    was rotated from. `real` is the path behind a symbolic link. `size` is the size on disk.
+    `modified` is in nanoseconds since the epoch. `wanted`: a pattern shows the file; other entries
+    are rotated siblings of such a file. `is_sought`: no pattern leads here; the file is ignored
+    unless it is one that we know.
+    """
+
+    path: str
+    real: str
+    group: str
+    key: FileKey
+    size: int
+    modified: int
+    wanted: bool
+    compression: Compression | None = None
+    is_sought: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its writer still writes to this path."""
+        return self.path == self.group
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it is an archive of a form that cannot be read, or of no file that is known."""
+        return self.path.endswith(COMPRESSED) and (self.compression is None or self.is_live)
+
+    @property
+    def age(self) -> tuple[int, int, str]:
+        """The sort key of rotated files, oldest first: last write, number (higher is older)."""
+        number = _NUMBER.fullmatch(decompressed_name(self.path))
+        return self.modified, -int(number[1]) if number else 0, self.path
+
+    def differs(self, before: "FileEntry") -> bool:
+        """Whether this may be another file or have other bytes.
+
+        A compressed file may be renamed without being another one.
+        """
+        if self.compression is None:
+            return self != before
+        return (self.size, self.modified) != (before.size, before.modified)
 
 
 def fingerprint(data: bytes | bytearray) -> str:
@@ -80,9 +138,9 @@ def is_inside_line(tail: bytes) -> bool:
 class Sample:
     """What was read of a file to recognise it: its size, its first bytes, and which cursors fit.
 
-    `fits` maps the file id of each cursor whose bytes the file has to whether that cursor is inside
-    a line. `end` is a cursor at the file's end. `last` is the offset behind the last newline, with
-    the bytes before it. `copy_of` is the id of the file that this one was a copy of before.
+    `fits` are the file ids of cursors whose bytes the file has. `end` is a cursor at the file's
+    end. `last` is the offset behind the last newline, with the bytes before it. `copy_of` is the id
+    of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
@@ -94,7 +152,7 @@ class Sample:
     entry: FileEntry
     size: int
     head: bytes
-    fits: Mapping[str, bool]
+    fits: Collection[str]
     end: Cursor | None = None
     is_in_live: bool = False
     is_partial: bool = False

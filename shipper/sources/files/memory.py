@@ -5,29 +5,61 @@ Files are kept by device and inode, cursors by file id. Memory only; touches no 
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable
+from itertools import islice
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decide import FileState, Known, Presence
-from shipper.sources.files.entry import FileEntry, FileKey
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.forgetting import LONGEST_KEPT, find_forgettable
-from shipper.sources.files.identity import Sample
+from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import group_of
 from shipper.sources.files.succession import is_dated_before, is_newer, is_newer_by_name
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds by which a file's time may be behind the clock: the kernel stamps files by tick."""
+_LONGEST_KEPT = 7 * 86_400 * 1_000_000_000
+"""Nanoseconds for which a file that is gone is remembered."""
+_MOST_BY_PATH = 64
+_MOST_DELETED = 200
+"""Deleted files that are remembered, whose compressed copies may come later."""
+_MOST_ENDED = 1000
+
+
+def find_forgettable(
+    cursors: Iterable[Cursor], now: int, deleted: Collection[str] = ()
+) -> list[Cursor]:
+    """Return those not read for 7 days and, of one path, all but the 64 that were read last.
+
+    `now` is in nanoseconds since the epoch. They may be forgotten once their file is gone: the
+    stream, which is kept for a day, could not bring them back. A folder that is not mounted for a
+    while loses nothing by it, however many files it has. A node may have thousands of pods a day:
+    only the last 200 of the `deleted` files, whose ids are given oldest first, are kept.
+    """
+    by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
+    for cursor in cursors:
+        by_path[cursor.path].append(cursor)
+    long_deleted = set(islice(deleted, max(0, len(deleted) - _MOST_DELETED)))
+    found = []
+    for same in by_path.values():
+        same.sort(key=lambda cursor: cursor.seen, reverse=True)
+        found += same[_MOST_BY_PATH:]
+        found += [
+            one
+            for one in same[:_MOST_BY_PATH]
+            if now - one.seen > _LONGEST_KEPT or one.file in long_deleted
+        ]
+    return found
 
 
 class Memory:
     """The files and cursors of one follower.
 
     `files` are the followed files, `entries` what the last scan saw, `left` the samples of copies
-    and of files that are left. `remembered` are cursors whose files may be found again; of the
-    `replaced` files only the time of the last read is known. The rotated siblings of `live_paths`
-    are looked for. `scanned_at` is when the last scan began after which all files were decided on;
-    None before the first one of a selection. `is_clock_back`: the clock was set back since then.
-    `deleted` are the ids of remembered files that have no name anywhere, oldest first.
+    and of files that are left. `remembered` are cursors whose files may be found again. `ended`
+    are the ids of files of which nothing more is expected, or whose loss was reported, the oldest
+    first, and `deleted` those of remembered files that have no name anywhere. The rotated siblings
+    of `live_paths` are looked for. `scanned_at` is when the last scan began after which all files
+    were decided on; None before the first one of a selection. `is_clock_back`: the clock was set
+    back since then.
     """
 
     def __init__(self, known: Iterable[Cursor]) -> None:
@@ -35,13 +67,12 @@ class Memory:
         self.entries: dict[FileKey, FileEntry] = {}
         self.left: dict[FileKey, Sample] = {}
         self.remembered = {cursor.file: cursor for cursor in known}
-        self.replaced: dict[str, int] = {}
+        self.ended: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
         self.live_paths: dict[str, None] = {}
         self.scanned_at: int | None = None
         self.is_clock_back = False
         self._latest = 0
-        self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         # what was rotated later was not there when an agent scanned or read last
         self._known_until = max((one.seen for one in self.remembered.values()), default=None)
         self.index()
@@ -69,15 +100,12 @@ class Memory:
 
     def note_state(self, file: FollowedFile, state: FileState) -> None:
         """Keep a file where its new state belongs."""
-        if state is FileState.REPLACED:
-            del self.files[file.entry.key]
-            self.replaced[file.file] = file.progress.seen
-        elif state is FileState.REMEMBERED:
-            del self.files[file.entry.key]
-            if file.progress.is_known:
-                self.remembered[file.file] = file.progress.last
-        else:
+        if state not in {FileState.REPLACED, FileState.REMEMBERED}:
             self.keep(file if file.state is state else file._replace(state=state))
+            return
+        del self.files[file.entry.key]
+        if state is FileState.REMEMBERED and file.progress.is_known:
+            self.remembered[file.file] = file.progress.last
 
     def find_seen(self) -> list[FollowedFile]:
         """Return the followed files that the last scan saw."""
@@ -88,22 +116,22 @@ class Memory:
         home = group_of(label, self.live_paths)
         return home if home in self.live_paths else entry.group
 
-    def note_folder(self, file: FollowedFile) -> None:
-        """Note the folder of a rotated file: its siblings may be there as well."""
-        path, home = file.entry.path, file.home
-        moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
-        # a pattern may show the folder of rotated files, too; a file that is not named like a
-        # rotated one is live there
-        if not file.entry.wanted or group_of(path, {moved}) == moved:
-            self._moved[moved] = home
-
     def list_sibling_paths(self) -> dict[str, str]:
         """Return the paths whose rotated siblings are looked for, each with its group.
 
         Those are the live paths, and their names in the folders that rotated files were moved to.
         """
-        own = {path: path for path in self.live_paths}
-        return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
+        found = {path: path for path in self.live_paths}
+        for file in self.files.values():
+            folder, path = file.entry.path.rpartition("/")[0], file.entry.path
+            if file.home not in self.live_paths or file.home.rpartition("/")[0] == folder:
+                continue
+            moved = f"{folder}/{file.home.rpartition('/')[2]}"
+            # a pattern may show the folder of rotated files, too; a file that is not named like a
+            # rotated one is live there
+            if not file.entry.wanted or group_of(path, {moved}) == moved:
+                found.setdefault(moved, file.home)
+        return found
 
     def find_sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes to look for beyond the files shown, each with its file's live path.
@@ -253,16 +281,15 @@ class Memory:
     def forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget files that are long gone; those with a position may be rewound to it."""
         remembered = self.remembered
-        replaced = self.replaced.items()
-        self.replaced = {
-            file: seen for file, seen in replaced if now - seen <= LONGEST_KEPT or stored(file)
-        }
         unstored = [cursor for cursor in remembered.values() if not stored(cursor.file)]
         for cursor in find_forgettable(unstored, now, self.deleted):
             del remembered[cursor.file]
+        known = remembered.keys() | {file.file for file in self.files.values()}
+        ended = [file for file in self.ended if not (file in known or stored(file))]
+        for file in ended[:-_MOST_ENDED]:  # what was read of the others may be stored yet
+            del self.ended[file]
         self.deleted = {file: None for file in self.deleted if file in remembered}
         there = {entry.path for entry in self.entries.values() if entry.wanted}
         homes = {path for one in self.files.values() for path in (one.home, one.entry.group)}
         kept = there | homes | {cursor.path for cursor in remembered.values()}
         self.live_paths = {path: None for path in self.live_paths if path in kept}
-        self._moved = {path: home for path, home in self._moved.items() if home in self.live_paths}

@@ -13,21 +13,14 @@ from dataclasses import replace
 from functools import partial
 
 from nats_logship.wire.records import Records
-from shipper.sources.files.cutter import Cutter, Search, is_inside_record
+from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.entry import FileKey
-from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls, written_head
-from shipper.sources.files.identity import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    ContentHash,
-    fingerprint,
-)
+from shipper.sources.files.file import FollowedFile, Limits
+from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
+from shipper.sources.files.identity import TAIL_BYTES, ContentHash, FileKey, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.records import LINES_ALONE
-from shipper.sources.files.sampling import close, open_file
+from shipper.sources.files.sampling import close, open_file, sample_plain
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
 _LEAST_BUFFER = 16 * 1024  # bytes
@@ -49,22 +42,11 @@ class Reader:
     Serves one caller at a time.
     """
 
-    def __init__(self, files: Mapping[FileKey, FollowedFile]) -> None:
+    def __init__(self, files: Mapping[FileKey, FollowedFile], limits: Limits) -> None:
+        self.limits = limits
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        self.rules = LINES_ALONE  # which records files have
-        # by key, how far the end of a file's over-long record was searched: id, offset
-        self._searched: dict[FileKey, tuple[str, int, Search]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
-
-    def resize(self, block_size: int, max_line: int, open_files: int) -> None:
-        """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on.
-
-        Keep `open_files` files open at most.
-        """
-        self._limit = open_files
-        self._block_size = block_size
-        self._max_line = max_line
         # one buffer for all reads spares the kernel from clearing fresh memory for every one; it
         # grows when that much can be read
         self._buffer = bytearray(_LEAST_BUFFER)
@@ -78,7 +60,7 @@ class Reader:
     @property
     def has_space(self) -> bool:
         """Whether no more files are open than may be."""
-        return len(self._open) <= self._limit
+        return len(self._open) <= self.limits.open_files
 
     # opening and closing
 
@@ -105,8 +87,8 @@ class Reader:
                     self._open[key] = descriptor
                 else:
                     troubles[key] = "was moved since the last scan"
-        if len(self._open) > self._limit:
-            self._trim(self._limit, {file.entry.key for file in files})
+        if len(self._open) > self.limits.open_files:
+            self._trim(self.limits.open_files, {file.entry.key for file in files})
         return troubles
 
     def open_early(self, stored: Callable[[str], int]) -> dict[FileKey, str]:
@@ -125,11 +107,11 @@ class Reader:
             )
         ]
         wanted.sort(key=lambda file: file.readable_since is None)
-        return self.open(wanted[: max(0, self._limit - len(self._open))])
+        return self.open(wanted[: max(0, self.limits.open_files - len(self._open))])
 
     def trim(self) -> None:
         """Close files that are not followed any more, and those above the limit."""
-        self._trim(self._limit)
+        self._trim(self.limits.open_files)
 
     def _trim(self, limit: int, wanted: Collection[FileKey] = ()) -> None:
         gone = [key for key in self._open if key not in self._files]
@@ -142,10 +124,6 @@ class Reader:
         for key in [*gone, *named[: max(0, len(self._open) - len(gone) - limit)]]:
             self._close(key)
 
-    def forget_search(self, key: FileKey) -> None:
-        """Search the end of a file's over-long record from the offset on again."""
-        self._searched.pop(key, None)
-
     def close(self) -> None:
         """Close all files."""
         for key in list(self._open):
@@ -154,7 +132,6 @@ class Reader:
     def _close(self, key: FileKey) -> None:
         if self._decompressor is not None and self._decompressor[0] == key:
             self._decompressor = None
-        self.forget_search(key)
         close(self._open.pop(key))
 
     # what an open file shows beside its lines
@@ -163,21 +140,18 @@ class Reader:
         """Whether an open file has a name anywhere."""
         return os.fstat(self._open[key]).st_nlink > 0
 
-    def has_its_content(self, file: FollowedFile) -> bool | None:
-        """Whether the first bytes of an open file are those that were read.
+    def has_its_content(self, file: FollowedFile) -> bool:
+        """Whether the first bytes of an open file are those that were read; raises OSError."""
+        content = file.progress.content
+        return content.is_of(os.pread(self._open[file.entry.key], content.length, 0))
 
-        None while it is written to, and if it was truncated: a copy may have what was read of it.
-        """
-        descriptor = self._open[file.entry.key]
-        try:
-            data = os.pread(descriptor, file.progress.content.length, 0)
-            now = os.fstat(descriptor)
-        except OSError:
-            return None
-        is_at_rest = (now.st_size, now.st_mtime_ns) == (file.entry.size, file.entry.modified)
-        if not is_at_rest or now.st_size < file.offset:
-            return None
-        return file.progress.content.is_of(data)
+    def sample(self, file: FollowedFile) -> Sample | None:
+        """Return a sample of an open file; None if it is compressed, or cannot be read."""
+        if file.entry.compression is None:
+            with suppress(OSError):
+                descriptor = self._open[file.entry.key]
+                return sample_plain(descriptor, file.entry, [file.progress.cursor])
+        return None
 
     def read_heads(self, files: Iterable[FollowedFile]) -> Iterator[tuple[FollowedFile, bytes]]:
         """Yield open files that were followed from a position on, with their first bytes.
@@ -198,44 +172,13 @@ class Reader:
                     left -= len(data)
                     yield file, data
 
-    def read_beginning(self, file: FollowedFile) -> Reading:
-        """Return what an open file begins with, as the run, and whether it has what was read of it.
-
-        Nothing is read of a compressed file.
-        """
-        if file.entry.compression is not None:
-            return Reading(True, file.size, file.entry.modified)
-        descriptor, start = self._open[file.entry.key], file.progress.identity.tail_length
-        try:
-            tail = os.pread(descriptor, start, file.offset - start)
-            head = os.pread(descriptor, HEAD_BYTES, 0)
-            now = os.fstat(descriptor)
-            beginning = written_head(descriptor, head, now.st_size)
-        except OSError as error:
-            return _failed(file, error)
-        is_intact = (
-            fingerprint(tail) == file.progress.identity.tail_hash
-            and now.st_size >= max(file.size, file.offset)
-            and head.startswith(file.progress.beginning)
-        )
-        return Reading(is_intact, now.st_size, now.st_mtime_ns, beginning)
-
-    def is_inside_record(self, file: FollowedFile) -> bool:
-        """Whether an open file's offset is inside a record, by the lines beside it.
-
-        False for a compressed file. Raises OSError.
-        """
-        records, descriptor = self._records_of(file), self._open[file.entry.key]
-        if records is None or file.entry.compression is not None:
-            return False
-        return is_inside_record(records, partial(os.pread, descriptor), file.offset)
-
     def _records_of(self, file: FollowedFile) -> Records | None:
-        return self.rules.records_of(file.entry.real)
+        return self.limits.records.records_of(file.entry.real)
 
     def _cutter_of(self, file: FollowedFile) -> Cutter:
-        records, lines = self._records_of(file), self.rules.lines
-        return Cutter(file.progress, records, self._block_size, self._max_line, lines)
+        limits, records = self.limits, self._records_of(file)
+        sizes = limits.block_size, limits.max_line
+        return Cutter(file.progress, records, *sizes, limits.records.lines)
 
     # reading lines
 
@@ -253,7 +196,8 @@ class Reader:
             is_whole = is_begun or may_split or not reading.goes_on
             return reading if is_whole or reading.hole else self._hold(file, reading)
         except OSError as error:
-            return _failed(file, error)
+            text = f"cannot be read: {error.strerror or error}"
+            return Reading(True, file.offset, 0, error=text)
 
     def _hold(self, file: FollowedFile, reading: Reading) -> Reading:
         """Return the first piece of an over-long record once it has ended; nothing before."""
@@ -261,10 +205,12 @@ class Reader:
         if reading.padding:  # and so no newline before it
             unfinished = len(reading.run) + reading.unfinished
             return replace(held, unfinished=unfinished, holds_lines=b"\n" in reading.run)
-        has_end, searched, lines = self._search_end(file, reading)
+        read, cutter = partial(os.pread, self._open[file.entry.key]), self._cutter_of(file)
+        has_end, reached, found = cutter.search_end(read, reading, _MOST_SEARCHED)
         if has_end:
             return reading
-        return replace(held, unfinished=searched - file.offset, holds_lines=lines > 0)
+        unfinished = reached - file.offset
+        return replace(held, unfinished=unfinished, holds_lines=found.lines > 0, searched=found)
 
     def _read(self, file: FollowedFile, limit: int) -> Reading:
         descriptor = self._open[file.entry.key]
@@ -275,7 +221,7 @@ class Reader:
         def fill(most: int) -> int:
             wanted = max(0, min(start + most, before - begin))
             if wanted > len(self._buffer):
-                largest = start + max(self._block_size, self._max_line) + 1
+                largest = start + max(self.limits.block_size, self.limits.max_line) + 1
                 self._buffer = bytearray(min(2 * wanted, largest))
             with memoryview(self._buffer) as view:
                 return os.preadv(descriptor, [view[:wanted]], begin)
@@ -319,20 +265,6 @@ class Reader:
         if nuls.end == size:
             return first, length, 0
         return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
-
-    def _search_end(self, file: FollowedFile, reading: Reading) -> tuple[bool, int, int]:
-        """Return whether the over-long record at the offset has an end, and how far that is known.
-
-        And how many whole lines it has up to there. Goes on where the search before stopped.
-        """
-        key = file.entry.key
-        *of, since = self._searched.get(key, ("", 0, None))
-        since = since if of == [file.file, file.offset] else None
-        read = partial(os.pread, self._open[key])
-        found = self._cutter_of(file).search_end(read, reading, since, _MOST_SEARCHED)
-        has_end, reached, search = found
-        self._searched[key] = file.file, file.offset, search
-        return has_end, reached, search.lines
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
         content, descriptor = self._decompressor_of(file, compression)
@@ -380,7 +312,7 @@ class Reader:
     def _fill(self, file: FollowedFile, fill: Callable[[int], int], limit: int) -> int:
         """Fill the buffer; up to the longest record if none ends within the limit."""
         start, cutter = file.progress.identity.tail_length, self._cutter_of(file)
-        limit = min(limit, self._block_size)
+        limit = min(limit, self.limits.block_size)
         for length in cutter.lengths(limit):
             end = fill(length)
             if end - start < length or cutter.is_enough(self._buffer, start, end, limit):
@@ -394,10 +326,6 @@ class Reader:
         start = file.progress.identity.tail_length
         reading = self._cutter_of(file).split(self._buffer, start, end)
         return replace(reading, size=size, modified=modified, padding=padding)
-
-
-def _failed(file: FollowedFile, error: OSError) -> Reading:
-    return Reading(True, file.offset, 0, error=f"cannot be read: {error.strerror or error}")
 
 
 def _skip_nuls(content: Decompressor, at: int) -> tuple[int, bool]:

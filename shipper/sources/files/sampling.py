@@ -10,22 +10,25 @@ from dataclasses import replace
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.entry import FileEntry, FileKey
-from shipper.sources.files.holes import end_of_content, written_head
+from shipper.sources.files.holes import written_head
 from shipper.sources.files.identity import (
     HEAD_BYTES,
     TAIL_BYTES,
+    FileEntry,
+    FileKey,
     Sample,
     fingerprint,
     has_head,
     identify,
-    is_inside_line,
 )
 from shipper.sources.notices import Notice, NoticeKind
 
 _STEP = 64 * 1024
-_FARTHEST = 16 * 1024 * 1024
-"""Bytes in which a newline is searched with `--from end`; without one, a file is read from 0."""
+_FARTHEST = 256 * 1024 * 1024
+"""Bytes in which a newline is searched with `--from end`: also space allocated beforehand.
+
+Without a newline in them a file is read from 0.
+"""
 
 
 def open_file(entry: FileEntry) -> int:
@@ -101,7 +104,7 @@ def _probe(
         if entry.compression is not None:
             content = Decompressor(descriptor, entry.compression)
             return _sample_compressed(content, entry, cursors, live_head)
-        return _sample_plain(descriptor, entry, cursors, from_end)
+        return sample_plain(descriptor, entry, cursors, from_end=from_end)
     except OSError as error:
         if descriptor < 0 and not isinstance(error, PermissionError):
             return None
@@ -111,9 +114,11 @@ def _probe(
         close(descriptor)
 
 
-def _sample_plain(
-    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
+def sample_plain(
+    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], *, from_end: bool = False
 ) -> Sample:
+    """Return a sample of an open file that is not compressed; raises OSError."""
+
     def before(position: int, length: int = TAIL_BYTES) -> bytes:
         start = max(0, position - length)
         return os.pread(descriptor, position - start, start)
@@ -121,15 +126,16 @@ def _sample_plain(
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
     ending = before(end)
-    last = _find_last_line(before, end_of_content(descriptor, end)) if from_end else 0
+    last = _find_last_line(before, end) if from_end else 0
     behind = last, before(last)
     # head and size are read last: they show a truncation before that
     head = os.pread(descriptor, HEAD_BYTES, 0)
-    now = os.fstat(descriptor).st_size
-    fits = _find_fitting(cursors, now, head, tails)
-    written = written_head(descriptor, head, now)
+    now = os.fstat(descriptor)
+    fits = _find_fitting(cursors, now.st_size, head, tails)
+    written = written_head(descriptor, head, now.st_size)
     at_end = _cursor_at_end(end, written, ending)
-    return Sample(entry, now, head, fits, at_end, last=behind, written=written)
+    entry = replace(entry, size=now.st_size, modified=now.st_mtime_ns)
+    return Sample(entry, now.st_size, head, fits, at_end, last=behind, written=written)
 
 
 def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
@@ -137,22 +143,22 @@ def _cursor_at_end(size: int, head: bytes, tail: bytes) -> Cursor:
 
 
 def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
-    for length in (_STEP, _FARTHEST):
-        if behind := before(size, length).rfind(b"\n") + 1:
-            return max(0, size - length) + behind
+    for end in range(size, max(0, size - _FARTHEST), -_STEP):
+        if behind := before(end, _STEP).rfind(b"\n") + 1:
+            return max(0, end - _STEP) + behind
     return 0
 
 
 def _find_fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
-) -> dict[str, bool]:
-    fitting = {}
+) -> set[str]:
+    fitting = set()
     for cursor in cursors:
         # a compressed file has tails of those cursors only that its head fits
         known, tail = cursor.identity, tails.get(cursor.file, b"")
         same_head = fingerprint(head[: known.head_length]) == known.head_hash
         if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
-            fitting[cursor.file] = is_inside_line(tail)
+            fitting.add(cursor.file)
     return fitting
 
 

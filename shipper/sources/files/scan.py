@@ -5,12 +5,12 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from shipper.sources.files import paths
-from shipper.sources.files.entry import FileEntry, FileKey, UnreadableSibling
+from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.files.listing import Listing
 from shipper.sources.files.paths import Selection
 from shipper.sources.notices import Notice, NoticeKind
@@ -19,13 +19,14 @@ from shipper.sources.notices import Notice, NoticeKind
 class Scan(NamedTuple):
     """All that one scan saw.
 
-    `folders` are those to watch for changes, `refused` the folders and patterns that are left out.
+    `archives` are those that cannot be read, `folders` those to watch for changes, `refused` the
+    folders and patterns that are left out.
     """
 
     entries: Collection[FileEntry]
     troubles: Collection[Notice]
     folders: Sequence[str]
-    archives: Sequence[UnreadableSibling] = ()
+    archives: Sequence[FileEntry] = ()
     refused: Collection[str] = ()
 
     def refuses(self, entry: FileEntry) -> bool:
@@ -59,35 +60,39 @@ def scan(
     siblings = listing.find_siblings(folders, homes)
     closed = {notice.path for notice in listing.troubles}
     entries: dict[str, FileEntry] = {}
-    archives: list[UnreadableSibling] = []
+    archives: list[FileEntry] = []
     for path in dict.fromkeys([*wanted, *siblings]):
         live = paths.group_of(path, homes)
         if path in asked and live == path:
             live = paths.live_path_of(path)
-        match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
-            case FileEntry() as entry:
-                # a link to a file that is shown itself is that file, also if the file was created
-                # after the listing
-                is_shown = entry.real != path and selection.shows(entry.real)
-                is_own = not is_shown or os.path.dirname(entry.real) in closed  # noqa: PTH120
-                if is_own and not listing.refuses(entry, found):
-                    entries[path] = replace(entry, wanted=entry.wanted or path in asked)
-            case UnreadableSibling() as archive:
-                archives.append(archive)
+        seen = inspect(path, homes.get(live, live), path in wanted, listing.find_real)
+        if isinstance(seen, Notice):
             # a glob may show folders, and files that are gone by now
-            case Notice() as notice if path in found or notice.kind is not NoticeKind.MISSING:
-                listing.troubles.append(notice)
-    reasons = ((one, _find_reason(shown)) for one, shown in found.items())
-    listing.troubles += [
-        Notice(NoticeKind.MISSING, pattern, reason)
-        for pattern, reason in reasons
-        if reason and pattern not in listing.refused
-    ]
-    there = _drop_compressed(entries)
-    entries |= {entry.path: entry for entry in _search(listing, sought(there), entries)}
-    there = _drop_compressed(entries)
+            listing.troubles += [seen] * (path in found or seen.kind is not NoticeKind.MISSING)
+        elif seen and seen.is_unreadable:
+            archives.append(seen)
+        elif seen and not (
+            _has_shown_target(seen, selection, closed) or listing.refuses(seen, found)
+        ):
+            entries[path] = replace(seen, wanted=seen.wanted or path in asked)
+    listing.troubles += _find_missing(found, listing.refused)
+    nearby = _search(listing, sought(_drop_compressed(entries)), entries)
+    there = _drop_compressed({**entries, **{entry.path: entry for entry in nearby}})
     watched = list(dict.fromkeys([*listing.folders, *folders]))
     return Scan(there, listing.troubles, watched, archives, listing.refused)
+
+
+def _has_shown_target(link: FileEntry, selection: Selection, closed: Collection[str]) -> bool:
+    """Whether a pattern shows the target of a link, also if it was created after the listing."""
+    is_shown = link.real != link.path and selection.shows(link.real)
+    return is_shown and os.path.dirname(link.real) not in closed  # noqa: PTH120
+
+
+def _find_missing(found: Mapping[str, Sequence[str]], refused: Container[str]) -> Iterator[Notice]:
+    """Yield a notice for each pattern that shows no file."""
+    for pattern, shown in found.items():
+        if pattern not in refused and (reason := _find_reason(shown)):
+            yield Notice(NoticeKind.MISSING, pattern, reason)
 
 
 def _find_reason(shown: Sequence[str]) -> str:
@@ -120,14 +125,14 @@ def _search(listing: Listing, sought: Mapping[int, str], known: Collection[str])
     found: list[FileEntry] = []
     for path, group, is_sibling in listing.search(sought, known):
         entry = inspect(path, group, False, listing.find_real)
-        if isinstance(entry, FileEntry) and entry.real == path:
+        if isinstance(entry, FileEntry) and entry.real == path and not entry.is_unreadable:
             found.append(replace(entry, is_sought=not is_sibling))
     return found
 
 
 def inspect(
     path: str, group: str, wanted: bool, find_real: Callable[[str], str]
-) -> FileEntry | UnreadableSibling | Notice | None:
+) -> FileEntry | Notice | None:
     """Return what is at a path: a file, or why it cannot be followed; None if it is ignored."""
     try:
         status, real = os.lstat(path), path
@@ -143,11 +148,7 @@ def inspect(
     if not stat.S_ISREG(status.st_mode):
         refusal = "is a pipe, a socket or a device, not a file"
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
-    if path.endswith(paths.COMPRESSED) and (compression is None or group == path):
-        archive = UnreadableSibling(path, group, status.st_size, status.st_mtime_ns)
-        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
-        return Notice(NoticeKind.REFUSED, path, refusal) if wanted else archive
-    return FileEntry(
+    entry = FileEntry(
         path=path,
         real=real,
         group=group,
@@ -157,3 +158,7 @@ def inspect(
         wanted=wanted and compression is None,
         compression=compression,
     )
+    if wanted and entry.is_unreadable:
+        refusal = "is compressed; archives are read if the pattern ends like them, as in *.gz"
+        return Notice(NoticeKind.REFUSED, path, refusal)
+    return entry

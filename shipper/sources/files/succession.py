@@ -8,9 +8,8 @@ path later follows the one that was there before. Names and times decide only ab
 
 from collections.abc import Collection, Iterable, Mapping
 
-from shipper.sources.files.entry import FileEntry
 from shipper.sources.files.file import FollowedFile
-from shipper.sources.files.identity import Sample
+from shipper.sources.files.identity import FileEntry, Sample
 from shipper.sources.files.paths import rotation_key
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nats_logship.wire.message import Identity, Origin, Section, Span
 from nats_logship.wire.positions import Covered, Cursor, Positions, UnreadablePositions
-from shipper.sources.files.forgetting import find_forgettable
+from shipper.sources.files.memory import find_forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000

@@ -24,7 +24,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from nats_logship.wire.table_progress import TableProgress, table_key
-from receiver.driver.presence import ReceiverPresence
+from receiver.driver.standby import ReceiverPresence
 from receiver.table import gaps
 from receiver.table.claim import TableClaim
 from receiver.table.columns import SCHEMA

@@ -16,55 +16,42 @@ from shipper.sources.files.decide import (
     Observation,
     Presence,
     Sampled,
-    Seen,
     Unmatched,
     Unseen,
     decide,
 )
-from shipper.sources.files.entry import FileEntry, FileKey
-from shipper.sources.files.identity import HEAD_BYTES, Sample, identify
+from shipper.sources.files.identity import HEAD_BYTES, FileEntry, FileKey, Sample, identify
 from shipper.sources.files.paths import Compression
 
-_, FOLLOWED, DOUBTFUL, REWRITTEN, DELETED, COPIED, LEFT_ALONE, REMEMBERED, REPLACED = FileState
+_, FOLLOWED, DOUBTFUL, DELETED, COPIED, LEFT_ALONE, REMEMBERED, REPLACED = FileState
 HELD = Unseen(is_open=True, has_all=True)
 DONE = HELD._replace(is_finished=True, is_stored=True)
 
 
-GONE, READ_ON, TRUNCATED = (Action.REPORT_GONE,), (Action.READ,), (Action.REPORT_TRUNCATED,)
-TOUCHED = (Action.REPORT_TOUCHED,)
+GONE, READ_ON = (Action.REPORT_GONE,), (Action.READ,)
 REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
 
 
 @pytest.mark.parametrize(
     ("states", "observation", "after", "actions"),
     [
-        ((FOLLOWED, DELETED), Seen(False), FOLLOWED, ()),
-        ((FOLLOWED, DELETED), Seen(True), DOUBTFUL, ()),
-        ((DOUBTFUL,), Seen(False), DOUBTFUL, ()),
-        ((REWRITTEN,), Seen(False), REWRITTEN, ()),
-        ((FOLLOWED, DELETED), Event.LOST, DOUBTFUL, ()),
-        ((FOLLOWED,), Event.REWOUND, DOUBTFUL, ()),
-        ((DELETED,), Event.REWOUND, DELETED, ()),
-        ((FOLLOWED,), Compared(True), FOLLOWED, TOUCHED),
-        ((REWRITTEN,), Compared(True), DOUBTFUL, TOUCHED),
-        ((FOLLOWED, DOUBTFUL, REWRITTEN), Compared(False), REWRITTEN, ()),
+        ((FOLLOWED, DELETED), Event.SEEN, FOLLOWED, ()),
+        ((DOUBTFUL,), Event.SEEN, DOUBTFUL, ()),
+        ((FOLLOWED, DELETED, DOUBTFUL), Event.DOUBTED, DOUBTFUL, ()),
+        ((FOLLOWED,), Compared(True, True), FOLLOWED, (Action.REPORT_TOUCHED,)),
+        ((DOUBTFUL,), Compared(True, True), DOUBTFUL, (Action.REPORT_TOUCHED,)),
+        ((FOLLOWED, DOUBTFUL), Compared(True, False), REPLACED, (Action.FOLLOW_REWRITTEN,)),
+        ((FOLLOWED, DOUBTFUL), Compared(False, True), DOUBTFUL, ()),
         ((FOLLOWED, DOUBTFUL), Sampled(True), FOLLOWED, (Action.CONFIRM,)),
-        ((REWRITTEN,), Sampled(True), REPLACED, TRUNCATED),
-        ((FOLLOWED, DOUBTFUL, REWRITTEN), Sampled(False), REMEMBERED, TRUNCATED),
+        ((FOLLOWED, DOUBTFUL), Sampled(False), REMEMBERED, (Action.REPORT_TRUNCATED,)),
         ((FOLLOWED, DELETED), HELD, DELETED, READ_ON),
         ((DELETED,), HELD._replace(is_finished=True), DELETED, READ_ON),
         ((DELETED,), DONE._replace(is_writable=True), DELETED, READ_ON),
         ((DELETED,), DONE, REMEMBERED, GONE),
         ((FOLLOWED,), Unseen(), REMEMBERED, GONE),
-        ((REWRITTEN,), Unseen(), REPLACED, GONE),
-        ((REWRITTEN,), HELD, REPLACED, (Action.FOLLOW_REWRITTEN,)),
-        ((REWRITTEN,), REWRITTEN_AND_DELETED, REPLACED, (Action.FOLLOW_REWRITTEN,)),
-        ((REWRITTEN,), REWRITTEN_AND_DELETED._replace(is_empty=True), REPLACED, GONE),
         ((DELETED,), HELD._replace(is_overdue=True), REMEMBERED, (Action.REPORT_EXPIRED,)),
         ((DELETED,), REWRITTEN_AND_DELETED, REMEMBERED, (Action.FOLLOW_REWRITTEN,)),
-        ((DELETED,), REWRITTEN_AND_DELETED._replace(is_empty=True), REMEMBERED, GONE),
         ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, REMEMBERED, ()),
-        ((REWRITTEN,), Event.LEFT_OUT, REPLACED, ()),
     ],
 )
 def test_what_a_followed_file_becomes(
@@ -112,7 +99,7 @@ def inherit(cursor: Cursor) -> Decision:
         (COPY, Known(LONG, Presence.FOLLOWED), Decision(COPIED, (), LONG)),
         (COPY, Known(READ, Presence.FOLLOWED), BEGIN),
         (COPY, Known(READ, Presence.DELETED), Decision(COPIED, (), READ)),
-        (replace(COPY, damage="cut", fits={}), Known(READ, Presence.MISSING), DAMAGED),
+        (replace(COPY, damage="cut", fits=()), Known(READ, Presence.MISSING), DAMAGED),
         (
             replace(OTHER, head=HEAD[:9], is_partial=True),
             Known(READ, Presence.FOLLOWED),
@@ -155,4 +142,4 @@ def test_a_copy_of_two_truncated_files_inherits_from_the_one_read_last() -> None
 @pytest.mark.parametrize("state", [COPIED, REMEMBERED, FileState.FOUND])
 def test_an_observation_that_cannot_be_made_is_an_error(state: FileState) -> None:
     with pytest.raises(ValueError, match="not observed"):
-        decide(state, Seen(False))
+        decide(state, Event.SEEN)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nats_logship.app.configuration import load
 from nats_logship.app.exits import ConfigurationError
 from shipper.settings import ShipperSettings
-from shipper.sources.files.entry import FileEntry, FileKey
+from shipper.sources.files.identity import FileEntry, FileKey
 from shipper.sources.files.paths import Selection, group_of, pattern_of
 
 

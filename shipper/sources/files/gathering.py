@@ -1,0 +1,178 @@
+"""Gathers lines: reads the files of a catalogue, chain by chain, the oldest file of each first.
+
+A gathering only reads; it leaves a doubtful file to the next scan.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from shipper.sources.block import Block
+from shipper.sources.files.catalogue import Catalogue
+from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.identity import FileKey
+from shipper.sources.files.progress import Reading
+from shipper.sources.files.reader import Reader
+from shipper.sources.notices import NoticeKind
+
+_SECOND = 1_000_000_000
+_LEAST_SHARE = 256 * 1024  # bytes of each of many files that are read at a time
+_MOST_FILES = 32  # that share a budget
+_MOST_BLOCKS = 200  # about as many as the headers of a round can name
+
+
+class Gathering:
+    """What may be read next of the files of a catalogue.
+
+    `is_scan_due`: a read found something that a scan decides. `is_only`: the host has no lines but
+    those of these files.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, reader: Reader, clock: Callable[[], int], *, is_only: bool
+    ) -> None:
+        self.is_scan_due = False
+        self._catalogue = catalogue
+        self._files = catalogue.files
+        self._reader = reader
+        self._clock = clock
+        self._is_only = is_only
+        self._queue: dict[str, None] = {}  # chains that may have something to read
+        self._last: FileKey | None = None  # the file that was read last
+        self._held: set[FileKey] = set()  # files whose last record was waited for when read last
+        self._holes: Counter[FileKey] = Counter()  # bytes since the last scan
+
+    @property
+    def record_due_in(self) -> float:
+        """The seconds until a record is waited for no longer; infinite without such a record."""
+        timeout = self._reader.limits.records.timeout
+        held = (file for key in self._held if (file := self._files.get(key)) and file.holds_lines)
+        left = (file.grown_at + timeout - self._clock() for file in held)
+        return min((one for one in left if one > 0), default=math.inf) / _SECOND
+
+    @property
+    def interrupted(self) -> FollowedFile | None:
+        """The file that was read last, if it goes on inside a line and can be read."""
+        last = self._files.get(self._last) if self._last else None
+        if last is None or last.readable_since is None or last.is_doubtful:
+            return None
+        return last if last.progress.in_line else None
+
+    def note_write(self, file: FollowedFile) -> None:
+        """Read a file soon, since it was written to."""
+        self._files[file.entry.key] = file.mark(self._clock())
+        self._queue[self._catalogue.chain_of[file.entry.key]] = None
+
+    def begin(self) -> None:
+        """Read from all chains, as a scan left them; report the holes that were left out."""
+        for key, length in self._holes.items():
+            if key in self._files:
+                text = f"has holes of {length} bytes, which are left out"
+                self._report(self._files[key], text)
+        self._holes.clear()
+        self._queue.update(dict.fromkeys(self._catalogue.chains))
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on in the record that was read last, if the offset of a file is inside one."""
+        inside = [
+            (file.progress.seen, key)
+            for key, file in self._files.items()
+            if file.progress.in_line and file.readable_since is not None
+        ]
+        self._last = max(inside)[1] if inside else None
+
+    def gather(self, budget: int) -> list[Block]:
+        """Return about `budget` bytes of lines, the oldest file of each chain first."""
+        blocks: list[Block] = []
+        while (budget > 0 or not blocks) and len(blocks) < _MOST_BLOCKS:
+            if not (files := self._open(self._choose())):
+                break
+            share = max(min(_LEAST_SHARE, self._reader.limits.block_size), budget // len(files))
+            for file in files:
+                reading = self._read(file, share)
+                budget -= len(reading.run) + reading.unfinished
+                blocks += self._accept(file, reading)
+                if budget <= 0 or self._files[file.entry.key].progress.in_line:
+                    break
+        return blocks
+
+    def _choose(self) -> Sequence[FollowedFile]:
+        """Return the files to read next; chains that have nothing to read leave the queue.
+
+        One compressed file at most, since each takes memory to decompress.
+        """
+        if last := self.interrupted:
+            return [last]
+        ready: list[FollowedFile] = []
+        for chain in list(self._queue):
+            first = self._first(self._catalogue.chains.get(chain, ()))
+            if first is None:
+                del self._queue[chain]
+            elif first.is_due(self._clock(), self._reader.limits):
+                is_second = any(one.entry.compression for one in ready)
+                if not (first.entry.compression and is_second):
+                    ready.append(first)
+            if len(ready) >= min(_MOST_FILES, self._reader.limits.open_files):
+                break
+        return ready
+
+    def _first(self, chain: Iterable[FileKey]) -> FollowedFile | None:
+        """Return the file that those behind it wait for.
+
+        Behind a doubtful file nothing is read: it may have to be read from its beginning.
+        """
+        now, limits = self._clock(), self._reader.limits
+        for key in chain:
+            if (file := self._files.get(key)) is None:
+                continue
+            if file.is_doubtful:
+                return None
+            is_held = file.holds_lines and not file.is_rotated
+            if file.is_due(now, limits) or is_held or file.is_waited_for(now, limits):
+                return file
+        return None
+
+    def _open(self, files: Sequence[FollowedFile]) -> Collection[FollowedFile]:
+        """Open the files to read next; a chain whose file cannot be opened waits for a scan."""
+        self.note_problems(self._reader.open(files) if files else {})
+        for file in files:
+            if file.entry.key not in self._reader:
+                self._queue.pop(self._catalogue.chain_of[file.entry.key], None)
+                self.is_scan_due = True
+        return [file for file in files if file.entry.key in self._reader]
+
+    def note_problems(self, problems: Mapping[FileKey, str]) -> None:
+        """Note why files cannot be opened."""
+        for key, text in problems.items():
+            self._files[key] = self._files[key]._replace(problem=text)
+
+    def _read(self, file: FollowedFile, share: int) -> Reading:
+        # among other files' lines an over-long record is shipped once it has its end
+        is_alone = self._is_only and len(self._files) == 1
+        has_ended = file.has_ended(self._clock(), self._reader.limits)
+        return self._reader.read(file, share, may_split=is_alone or has_ended)
+
+    def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
+        key = file.entry.key
+        after, blocks, lost = file.accept(reading, self._clock(), self._reader.limits)
+        self._files[key] = after
+        (self._held.add if after.holds_lines else self._held.discard)(key)
+        if blocks:
+            self._holes.update({key: reading.hole} if reading.hole else {})
+        if after.padding and not file.padding:
+            what = f"has {after.padding} NUL bytes at its end"
+            self._report(after, f"{what}, which are shipped once they are written over")
+        if lost is not None:
+            path = after.entry.path
+            self._catalogue.report(NoticeKind.DAMAGED, path, after.problem, lost)
+        self.is_scan_due |= after.is_doubtful or lost is not None
+        chain, self._last = self._catalogue.chain_of[key], key
+        if after.entry.compression is None:  # a compressed file is read to its end
+            self._queue.pop(chain, None)
+        if not after.is_read or len(self._catalogue.chains[chain]) > 1:
+            self._queue[chain] = None
+        return blocks
+
+    def _report(self, file: FollowedFile, text: str) -> None:
+        self._catalogue.report(NoticeKind.CONTENT, file.entry.path, text)
