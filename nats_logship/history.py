@@ -25,6 +25,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
+from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
 from nats_logship.wire.expressions import bounded_expression
 from nats_logship.wire.levels import LEVELS
@@ -54,7 +55,8 @@ class Query:
     """Which lines are wanted: those stored in `[since, until)` that fit everything else.
 
     `match` is a regular expression of RE2, which is searched in each line; `level` is the least
-    level. Both choose whole records, where lines belong to one. Raises ValueError if they are bad.
+    level. Both choose whole records, where lines belong to one. With `following` only lines of
+    these streams are wanted, from a sequence on. Raises ValueError for a bad expression or level.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
@@ -62,6 +64,7 @@ class Query:
     until: int | None = None
     match: str = ""
     level: str = ""
+    following: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         """Check the expression and the level."""
@@ -162,22 +165,54 @@ class History:
         """
         return cls(TableVersion.read(table, options or {}), limits)
 
+    def another(self) -> "History":
+        """Return a `History` of the same version, for another search at the same time."""
+        return History(self._version, self._limits)
+
     def __enter__(self) -> "History":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds."""
         self._duckdb.close()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(one.size for one in self._version.files)
 
     def cancel(self) -> None:
         """Have the call that runs, and each later one, end with `Cancelled`."""
         self._end(Cancelled())
 
-    def next_sequence(self, stream: str, created: str) -> int | None:
-        """Return the first sequence of a stream that is not in the table; None if none of them is.
+    def next_sequence(self, state: StreamState) -> int | None:
+        """Return the first sequence of a stream that is newer than this version; None: all are.
 
-        What the stream has from there on is newer than this version.
+        A stream that was restored from a known one is the same up to where that ended.
         """
-        return self._version.next_sequence(stream, created)
+        found = self._version.transaction(state.name, state.created)
+        for one in reversed(state.ancestors if found is None else ()):
+            if (known := self._version.transaction(state.name, one.created)) is not None:
+                return min(known, one.until)
+        return found
+
+    def first_sequence(self, state: StreamState) -> int | None:
+        """Return the least sequence of a stream that the table has; None if it has none.
+
+        A table may begin later than the stream. Raises as `find`.
+        """
+        stream = f"{state.name}/{state.created}"
+        files = [one for one in self._version.files if one.streams[0] <= stream <= one.streams[1]]
+        with self._searching(files):
+            for some in _pack(_sort(files, Order.OLDEST)):
+                sql = "SELECT min(sequence) FROM lines WHERE stream = ?"
+                for (found,) in self._ask(sql, [stream], some):
+                    if found is not None:
+                        return int(found)
+        return None
 
     def find(
         self, query: Query, limit: int | None = None, order: Order = Order.NEWEST
@@ -371,27 +406,34 @@ class History:
 
 def _condition(query: Query) -> tuple[str, list[Any]]:
     """Return a condition of SQL for the lines that are wanted, and its parameters."""
-    parts, values = ["true"], list[Any]()
+    found = [*_conditions(query)]
+    condition = " AND ".join(f"({part})" for part, _ in found)
+    return condition or "true", [value for _, values in found for value in values]
 
-    def add(part: str, *found: Any) -> None:
-        parts.append(part)
-        values.extend(found)
 
-    for side, moment in ((">=", query.since), ("<", query.until)):
-        if moment is not None:
-            add(f"time {side} ?", to_datetime(moment))
+def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each condition with its parameters."""
     hosts, files = query.selection.hosts, query.selection.files
-    if hosts:
-        add(" OR ".join("host GLOB ?" for _ in hosts), *map(_as_text, hosts))
-    if files:
-        of_path = "file GLOB ?", "regexp_extract(file, '[^/]*$') GLOB ?"
-        add(" OR ".join(of_path["/" not in glob] for glob in files), *map(_as_text, files))
-    if query.level:
-        wanted = LEVELS[LEVELS.index(query.level) :]
-        add(f"level IN ({', '.join('?' for _ in wanted)})", *wanted)
-    if query.match:
-        add("regexp_matches(line, ?)", _as_text(query.match))
-    return " AND ".join(f"({part})" for part in parts), values
+    of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
+    levels = LEVELS[LEVELS.index(query.level) :] if query.level else ()
+    for part, values in (
+        ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
+        ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
+        (_any_of("host GLOB ?" for _ in hosts), [*map(_as_text, hosts)]),
+        (_any_of(of_path["/" in glob] for glob in files), [*map(_as_text, files)]),
+        (
+            _any_of("stream = ? AND sequence >= ?" for _ in query.following),
+            [value for pair in query.following for value in pair],
+        ),
+        (_any_of("level = ?" for _ in levels), [*levels]),
+        ("regexp_matches(line, ?)", [_as_text(query.match)] if query.match else []),
+    ):
+        if values:
+            yield part, values
+
+
+def _any_of(parts: Iterable[str]) -> str:
+    return " OR ".join(parts)
 
 
 def _as_text(value: str) -> str:

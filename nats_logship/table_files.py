@@ -23,6 +23,7 @@ class TableFile(NamedTuple):
     begins: int
     ends: int
     hosts: tuple[str, str]
+    streams: tuple[str, str]
     sequences: tuple[int, int]
 
     def may_have_host(self, globs: Sequence[str]) -> bool:
@@ -55,7 +56,7 @@ class TableVersion:
             reason = " ".join(str(error).split())[:300]
             raise OperatorError(f"cannot read the table {address}: {reason}") from None
 
-    def next_sequence(self, stream: str, created: str) -> int | None:
+    def transaction(self, stream: str, created: str) -> int | None:
         """Return the first sequence of a stream that is not in it; None if none of them is."""
         found: int | None = self.table.transaction_version(f"logship/{stream}/{created}")
         return found
@@ -104,5 +105,6 @@ def _list_files(table: Any) -> Iterator[TableFile]:
             begins=row["min.time"],
             ends=row["max.time"],
             hosts=(row["min.host"], row["max.host"]),
+            streams=(row["min.stream"], row["max.stream"]),
             sequences=(row["min.sequence"], row["max.sequence"]),
         )

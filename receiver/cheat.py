@@ -15,8 +15,8 @@ logreceiver --partition all --output /srv/logs --once
 logreceiver status --output /srv/logs
 # compare the received files with the stream, byte by byte
 logreceiver verify --output /srv/logs
-# the last hour of some hosts, from the stream
-logreceiver replay --since 1h --host 'web*' --output -
+# what web01 said around 14:03, in the stream and in the received files
+logreceiver search --host web01 --since 2026-11-29T14:02 --until 2026-11-29T14:05 --output /srv/logs
 # all lines in a Delta table for SQL
 logreceiver table --table /srv/logs/table
 # from where partitions are received

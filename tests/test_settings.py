@@ -23,6 +23,7 @@ OWN_FORM = {
     **{"include_lines": "error{1,2}|fatal", "exclude_lines": "debug,trace\nhealth"},
     **{"longest_interval": "1s", "max_rate": "5MB/s", "priority": "warning"},
     "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
+    "console": '{"listen": "127.0.0.1:8081"}',
     "server": "nats://b1:4222,nats://b2:4222",
     "spark_conf": "spark.cores.max=4\nspark.executor.memory=1g",
     "storage_option": "AWS_REGION=eu-west-1\nAWS_ALLOW_HTTP=true",

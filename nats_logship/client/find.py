@@ -1,10 +1,11 @@
 """Finds single messages of a stream: by sequence, by subject, or by the time of storage."""
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
 from nats_logship.client.answer import ConnectionLost, Rejected
@@ -17,11 +18,38 @@ EARLIEST, LATEST = 0, 2**63 - 1
 """Sequences that mean the beginning and the end of a stream."""
 
 _NO_MESSAGE = "404"
-_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
 _OF_THE_SERVER = {
-    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
+    *("Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject", "Nats-Stream"),
     *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
 }
+# the server writes these behind all headers of the client
+_PLACE_BEGINS = b"\r\nNats-Subject: "
+_PLACE = re.compile(
+    rb"\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: ([0-9]{1,20})\r\n"
+    rb"Nats-Time-Stamp: ([0-9TZ:.+-]*)\r\n"
+)
+
+
+class StreamPlace(NamedTuple):
+    """Where a message is in its stream, as an answer to `DIRECT.GET` says; the time as text."""
+
+    subject: str
+    sequence: int
+    time: str
+
+    @staticmethod
+    def is_in(head: bytes) -> bool:
+        """Whether `read` returns a place."""
+        return head.rfind(_PLACE_BEGINS) >= 0
+
+    @classmethod
+    def read(cls, head: bytes) -> "StreamPlace | None":
+        """Read the headers of an answer; None for the status that ends it."""
+        found = _PLACE.match(head, max(0, head.rfind(_PLACE_BEGINS)))
+        if found is None:
+            return None
+        subject, sequence, time = found.groups()
+        return cls(subject.decode("utf-8", "surrogateescape"), int(sequence), time.decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +63,16 @@ class StreamMessage:
     payload: bytes
 
     @classmethod
-    def from_direct_get(cls, headers: Mapping[str, str], payload: bytes) -> "StreamMessage | None":
+    def from_direct_get(cls, answer: RawMessage) -> "StreamMessage | None":
         """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
-        if _SEQUENCE not in headers:
+        if (place := StreamPlace.read(answer.head)) is None:
             return None
         return cls(
-            subject=headers[_SUBJECT],
-            sequence=int(headers[_SEQUENCE]),
-            stored_at=parse_time(headers[_TIME]),
-            headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
-            payload=payload,
+            subject=place.subject,
+            sequence=place.sequence,
+            stored_at=parse_time(place.time),
+            headers={k: v for k, v in (answer.headers or {}).items() if k not in _OF_THE_SERVER},
+            payload=answer.data,
         )
 
 
@@ -55,9 +83,8 @@ async def find_last(connection: Connection, stream: str, subject: str) -> Stream
     `ConnectionLost`.
     """
     answer = await connection.request(f"$JS.API.DIRECT.GET.{stream}.{subject}")
-    headers = answer.headers or {}
-    found = StreamMessage.from_direct_get(headers, answer.data)
-    if found is None and headers.get("Status") != _NO_MESSAGE:
+    found = StreamMessage.from_direct_get(answer)
+    if found is None and (headers := answer.headers or {}).get("Status") != _NO_MESSAGE:
         raise ConnectionLost(f"the answer is no message: {headers}")
     return found
 

@@ -5,7 +5,7 @@ Files are complete and on disk when `write` ends, under a name that nobody else 
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,13 @@ class Location:
             return
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:
+        with ExitStack() as stack, target.open("xb") as file:
+            stack.callback(target.unlink)  # a full disk is not to fill with halves
             yield file
             file.flush()
             fault("table_written")
             os.fsync(file.fileno())
+            stack.pop_all()
         for changed in (target.parent, target.parent.parent):
             sync_folder(changed)
         fault("table_synced")

@@ -21,7 +21,7 @@ LAUNCHER = ROOT / "nats_logship" / "app" / "python.py"
 PACKAGES = (*PRODUCT, "pyspark", "py4j", "nats", "zstandard", "nacl", "pydantic", "aiohttp")
 MODULES = (
     *("re", "json", "os", "struct", "signal", "socket", "asyncio", "logging", "importlib", "runpy"),
-    *("matching", "matcher", "daemon", "worker", "worker_daemon", "sitecustomize", "usercustomize"),
+    *("daemon", "worker", "worker_daemon", "sitecustomize", "usercustomize"),
 )
 LEAVE_A_TRACE = """
 import _io
@@ -66,7 +66,7 @@ def run_in(folder: Path, *command: str | Path) -> str:
 
 def test_a_python_that_is_started_as_usual_runs_what_the_trap_holds(trap: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
-        run_in(trap, sys.executable, "-m", "broker.inspect.matcher")
+        run_in(trap, sys.executable, "-m", "receiver.spark.worker_daemon")
 
     assert (trap.parent / "trace").exists()
 

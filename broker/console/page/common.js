@@ -1,4 +1,4 @@
-// Shared by all views: elements, numbers for people, and text from hosts.
+// Shared by all views: elements, numbers and times for people, and text from hosts.
 
 export const by = (id) => document.getElementById(id);
 
@@ -9,10 +9,33 @@ export function make(name, text, className) {
   return found;
 }
 
-// Text from a host: control characters, and marks that reverse text, as escapes.
+export function link(text, hash) {
+  return Object.assign(make("a", text), { href: hash });
+}
+
+// Return a row of a table; a cell is a text, a text with its class, or an element.
+export function row(name, cells) {
+  const found = make("tr");
+  for (const one of cells) {
+    const cell = Array.isArray(one) ? make(name, ...one) : make(name);
+    if (!Array.isArray(one)) cell.append(one);
+    if (name === "th") cell.scope = "col";
+    found.append(cell);
+  }
+  return found;
+}
+
+export function table(head, rows) {
+  const found = make("table");
+  if (head.length) found.createTHead().append(row("th", head));
+  found.createTBody().append(...rows.map((cells) => row("td", cells)));
+  return found;
+}
+
+// Text from a host: control characters, and marks that reverse text, as escapes; tabs stay.
 export function plain(text) {
   return text.replace(
-    /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]/gu,
+    /[\0-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]/gu,
     (one) => {
       const code = one.codePointAt(0);
       const byte = code >= 0xdc80 && code <= 0xdcff ? code - 0xdc00 : code;
@@ -20,6 +43,9 @@ export function plain(text) {
     },
   );
 }
+
+// Text of several lines.
+export const plainLines = (text) => text.split("\n").map(plain).join("\n");
 
 export function size(bytes) {
   for (const unit of ["B", "kB", "MB", "GB"]) {
@@ -32,22 +58,34 @@ export function size(bytes) {
 
 // With commas; `toLocaleString` takes 20 ms the first time.
 export const count = (number) => String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
+export const rate = (number) => (number && number < 10 ? number.toFixed(1) : count(number));
 
 // A number with what it counts: `1 host`, `2 hosts`.
 export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 export function duration(seconds) {
-  if (seconds < 1) return "0 s";
-  for (const [unit, length] of [
-    ["d", 86400],
-    ["h", 3600],
-    ["min", 60],
-  ]) {
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
     if (seconds >= length)
       return `${(seconds / length).toFixed(seconds < 10 * length ? 1 : 0)} ${unit}`;
   }
   return `${Math.round(seconds)} s`;
 }
+
+// The time zone in which times are shown and entered: the browser's, UTC, or that of a link.
+export const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+let format; // of the chosen zone
+export let zone;
+export function setZone(name) {
+  const options = { dateStyle: "short", timeStyle: "medium", timeZone: name };
+  format = new Intl.DateTimeFormat("sv", options); // 2026-11-29 14:03:07
+  zone = name;
+}
+setZone(LOCAL);
+
+// A date and time from milliseconds since the epoch; `clock` without the date.
+export const stamp = (time) => format.format(time);
+export const clock = (time) => stamp(time).slice(11);
+export const precise = (time) => `${stamp(time)}.${String(Math.floor(time % 1000)).padStart(3, "0")}`;
 
 // Follow the server-sent events of an address until `close`; call `show` with each document.
 // EventSource hides the text of a refusal, so it is fetched.
@@ -56,10 +94,8 @@ export function follow(address, show) {
   source.onmessage = (event) => show(JSON.parse(event.data));
   source.onerror = async () => {
     const isRefused = source.readyState === EventSource.CLOSED;
-    show({
-      trouble: (isRefused && (await refusal(address))) || "the console does not answer",
-      away: true,
-    });
+    const trouble = (isRefused && (await refusal(address))) || "The console does not answer.";
+    show({ trouble, away: true });
   };
   return source;
 }
@@ -76,18 +112,25 @@ async function refusal(address) {
   }
 }
 
-// Copy text to the clipboard; return whether the browser allows it. A page of plain http has no
+// Return the document at an address; throws an error with the text of a refusal.
+export async function ask(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.json();
+}
+
+// Copy text to the clipboard; return what to say about it. A page of plain http has no
 // `navigator.clipboard`.
 export async function copy(text) {
-  if (navigator.clipboard)
-    return navigator.clipboard.writeText(text).then(
-      () => true,
-      () => false,
-    );
-  const area = make("textarea", text);
-  document.body.append(area);
-  area.select();
-  const isCopied = document.execCommand("copy");
-  area.remove();
-  return isCopied;
+  let isCopied = false;
+  if (navigator.clipboard) {
+    isCopied = await navigator.clipboard.writeText(text).then(() => true, () => false);
+  } else {
+    const area = make("textarea", text);
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
+    area.select();
+    isCopied = document.execCommand("copy");
+    area.remove();
+  }
+  return isCopied ? "copied" : "the browser does not let this page copy";
 }
