@@ -12,7 +12,7 @@ _LONGEST, _LONGEST_MEAN = 30, 16  # words
 _NOT_PROSE = re.compile(
     r"<!-- (?:made|options).*?<!-- end of|^```.*?^```", re.DOTALL | re.MULTILINE
 )
-_MARKS = re.compile(r"!?\[([^]]*)\]\([^)]*\)|\*\*|<[^>]+>")
+_MARKS = re.compile(r"(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|!?\[([^]]*)\]\([^)]*\)|\*\*|<[^>]+>")
 _CODE = re.compile(r"`[^`]*`")
 _END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`(])|;\s|:\s")
 _HARD_BEGINNINGS = re.compile(r"(?:Of|Whoever|Whichever|Whatever|What (?!to))\b.*[.]$")
@@ -26,7 +26,9 @@ def sentences(text: str) -> Iterator[str]:
     for block in re.split(r"\n(?=\s*(?:[*-]|\d+\.|#+|\|) ?)|\n\n", _NOT_PROSE.sub("\n\n", text)):
         cells = block.split("|") if block.lstrip().startswith("|") else [block]
         for cell in cells:
-            words = _CODE.sub("Code", _MARKS.sub(r"\1", " ".join(cell.split())))
+            words = _CODE.sub(
+                "Code", _MARKS.sub(lambda found: found[1] or "", " ".join(cell.split()))
+            )
             plain = re.sub(r"^(?:[*-]|\d+\.|#+) ", "", words.strip())
             yield from filter(None, _END.split(plain))
 
