@@ -238,7 +238,7 @@ async def propose(
 ) -> Move:
     """Return the move of a partition's offset to a place in a stream.
 
-    Raises ConfigurationError if `to` is no place in the stream.
+    Raises ConfigurationError if `to` is not a time.
     """
     stream = await require_stream(connection, name)
     sequence = await _find_sequence(connection, stream, to, now)
