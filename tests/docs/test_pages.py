@@ -21,6 +21,8 @@ TEXTS = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
 }
+OURS = "https://github.com/nats-logship/nats-logship"
+RAW = "https://raw.githubusercontent.com/nats-logship/nats-logship/main"
 ALL = pytest.mark.parametrize("page", sorted(TEXTS))
 
 
@@ -39,7 +41,7 @@ def test_the_pages_are_short() -> None:
 
 @ALL
 def test_the_prose_of_a_page_is_100_columns_wide_at_most(page: str) -> None:
-    made = r"<!-- (?:made|options).*?<!-- end of|^```.*?^```|^\|.*?$"
+    made = r"<!-- (?:made|options).*?<!-- end of|^```.*?^```|^\|.*?$|\(https:[^)]*\)"
     prose = re.sub(made, "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
 
     assert [line for line in prose.splitlines() if len(line) > 100] == []
@@ -47,13 +49,25 @@ def test_the_prose_of_a_page_is_100_columns_wide_at_most(page: str) -> None:
 
 @ALL
 def test_a_page_links_to_pages_and_headings_that_exist(page: str) -> None:
-    missing = []
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", TEXTS[page]):
+    missing, text = [], TEXTS[page]
+    for place in (f"{OURS}/blob/main", RAW):
+        text = text.replace(f"]({place}/", f"]({ROOT}/")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
         path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
         if not path.exists() or (anchor and anchor not in headings(path.read_text("utf-8"))):
             missing.append((target, anchor))
 
     assert missing == []
+
+
+def test_the_links_and_pictures_of_the_readme_work_on_the_package_index_too() -> None:
+    targets = re.findall(r"\]\(([^)]*)\)", TEXTS["README.md"])
+
+    assert len(targets) > 20
+    assert [one for one in targets if not one.startswith("https://")] == []
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", TEXTS["README.md"])
+    assert [one for one in pictures if one.startswith(RAW)] == pictures != []
+    assert len(TEXTS["README.md"].splitlines()) <= 150
 
 
 @ALL
