@@ -158,6 +158,7 @@ def end_hosts(generator: Process, patience: float) -> None:
 
 
 def read_rounds(folder: Path) -> list[Round]:
+    """Return what the hosts of all generators have sent, once they have ended."""
     return [
         tuple(entry)
         for path in sorted(folder.glob("rounds*.json"))
@@ -206,6 +207,7 @@ def latencies(
 
 
 def sent_by(plan: Plan, host: int) -> list[bytes]:
+    """Return the lines that a host writes."""
     return [line(host, position) for position in range(plan.lines)]
 
 
@@ -266,8 +268,7 @@ def main(
         raise click.UsageError(
             "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
         )
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for all that is started here
+    allow_descriptors()
     for number, lines, delay, count in product(hosts, rate, slow, streams):
         plan = Plan("", 0, 0, number, PARTITIONS, lines, settle + seconds, interval)
         measure = partial(_measure, plan=plan, streams=count, slow=delay, uncounted=settle)
@@ -277,6 +278,12 @@ def main(
             measure,
             alone=count != 1 or delay > 0,
         )
+
+
+def allow_descriptors() -> None:
+    """Let all that is started from here on have as many descriptors as the system allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _of(streams: int, slow: float) -> str:

@@ -11,6 +11,7 @@ import polars
 from bench.cpu import process_seconds
 from bench.expected import added
 from bench.field.logship import Logship
+from bench.field.system import System
 from bench.fleet import BEGIN, PARTITIONS, end_hosts, latencies, read_rounds, sent_by, start_hosts
 from bench.fleet_wire import Plan, Round, host_name
 from bench.trial import Outcome
@@ -57,7 +58,7 @@ class _Account:
         return {f"CPU % {name}": 100 * used / (end - begin) for name, used in spent.items()}
 
 
-def measure_live(folder: Path, hosts: int, rate: float, seconds: float) -> Outcome:
+def measure_live(_system: System, folder: Path, hosts: int, rate: float, seconds: float) -> Outcome:
     """Have hosts write while a receiver and a table take their lines, in an empty folder.
 
     The first round is not counted. Raises TookTooLong, ProgramDied.
@@ -93,12 +94,13 @@ def measure_live(folder: Path, hosts: int, rate: float, seconds: float) -> Outco
 
 def _commits(table: Path) -> list[tuple[int, float]]:
     """Return how far each commit is, and its monotonic seconds, of a table of one stream."""
-    found = []
     skew = time.time() - time.monotonic()  # noqa: TID251 - files have the time of day
-    for path in sorted((table / "lines/_delta_log").glob("*.json")):
-        for action in map(json.loads, path.read_text("utf-8").splitlines()):
-            if "txn" in action:
-                found.append((int(action["txn"]["version"]), path.stat().st_mtime - skew))
+    found = [
+        (int(action["txn"]["version"]), path.stat().st_mtime - skew)
+        for path in sorted((table / "lines/_delta_log").glob("*.json"))
+        for action in map(json.loads, path.read_text("utf-8").splitlines())
+        if "txn" in action
+    ]
     return found or [(0, 0.0)]
 
 

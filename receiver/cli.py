@@ -7,9 +7,10 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -37,27 +38,13 @@ from receiver.spark.java import find_java
 from receiver.spark.jvm import Jvm
 from receiver.spark.settings import jvm_for
 
-_IMPORTED_LATE = ("offsets", "show", "set", "adopt", "table", "search")
-
 
 class _Commands(SectionedGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "offsets", "search", "table"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "offsets":
-            from receiver.offsets_cli import offsets
-
-            return offsets
-        if cmd_name == "search":
-            from receiver.search.cli import search
-
-            return search
-        if cmd_name == "table":
-            from receiver.table.cli import table
-
-            return table
-        return super().get_command(ctx, cmd_name)
+    late: ClassVar[Mapping[str, str]] = {
+        "offsets": "receiver.offsets_cli:offsets",
+        "search": "receiver.search.cli:search",
+        "table": "receiver.table.cli:table",
+    }
 
 
 @click.group("logreceiver", cls=_Commands, invoke_without_command=True)
@@ -154,7 +141,7 @@ def main(jvm: Jvm | None = None) -> None:
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    commands = (*logreceiver.commands, *_IMPORTED_LATE)
+    commands = (*logreceiver.commands, *_Commands.late)
     run(logreceiver, repeat_option(sys.argv[1:], several, commands), _versions, jvm)
 
 

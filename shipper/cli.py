@@ -4,6 +4,7 @@ Modules that talk to the broker are imported late, so that `logshipper --help` i
 """
 
 import asyncio
+import ctypes
 import fcntl
 import gc
 import json
@@ -12,6 +13,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -37,6 +39,8 @@ from shipper.sources.inputs import STANDARD_INPUT
 
 logger = logging.getLogger(__name__)
 _OF_JOURNAL = ("unit", "exclude_unit", "priority", "journal_directory")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
+_MAX_THRESHOLD = 32 * 1024 * 1024  # bytes; the maximum of glibc
 _CHECKED = {"file", "exclude", "ignore_older", "host", "journal", *_OF_JOURNAL, *ACCESS}
 
 
@@ -67,11 +71,10 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     gc.disable()
     from shipper.agent import Agent
-    from shipper.heap import keep_large_buffers
 
     gc.freeze()  # modules are never garbage: collecting them costs a tenth of a start, and pauses
     gc.enable()
-    keep_large_buffers()
+    _keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(Notifier(os.environ), lambda: read_again(lambda: _settings(options))))
 
@@ -157,6 +160,19 @@ def _host(settings: ShipperSettings) -> str:
         raise ConfigurationError(
             f"the name of this machine cannot be used: {error}; give --host"
         ) from None
+
+
+def _keep_large_buffers() -> None:
+    """Keep the buffers of rounds, which have some megabytes, in the heap of glibc, if it is there.
+
+    Otherwise glibc maps and unmaps the memory for each round, and the kernel fills it with zeros:
+    shipping 400 MB takes 1.04 s of CPU instead of 0.96 s. The agent has some 10 MiB more.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)  # one heap: each of many would keep the buffers of a round
+        mallopt(_MMAP_THRESHOLD, _MAX_THRESHOLD)
+        mallopt(_TRIM_THRESHOLD, 2 * _MAX_THRESHOLD)
 
 
 def main() -> None:

@@ -16,17 +16,11 @@ from typing import Any
 
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.collect import observe
-from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
-from broker.inspect.reader import get_last_message
-from broker.inspect.streams import list_streams
+from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts, describe_host
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.timestamps import format_time
-from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, UnreadablePositions
-from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
@@ -144,42 +138,14 @@ class Feeds:
         ]
 
     async def host(self, host: str) -> dict[str, Any]:
-        """Return the files of a host, from its snapshot and its last message, and its gaps.
-
-        Raises `Rejected`, `ConnectionLost`.
-        """
-        entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
-        try:
-            positions = Positions.decode(entry.value) if entry else Positions()
-        except UnreadablePositions as error:
-            return {"host": host, "error": str(error), "files": [], "gaps": []}
-        gaps = []
-        with suppress(OperatorError):  # its messages have expired
-            streams = await list_streams(self._connection)
-            last = await get_last_message(self._connection, streams, host)
-            if last.subject:
-                receivers, number = self._checked.get("receivers", {}), last.subject.partition
-                counts = receivers.get(number, {}).get("gaps_of")
-                known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
-                gaps = [{"partition": number, "host": known}]
-            if last.origin and not last.trouble:
-                positions = positions.advance([last.origin], last.sequence)
-        files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
-        return {
-            "host": host,
-            "saved": entry.time if entry else None,
-            "version": positions.version,
-            "gaps": gaps,
-            "files": [
-                {
-                    "path": one.path,
-                    "position": one.offset,
-                    "unit": one.unit,
-                    "read": format_time(one.seen),
-                }
-                for one in files
-            ],
-        }
+        """Return the files of a host and its gaps; raises `Rejected`, `ConnectionLost`."""
+        found = await describe_host(self._connection, host)
+        receiver = self._checked.get("receivers", {}).get(found["partition"], {})
+        counts = receiver.get("gaps_of")
+        known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
+        is_known = found["partition"] is not None
+        gaps = [{"partition": found["partition"], "host": known}] if is_known else []
+        return found | {"gaps": gaps}
 
 
 def _state_of(host: HostStatus) -> str:

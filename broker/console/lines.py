@@ -6,36 +6,49 @@ ValueError for what a page must not ask.
 """
 
 import asyncio
-import glob
 import math
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
-from broker.console.stream import Found, StreamRange, filters_of, search_messages, search_streams
-from broker.console.table import count_severities, join_records, open_table, run
-from broker.inspect.reader import MessageReader, follow, get_message
-from broker.inspect.streams import list_streams, read_known_layout
+from broker.console.table import (
+    count_in_table,
+    find_begin,
+    find_in_table,
+    join_records,
+    open_table,
+    run,
+)
+from broker.inspect.around import find_around
+from broker.inspect.ranges import (
+    StreamRange,
+    find_first_time,
+    find_range,
+    find_time,
+    name_stream,
+    read_states,
+    to_nanoseconds,
+)
+from broker.inspect.reader import MessageReader, follow
+from broker.inspect.streams import read_known_layout
+from broker.inspect.windows import WindowFound, search_streams, summarize_messages
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.selection import LineSelection
-from nats_logship.app.timestamps import EPOCH, SECOND, Moment
-from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, find_message, resolve_moment
+from nats_logship.app.timestamps import SECOND
+from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_reader import at_sequence
-from nats_logship.client.stream_state import StreamState, get_stream_state
-from nats_logship.history import History, Line, Order, Query
+from nats_logship.client.stream_state import StreamState
+from nats_logship.history import History, Line, Order
 
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
+_MOST_DIGITS = 18
 _LATE = 10.0  # seconds that new lines may be late before some are skipped
-_AROUND_PATIENCE = 15.0  # seconds for the lines before one, and for those after it
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
@@ -53,11 +66,16 @@ class _Search:
     read: int = 0
 
     @property
+    def range(self) -> Document:
+        """The axis of a histogram, in milliseconds."""
+        return {"from": self.since / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
+
+    @property
     def left(self) -> int:
         """The bytes of the streams that are not searched."""
         return sum(one.size for one in self.ranges)
 
-    def document(self, found: Found, read: int, of: int) -> Document:
+    def document(self, found: WindowFound, read: int, of: int) -> Document:
         """Return what was found, and that so many bytes are searched."""
         self.wanted -= len(found.lines)
         is_newest = self.request.order is Order.NEWEST
@@ -77,17 +95,11 @@ class Lines:
 
     async def search(self, request: LineRequest) -> AsyncGenerator[Document, None]:
         """Yield documents for a page: lines, counts and progress; then new lines, if wanted."""
-        states = await self._read_states()
+        states = await read_states(self._connection)
         async with AsyncExitStack() as stack:
-            history, note = None, ""
-            try:
-                if self._table:
-                    history = await stack.enter_async_context(open_table(self._table))
-            except OperatorError as error:
-                note = f"only the stream is searched: {error}"
+            history, note = await self._open_table(stack)
             search = await self._begin(request, states, history)
-            shown = {"from": search.since, "to": search.until, "step": search.step}
-            yield {"range": {name: time / 1e6 for name, time in shown.items()}, "note": note}
+            yield {"range": search.range, "note": note}
             parts = [self._search_streams(search), self._search_table(search)]
             for part in parts if request.order is Order.NEWEST else reversed(parts):
                 async with aclosing(part) as documents:
@@ -100,88 +112,71 @@ class Lines:
                     yield document
 
     async def around(self, key: str, most: int) -> Document:
-        """Return a line by its key, and at most so many before and after it in its host and file."""
+        """Return a line by its key, and so many before and after it in its host and file."""
         stream, sequence, pos = _parse_key(key)
-        states = await self._read_states()
-        state = next((one for one in states if f"{one.name}/{one.created}" == stream), None)
+        states = await read_states(self._connection)
+        state = next((one for one in states if name_stream(one) == stream), None)
         async with AsyncExitStack() as stack:
-            history = None
-            if self._table:
-                history = await stack.enter_async_context(open_table(self._table))
+            history, _ = await self._open_table(stack)
             if state and state.first <= sequence < state.until:
-                before, line, after = await self._around_in_stream(state, sequence, pos, most)
+                found = await find_around(self._connection, state, sequence, pos, most)
+                before, line, after = found
                 if history and len(before) < most:
                     oldest = (before or [line])[0]
                     some = await asyncio.to_thread(history.around, oldest, most - len(before), 0)
-                    before = [
-                        one for one in join_records(some) if one.place < oldest.place
-                    ] + before
-            elif history and (found := await asyncio.to_thread(history.get, stream, sequence, pos)):
-                some = join_records(await asyncio.to_thread(history.around, found, most, most))
-                place = max(n for n, one in enumerate(some) if one.place <= found.place)
-                before, line, after = some[:place], some[place], some[place + 1 :]
+                    older = [one for one in join_records(some) if one.place < oldest.place]
+                    before = older + before
+            elif history and (one := await asyncio.to_thread(history.get, stream, sequence, pos)):
+                some = join_records(await asyncio.to_thread(history.around, one, most, most))
+                at = max(number for number, other in enumerate(some) if other.place <= one.place)
+                before, line, after = some[:at], some[at], some[at + 1 :]
             else:
                 raise OperatorError("this line is no longer in the stream, nor in a table")
         lines = [*before[-most:], line, *after[:most]]
         return {"lines": list(map(describe_line, lines)), "chosen": len(before[-most:])}
 
-    async def _read_states(self) -> list[StreamState]:
-        ask = partial(retry_until_answered, self._connection, patience=ELECTION)
-        names = await ask(list_streams)
-        return [await ask(partial(get_stream_state, name=name)) for name in names]
+    async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:
+        """Open the table if there is one; return it, or why it cannot be read."""
+        try:
+            if self._table:
+                return await stack.enter_async_context(open_table(self._table)), ""
+        except OperatorError as error:
+            return None, f"only the stream is searched: {error}"
+        return None, ""
 
     async def _begin(
         self, request: LineRequest, states: Sequence[StreamState], history: History | None
     ) -> _Search:
-        since = await self._find_time(request.since, states)
-        until = await self._find_time(request.until, states)
-        ranges = [await self._make_range(one, since, until) for one in states]
+        since, until = [
+            await find_time(self._connection, states, one) for one in (request.since, request.until)
+        ]
+        now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
+        end = to_nanoseconds(now) if until is None else until
+        begin = since
+        if begin is None and history:
+            begin = await asyncio.to_thread(find_begin, history)
+        if begin is None:
+            begin = await find_first_time(self._connection, states)
+        begin = end - SECOND if begin is None else begin
+        if begin > end:
+            raise ValueError("until is before since")
+        step = _choose_step(end - begin, request.buckets)
+        if request.buckets:  # the first bar is a whole one
+            begin = begin // step * step
+        ranges = [
+            await find_range(self._connection, one, begin if since else None, until)
+            for one in states
+        ]
         for one in ranges if history else ():
             assert history
-            newer = history.next_sequence(one.state.name, one.state.created) or 0
+            newer = history.next_sequence(one.state) or 0
             one.first = max(one.first, newer)
-        now = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1) * 1000  # noqa: TID251
-        end = now if until is None else until
-        begin = await self._find_begin(states, history, end) if since is None else since
-        step = _choose_step(end - begin, request.buckets)
-        begin = begin // step * step
         return _Search(request, ranges, history, begin, end, step, request.most)
-
-    async def _find_time(self, moment: Moment | None, states: Sequence[StreamState]) -> int | None:
-        """Return a moment in nanoseconds; that of a sequence is that of its message."""
-        if isinstance(moment, datetime):
-            return (moment - EPOCH) // timedelta(microseconds=1) * 1000
-        for state in states if moment else ():
-            if found := await self._find(state, moment or 0):
-                return found.stored_at
-        return None
-
-    async def _find(self, state: StreamState, sequence: int) -> StreamMessage | None:
-        request = {"seq": max(1, sequence), "next_by_subj": ">"}
-        return await find_message(self._connection, state.name, request)
-
-    async def _find_begin(
-        self, states: Sequence[StreamState], history: History | None, end: int
-    ) -> int:
-        """Return the time of the oldest line."""
-        if history and (oldest := await asyncio.to_thread(_find_oldest, history)):
-            return oldest.time
-        found = [await self._find(one, one.first) for one in states if one.messages]
-        return min((one.stored_at for one in found if one), default=end - SECOND)
-
-    async def _make_range(
-        self, state: StreamState, since: int | None, until: int | None
-    ) -> StreamRange:
-        ends = []
-        for time, default in ((since, EARLIEST), (until, LATEST)):
-            moment = default if time is None else EPOCH + timedelta(microseconds=time // 1000)
-            ends.append(await resolve_moment(self._connection, moment, state))
-        return StreamRange(state, max(state.first, ends[0]), ends[1])
 
     async def _search_streams(self, search: _Search) -> AsyncGenerator[Document, None]:
         request, before, size = search.request, search.read, search.left
         found = search_streams(
-            self._connection, search.ranges, request.query, request.order, search.wanted
+            self._connection, search.ranges, request.wanted, request.order, search.wanted
         )
         async with aclosing(found) as windows:
             async for window in windows:
@@ -194,22 +189,17 @@ class Lines:
         history, request = search.history, search.request
         if history is None:
             return
-        query = replace(request.query, since=search.since, until=search.until)
-        works = []
+        query = request.make_query(search.since, search.until)
+        works: list[Callable[[], WindowFound]] = []
         if search.wanted > 0:
-            works.append(lambda: [*history.find(query, search.wanted, request.order)])
+            works.append(lambda: find_in_table(history, query, search.wanted, request.order))
         if request.buckets:
-            steps = max(1, -(-(search.until - search.since) // search.step))
-            works.append(partial(history.count, query, steps))
+            works.append(lambda: count_in_table(history, query, search.step))
         for work in works:
             before, rest = search.read, search.left
             async for progress, found in run(history, work):
                 search.read = before + progress.bytes
-                shown = Found(until=progress.until or 0)
-                if isinstance(found, list):
-                    shown.lines = join_records(found)
-                elif found:
-                    shown.counts = count_severities(found)
+                shown = found or WindowFound(until=progress.until or 0)
                 yield search.document(shown, search.read, before + progress.of + rest)
 
     async def _follow(
@@ -219,68 +209,28 @@ class Lines:
         clock = asyncio.get_running_loop().time
         layout = await read_known_layout(self._connection)
         while True:
-            names = {one.name: f"{one.name}/{one.created}" for one in states}
+            names = {one.name: name_stream(one) for one in states}
             began = clock()
             async with AsyncExitStack() as stack:
-                readers = [self._reader(one, request.query.selection) for one in states]
+                readers = [self._reader(one, request.wanted) for one in states]
                 for one in readers:
                     stack.push_async_callback(one.close)
                 pace = _Pace(clock)
                 async for some in follow(readers):
                     stream = layout.stream_of(some[0].subject.partition) if some[0].subject else ""
-                    search = (some, names.get(stream, stream), request.query, Order.OLDEST)
-                    found = await asyncio.to_thread(search_messages, *search, pace.left)
+                    what = (some, names.get(stream, stream), request.wanted, pace.left)
+                    found = await asyncio.to_thread(summarize_messages, *what)
                     lines = list(map(describe_line, found.lines))
                     yield {"lines": lines, "counts": _list_counts(found, SECOND)}
                     if pace.is_exceeded(found.lines, some[-1].stored_at):
                         break
             await asyncio.sleep(max(0.0, began + 1.0 - clock()))
             yield {"sampled": True}
-            states = await self._read_states()
+            states = await read_states(self._connection)
 
-    def _reader(self, state: StreamState, selection: LineSelection) -> MessageReader:
+    def _reader(self, state: StreamState, wanted: LineFilter) -> MessageReader:
         start = at_sequence(state.until)
-        return MessageReader(self._connection, state.name, start, filters_of(selection))
-
-    async def _around_in_stream(
-        self, state: StreamState, sequence: int, pos: int, most: int
-    ) -> tuple[list[Line], Line, list[Line]]:
-        """Return a line, and those before and after it; fewer if they are not found in time."""
-        message = await get_message(self._connection, state.name, sequence)
-        whole = StreamRange(state, sequence, sequence + 1)
-        of_all = await asyncio.to_thread(
-            search_messages, [message], whole.name, Query(), Order.OLDEST, sys.maxsize
-        )
-        at = max((n for n, one in enumerate(of_all.lines) if one.pos <= pos), default=None)
-        if at is None:
-            raise OperatorError("this message holds no such line")
-        line = of_all.lines[at]
-        beside = [
-            [one for one in some if one.file == line.file]
-            for some in (of_all.lines[:at], of_all.lines[at + 1 :])
-        ]
-        files = (glob.escape(line.file),) if line.file else ()
-        query = Query(LineSelection((line.host,), files))
-        sides = ((state.first, sequence, Order.NEWEST), (sequence + 1, state.until, Order.OLDEST))
-        for found, (first, until, order) in zip(beside, sides, strict=True):
-            part = StreamRange(state, first, until)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_AROUND_PATIENCE):
-                    await self._collect(found, part, query, order, most)
-        return beside[0], line, beside[1]
-
-    async def _collect(
-        self, found: list[Line], part: StreamRange, query: Query, order: Order, most: int
-    ) -> None:
-        """Add lines of a range of a stream until there are so many."""
-        if len(found) >= most:
-            return
-        search = search_streams(self._connection, [part], query, order, most - len(found))
-        async with aclosing(search) as windows:
-            async for window in windows:
-                found[:] = sorted([*found, *window.lines], key=lambda one: one.place)
-                if len(found) >= most:
-                    return
+        return MessageReader(self._connection, state.name, start, wanted.subjects)
 
 
 @dataclass(slots=True)
@@ -325,7 +275,7 @@ def describe_line(line: Line) -> Document:
     }
 
 
-def _list_counts(found: Found, step: int) -> list[tuple[float, int, int]]:
+def _list_counts(found: WindowFound, step: int) -> list[tuple[float, int, int]]:
     """Return numbers of lines by the begin of a step in milliseconds, and by severity."""
     counts: Counter[tuple[int, int]] = Counter()
     for (time, severity), number in found.counts.items():
@@ -339,13 +289,10 @@ def _choose_step(length: int, buckets: int) -> int:
     return next((one for one in _STEPS if one >= seconds), math.ceil(seconds)) * SECOND
 
 
-def _find_oldest(history: History) -> Line | None:
-    return next(iter([*history.find(Query(), 1, Order.OLDEST)]), None)
-
-
 def _parse_key(text: str) -> tuple[str, int, int]:
     stream, _, rest = text.rpartition(":")[0].rpartition(":")
     pos = text.rpartition(":")[2]
-    if not (rest + pos).isascii() or not (rest.isdigit() and pos.isdigit() and len(text) < 200):
+    is_number = (rest + pos).isascii() and rest.isdigit() and pos.isdigit()
+    if not is_number or max(len(rest), len(pos)) > _MOST_DIGITS:
         raise ValueError(f"{text[:200]!r} is not the key of a line")
     return stream, int(rest), int(pos)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
 from nats_logship.app.units import parse_moment
+from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Order, Query
 
 MOST_LINES = 1000
@@ -19,18 +20,23 @@ _ORDERS = {"": Order.NEWEST, "last": Order.NEWEST, "first": Order.OLDEST}
 
 @dataclass(frozen=True, slots=True)
 class LineRequest:
-    """Lines stored in `[since, until)` that fit `query`, which has no times; None is no bound.
+    """Lines that are `wanted` and were stored in `[since, until)`; None is no bound.
 
     The first `most` lines in `order`, and a histogram of about so many `buckets` of all, 0 meaning
     none. The last lines up to now are followed by new ones.
     """
 
-    query: Query
+    wanted: LineFilter
     since: Moment | None
     until: Moment | None
     order: Order
     most: int
     buckets: int
+
+    def make_query(self, since: int, until: int) -> Query:
+        """Return the same for a table, with times in nanoseconds."""
+        one = self.wanted
+        return Query(one.selection, since, until, one.match, one.level)
 
     @property
     def is_followed(self) -> bool:
@@ -52,7 +58,7 @@ def parse_line_request(parameter: Callable[[str], str], now: datetime) -> LineRe
     if parameter("order") not in _ORDERS:
         raise ValueError("order must be first or last")
     return LineRequest(
-        query=Query(selection, match=match, level=parameter("level")),
+        wanted=LineFilter(selection, match=match, level=parameter("level")),
         since=_parse_moment(parameter("since"), now, zone),
         until=_parse_moment(parameter("until"), now, zone),
         order=_ORDERS[parameter("order")],

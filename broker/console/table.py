@@ -1,13 +1,13 @@
 """The table as the console asks it: in a thread, one search at a time, with progress."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import TypeVar
 
-from nats_logship.history import Histogram, History, Line, Progress, SearchLimits
+from broker.inspect.windows import WindowFound
+from nats_logship.history import History, Line, Order, Progress, Query, SearchLimits
 
 Value = TypeVar("Value")
 _LIMITS = SearchLimits(seconds=120.0, memory=256 * 1024 * 1024)
@@ -42,19 +42,29 @@ async def run(
             await asyncio.gather(running, return_exceptions=True)
 
 
+def find_in_table(history: History, query: Query, most: int, order: Order) -> WindowFound:
+    """Return the first lines, or records, in an order."""
+    return WindowFound(join_records(history.find(query, most, order)))
+
+
 def join_records(lines: Iterable[Line]) -> list[Line]:
-    """Return lines as the pages show them: the oldest first, a record as one."""
+    """Return lines as pages show them: the oldest first, a record as one."""
     ordered = sorted(lines, key=lambda one: one.place)
     grouped = groupby(ordered, lambda one: (one.stream, one.sequence, one.file, one.record))
     groups = (list(some) for _, some in grouped)
     return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]
 
 
-def count_severities(found: Histogram) -> Counter[tuple[int, int]]:
-    """Return numbers of lines by time and severity, as `Found` has them."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for bucket, levels in enumerate(found.counts):
-        for level, number in levels.items():
-            middle = found.since + bucket * found.width + found.width // 2
-            counts[middle, _SEVERITIES.get(level, 0)] += number
-    return counts
+def find_begin(history: History) -> int | None:
+    """Return the time of the oldest line of a table, in nanoseconds; None without lines."""
+    return min((one.time for one in history.find(Query(), 1, Order.OLDEST)), default=None)
+
+
+def count_in_table(history: History, query: Query, step: int) -> WindowFound:
+    """Count the lines of a query with times in steps of so many nanoseconds."""
+    begin, end = query.since or 0, query.until or 0
+    found, result = history.count(query, max(1, -(-(end - begin) // step))), WindowFound()
+    for number, levels in enumerate(found.counts):
+        for level, lines in levels.items():
+            result.counts[begin + number * step, _SEVERITIES.get(level, 0)] += lines
+    return result

@@ -133,11 +133,12 @@ class LineFilter:
         is_of = not self.partitions or subject.partition in self.partitions
         return is_of and self.selection.wants_host(subject.host)
 
-    def find(self, lines: bytes) -> list[Range]:
-        """Return the half-open ranges of lines that match."""
-        found = [(0, len(lines))]
+    def find(self, lines: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Range]:
+        """Return the half-open ranges of the lines in `[start, end)` that match."""
+        end = len(lines) if end is None else end
+        found = [(start, end)] if start < end else []
         if self._expression is not None:
-            found = matching_runs((self._expression,), lines)
+            found = matching_runs((self._expression,), lines, start, end)
         if self.level:
             found = [run for one in found for run in level_runs(self.level, lines, *one)]
         return found

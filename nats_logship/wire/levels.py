@@ -1,7 +1,8 @@
 """The severity of a line, as most programs write it.
 
 A word counts in capitals, after a key such as `level=` or `"severity":`, or in brackets as nginx
-and Apache write it. Only the beginning of a line is searched, and the first hit counts.
+and Apache write it; so does syslog's priority (`<11>`) at the beginning of a line. Only the
+beginning of a line is searched, and the first hit counts.
 """
 
 from functools import lru_cache
@@ -21,8 +22,10 @@ _WORDS = {
 }
 LEVELS = tuple(_WORDS)
 """The levels of lines, the least first."""
-LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words}
-"""The level that each word means."""
+_OF_SEVERITY = ("critical", "critical", "critical", "error", "warning", "info", "info", "debug")
+_OF_PRIORITY = {str(number): _OF_SEVERITY[number % 8] for number in range(192)}
+LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words} | _OF_PRIORITY
+"""The level of each word, and of each priority: eight times syslog's facility, and severity."""
 _KEYS = "level|LEVEL|Level|lvl|severity|Severity|SEVERITY"
 
 
@@ -36,10 +39,10 @@ _ANY, _CAPITALS = _list_words(LEVELS)
 LEVEL_PATTERN = (
     rf"\b(?P<a>{_CAPITALS})\b"
     rf"""|\b(?:{_KEYS})["']?\s?[=:]\s?["']?(?P<b>(?i:{_ANY}))\b"""
-    rf"|\[(?:[a-z_]+:)?(?P<c>{_ANY})\]"
+    rf"|\[(?:[a-z_]+:)?(?P<c>{_ANY})\]|^<(?P<d>[0-9]{{1,3}})>"
 )
 """Finds the word, in one of its groups."""
-LEVEL_HINT = rf"{_CAPITALS}|{_KEYS}|\[[a-z_:]*(?:{_ANY})\]"
+LEVEL_HINT = rf"{_CAPITALS}|{_KEYS}|\[[a-z_:]*(?:{_ANY})\]|^<[0-9]{{1,3}}>"
 """Matches every line that `LEVEL_PATTERN` matches, and is several times as fast."""
 
 
@@ -53,19 +56,23 @@ def find_level(line: bytes) -> str:
 @lru_cache(maxsize=8)
 def hint_of(least: str) -> Expression:
     """Return an expression that matches every line of a level, or of a higher one."""
-    words, capitals = _list_words(LEVELS[LEVELS.index(least) :])
+    wanted = LEVELS[LEVELS.index(least) :]
+    words, capitals = _list_words(wanted)
+    numbers = "|".join(number for number, level in _OF_PRIORITY.items() if level in wanted)
     return expression(
-        rf"""\b(?:{capitals})\b|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})\b|[[:](?:{words})\]"""
+        rf"""(?:{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})|[[:](?:{words})\]"""
+        rf"|^<(?:{numbers})>)"
     )
 
 
-def level_runs(least: str, lines: bytes, start: int, end: int) -> list[tuple[int, int]]:
+def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
     """Return the half-open ranges of the lines in `[start, end)` with at least a level."""
     wanted, found = LEVELS[LEVELS.index(least) :], list[tuple[int, int]]()
     for begin, until in matching_runs((hint_of(least),), lines, start, end):
         while begin < until:
             after = lines.find(b"\n", begin, until) + 1 or until
-            if find_level(lines[begin : min(after, begin + SEARCHED)].rstrip(b"\n")) in wanted:
+            line = bytes(lines[begin : min(after, begin + SEARCHED)])
+            if find_level(line.rstrip(b"\n")) in wanted:
                 found.append((begin, after))
             begin = after
     return found

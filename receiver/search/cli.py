@@ -1,6 +1,8 @@
 """`logreceiver search`: options in, lines out."""
 
 import asyncio
+import os
+import signal
 from contextlib import aclosing
 from typing import Any
 
@@ -13,6 +15,7 @@ from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
 from receiver.search.context import with_context
+from receiver.search.files import FilesFinder
 from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
 from receiver.search.found import Found, Printer, Status
 from receiver.search.settings import SearchSettings
@@ -37,7 +40,14 @@ def search(as_json: bool, **options: Any) -> None:
     query = _make_query(settings)
     wanted = LineFilter(query.selection)
     printer = Printer(is_prefixed=wanted.only_host is None, as_json=as_json)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     asyncio.run(_search(settings, query, printer))
+
+
+def _end(number: int, _: object) -> None:
+    """End at once: a thread may wait for a reader of standard output who reads no more."""
+    os._exit(128 + number)
 
 
 def _make_query(settings: SearchSettings) -> Query:
@@ -76,13 +86,12 @@ async def _show(
 ) -> None:
     finder = await _open(settings, query, connection, status)
     groups = _choose(finder, settings.limit, is_first=query.since is not None)
-    if settings.context:
+    if settings.context and not settings.output:  # files are searched with theirs
         groups = with_context(finder, groups, settings.context)
     async with aclosing(groups):
         async for found in groups:
             status.clear()
-            for one in found:
-                await asyncio.to_thread(printer.write, one)
+            await asyncio.to_thread(printer.write, found)
 
 
 async def _open(
@@ -93,7 +102,11 @@ async def _open(
         table = TableFinder(settings.table, options, query, connection, status)
         await table.open()
         return table
-    assert connection is not None
+    if settings.output:
+        state = settings.state_dir or settings.output / ".logreceiver"
+        folders = settings.output, state
+        return await FilesFinder.open(folders, query, settings.context, connection, status)
+    assert connection is not None, "something is searched"
     return await StreamFinder.open(connection, query, status)
 
 
@@ -108,20 +121,22 @@ async def _choose(finder: Finder, limit: int | None, *, is_first: bool) -> Group
             if left is None:
                 yield found
                 continue
-            some = _cut(found, left)
-            yield some
-            left -= sum(len(one.split()) for one in some)
-            if left <= 0:
+            found, left = _cut(found, left)
+            yield found
+            if not left:
                 return
 
 
-def _cut(found: list[Found], most: int) -> list[Found]:
-    """Return the first lines, at most `most`."""
+def _cut(found: list[Found], most: int) -> tuple[list[Found], int]:
+    """Return the first lines, at most `most` without their context, and how many are left."""
     kept = list[Found]()
     for one in found:
+        if one.is_context:
+            kept.append(one)
+            continue
+        if not most:
+            break
         lines = one.split()[:most]
         kept.append(one._replace(lines=b"".join(line + b"\n" for line in lines)))
         most -= len(lines)
-        if not most:
-            break
-    return kept
+    return kept, most

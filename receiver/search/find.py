@@ -8,7 +8,7 @@ of the table.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -125,12 +125,11 @@ class TableFinder:
     async def _find_last_newer(self, streams: Newer, most: int) -> list[Found]:
         """Return the last lines of the streams; read the table again if it has some of them now."""
         while True:
-            try:
+            with suppress(LostSequences):
                 return await streams.find_last(most)
-            except LostSequences:
-                await self.open()
-                assert self._after is not None, "there is a connection"
-                streams = self._after
+            await self.open()
+            assert self._after is not None, "there is a connection"
+            streams = self._after
 
     async def _find_after(self, streams: Newer) -> Groups:
         """Yield what is newer than the table, also if the writer goes on and it is removed."""
@@ -139,9 +138,10 @@ class TableFinder:
                 async with aclosing(streams.find()) as groups:
                     async for found in groups:
                         yield found
-                return
             except LostSequences:
                 reached = streams.reached()
+            else:
+                return
             self._table.close()
             self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
             async with aclosing(

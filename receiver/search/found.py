@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,6 +63,13 @@ class Found(NamedTuple):
         place = self.time or 0, self.host, self.file, self.stream, self.sequence, self.pos
         return Line(*place, self.lines.partition(b"\n")[0])
 
+    def split_up(self) -> list["Found"]:
+        """Return each line by itself."""
+        return [
+            self._replace(lines=line + b"\n", pos=number, begins=self.begins and number == self.pos)
+            for number, line in enumerate(self.split(), self.pos)
+        ]
+
     def split(self) -> list[bytes]:
         """Return the lines without their newlines."""
         return self.lines.removesuffix(b"\n").split(b"\n")
@@ -77,21 +84,20 @@ class Printer:
     _is_terminal: bool = field(default_factory=sys.stdout.isatty)
     _has_begun: bool = False
 
-    def write(self, found: Found) -> None:
+    def write(self, some: Iterable[Found]) -> None:
         """Write lines; raises BrokenPipeError when nobody reads them any more."""
-        data = b"".join(self._format_json(found)) if self.as_json else self._format(found)
-        rest = memoryview(data)
+        rest = memoryview(b"".join(map(self._format_json if self.as_json else self._format, some)))
         while rest:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
-        self._has_begun = True
 
     def _format(self, found: Found) -> bytes:
         lines = found.lines if found.lines.endswith(b"\n") else found.lines + b"\n"
         lines = prefix_lines(found.host, lines) if self.is_prefixed else lines
         lines = escape(lines) if self._is_terminal else lines
-        return b"--\n" + lines if found.begins and self._has_begun else lines
+        is_apart, self._has_begun = found.begins and self._has_begun, True
+        return b"--\n" + lines if is_apart else lines
 
-    def _format_json(self, found: Found) -> Iterator[bytes]:
+    def _format_json(self, found: Found) -> bytes:
         known: dict[str, object] = {"host": found.host}
         if found.time is not None:
             known["time"] = format_time(found.time)
@@ -101,10 +107,12 @@ class Printer:
             known |= {"stream": found.stream, "sequence": found.sequence}
         if found.is_context:
             known["context"] = True
+        texts = list[str]()
         for number, line in enumerate(found.split(), found.pos):
             at = {"pos": number} if found.stream else {}
             text = {"line": line.decode("utf-8", "surrogateescape")}
-            yield json.dumps(known | at | text).encode() + b"\n"
+            texts.append(f"{json.dumps(known | at | text)}\n")
+        return "".join(texts).encode()
 
 
 @dataclass(slots=True)

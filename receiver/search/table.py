@@ -10,7 +10,7 @@ from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query, SearchLimits
 from receiver.search.found import Found
 
-_AT_ONCE = 500  # lines
+_AT_ONCE = 2000  # lines
 _LIMITS = SearchLimits(seconds=None, memory=1024 * 1024 * 1024)
 
 logger = logging.getLogger(__name__)

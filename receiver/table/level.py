@@ -15,7 +15,7 @@ def find_levels(line: pa.Array) -> pa.Array:
         return pa.nulls(len(line), pa.dictionary(pa.int32(), pa.string()))
     found = pc.extract_regex(head.take(rows), LEVEL_PATTERN)
     word = pc.binary_join_element_wise(
-        *(pc.fill_null(found.field(number), b"") for number in range(3)), b""
+        *(pc.fill_null(found.field(number), b"") for number in range(4)), b""
     ).dictionary_encode()
     names = [LEVEL_OF.get(one.as_py().decode().lower()) for one in word.dictionary]
     known = [*dict.fromkeys(filter(None, names))]

@@ -82,7 +82,8 @@ class Log:
                 self._require_ours()
                 self.sync()
             else:
-                self._table.update_incremental()
+                self._table.update_incremental()  # an error for a version before the one it knows
+                self._require_version()
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -90,7 +91,7 @@ class Log:
         try:
             yield
         except (DeltaError, OSError) as error:
-            self._table = None
+            self._table, self._synced = None, set()
             raise TableTrouble(_shorten(error)) from None
 
     def _open(self) -> DeltaTable:
@@ -166,8 +167,9 @@ class Log:
         return tuple(one for one in pa.schema(self.table.schema()) if one.name not in own)
 
     def transaction(self, name: str) -> int | None:
-        """Return the version of a transaction, None if there is none."""
-        return self.table.transaction_version(name)
+        """Return the version of a transaction, None if there is none; raises `TableTrouble`."""
+        with self._trouble():
+            return self.table.transaction_version(name)
 
     def files(self) -> list[KnownFile]:
         """Return the files of the version that was read, oldest first."""
@@ -209,8 +211,7 @@ class Log:
             app_transactions=[Transaction(name, at) for name, at in transactions.items()],
         )
         with self._trouble():
-            if not self._has_version():  # a later version would be of no table at all
-                raise self._removed()
+            self._require_version()
             try:
                 self.table.create_write_transaction(
                     list(actions),
@@ -226,10 +227,14 @@ class Log:
             self.table.update_incremental()
             self.sync()
 
-    def _has_version(self) -> bool:
-        """Whether the version that was read is there: delta-rs does not notice a removed table."""
+    def _require_version(self) -> None:
+        """Raise if the version that was read is not there: delta-rs does not notice it.
+
+        It would commit a later version, which is none of the table as it is now.
+        """
         path = f"_delta_log/{self.version:020}.json"
-        return bool(self.location.file_system.get_file_info(path).is_file)
+        if not self.location.file_system.get_file_info(path).is_file:
+            raise self._removed()
 
     def checkpoint(self) -> None:
         """Write a checkpoint if one is due, and remove old versions; raises as `append`."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
@@ -94,6 +94,19 @@ class TableSettings(SparkSettings):
         "ADDR:PORT",
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9466; none by default.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_all_partitions(cls, given: Any) -> Any:
+        """Leave out the partitions that the file of a receiver's credential names."""
+        if isinstance(given, dict) and "partition" in given:
+            given = dict(given)
+            if (named := given.pop("partition")) not in ("all", ["all"]):
+                raise ValueError(
+                    f"the credential is for partitions {named}, and a table takes all: `logbroker "
+                    "credentials add receiver NAME --partition all`"
+                )
+        return given
 
     @property
     def location(self) -> Location:

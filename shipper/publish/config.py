@@ -12,13 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import to_datetime
+from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.config import Partitions, read_interval, read_partitions
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
-from nats_logship.wire.interval import INTERVAL_SUBJECT
+from nats_logship.wire.interval import (
+    INTERVAL_EXPIRES,
+    INTERVAL_KEY,
+    INTERVAL_SUBJECT,
+    parse_interval,
+)
 from nats_logship.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -29,11 +34,49 @@ from nats_logship.wire.pause import (
 )
 from nats_logship.wire.streams import CONFIG_BUCKET
 from nats_logship.wire.subjects import Subject
-from shipper.publish.interval import RoundInterval
 
 _READ_EVERY = 10.0  # seconds
 _CHECK_EVERY = 1.0  # seconds at most between checks for the end of a pause: hosts spread
+_SHOWN = 40  # bytes of a value that cannot be read
 logger = logging.getLogger(__name__)
+
+
+class RoundInterval:
+    """The shortest interval between two small rounds, for which the broker asks.
+
+    It asks when all hosts together send many rounds. Its value is in force until it changes, or
+    until no broker has written it again for three minutes; hosts' clocks are compared with nothing.
+    `seconds` is 0 if the host may choose its own interval.
+    `renewed` is when a value came last, in nanoseconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Ask for nothing yet; `clock` is nanoseconds since the epoch."""
+        self.seconds = 0.0
+        self._clock = clock
+        self.renewed = 0
+        self._refused = b""
+
+    def take(self, value: bytes) -> None:
+        """Use the value of the key; one that cannot be read is logged and ignored."""
+        seconds, refused = parse_interval(value), self._refused
+        self._refused = b"" if seconds is not None else value[:_SHOWN]
+        if seconds is not None:
+            self.renewed = self._clock()
+            self._change(seconds)
+        elif self._refused != refused:
+            entry = f"{CONFIG_BUCKET}/{INTERVAL_KEY}"
+            logger.warning("%s is not an interval in seconds: %r; ignored", entry, self._refused)
+
+    def expire(self) -> None:
+        """Forget a value that no broker has written again; call it only while connected."""
+        if self._clock() - self.renewed > INTERVAL_EXPIRES * SECOND:
+            self._change(0.0)
+
+    def _change(self, seconds: float) -> None:
+        if seconds != self.seconds:
+            self.seconds = seconds
+            logger.info("the broker asks for at least %g s between two rounds", seconds)
 
 
 class BrokerConfig:

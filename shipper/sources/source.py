@@ -120,6 +120,7 @@ class Source(Protocol):
     @property
     def has_ended(self) -> bool:
         """Whether all was read, and nothing more can ever come."""
+        return False
 
     @property
     def busy_since(self) -> float | None:
@@ -132,6 +133,7 @@ class Source(Protocol):
     @property
     def obstacle(self) -> str:
         """Why nothing can be read at all, as a sentence for people; empty if all is well."""
+        return ""
 
     @property
     def open_files(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from nats_logship.wire.positions import Cursor
 from nats_logship.wire.records import Records
 from shipper.sources.block import Block
-from shipper.sources.files.cutter import Cutter, Search
+from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.identity import TAIL_BYTES
 from shipper.sources.files.progress import Progress, Reading
 
@@ -48,7 +48,6 @@ class SpooledFile:
     is_closed: bool = False
     grown_at: int = field(default_factory=time.monotonic_ns)
     holds_lines: bool = False
-    _searched: tuple[int, Search] | None = None  # of the over-long record at an offset
 
     @property
     def file(self) -> str:
@@ -90,7 +89,7 @@ class SpooledFile:
     def rewind(self, cursor: Cursor) -> None:
         """Read on from the cursor, perhaps inside a record."""
         self.progress = Progress.begin(cursor, 0, b"")
-        self.holds_lines, self._searched = False, None
+        self.holds_lines = False
 
     def remove(self, stored: int, remove: Callable[[Segment], None]) -> bool:
         """Remove segments below a position; return whether none is left."""
@@ -131,7 +130,7 @@ class SpooledFile:
         offset = self.progress.offset
         start = next((one.start for one in self.segments if one.end > offset), offset)
         if start > offset:
-            self.progress = self.progress._replace(offset=start, in_line=False)
+            self.progress = self.progress._replace(offset=start, in_line=False, searched=None)
 
     def cutter(self, records: Records | None, sizes: tuple[int, int], lines: int) -> Cutter:
         """Return what cuts records of so many lines, in blocks and lines of these sizes."""
@@ -166,10 +165,7 @@ class SpooledFile:
 
     def _search_end(self, cutter: Cutter, reading: Reading) -> tuple[bool, int]:
         """Return whether the over-long record has an end, or 16 MiB, and its known lines."""
-        offset = self.progress.offset
-        of, since = self._searched or (0, None)
-        since = since if of == offset else None
         blocks = SEGMENT // cutter.block_size + 1
-        has_end, reached, search = cutter.search_end(self._read, reading, since, blocks)
-        self._searched = offset, search
-        return has_end or reached >= offset + SEGMENT, search.lines
+        has_end, reached, found = cutter.search_end(self._read, reading, blocks)
+        self.progress = self.progress._replace(searched=found)
+        return has_end or reached >= self.progress.offset + SEGMENT, found.lines

@@ -70,7 +70,7 @@ class Control:
     @property
     def ahead(self) -> float:
         """The seconds of the last `step`."""
-        return self._page.clock / 1_000_000_000
+        return float(self._page.clock / 1_000_000_000)
 
     @property
     def hits(self) -> int:

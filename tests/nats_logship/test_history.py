@@ -1,5 +1,6 @@
 """Lines of a table are found again: in order, around a line, counted, and within limits."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -19,21 +20,21 @@ class Written:
     """A table that is written file by file, without a broker."""
 
     def __init__(self, folder: Path) -> None:
-        self.address, self._next = str(folder), 1
+        self.address, self.stream, self._next = str(folder), STREAM, 1
         self._location = Location(str(folder)).child("lines")
         self._log = Log(self._location, "lines", SCHEMA, ("date",), STATISTICS)
         self._log.refresh()
 
-    def add(self, *parts: tuple[str, str, int, bytes], records: str = "") -> None:
+    def add(self, *parts: tuple[str, str, int | Fraction, bytes], records: str = "") -> None:
         """Commit a file: messages by host, file, seconds after `BEGAN`, and lines."""
         made = []
         for host, file, seconds, lines in parts:
-            stored_at = BEGAN + seconds * SECOND
+            stored_at = int(BEGAN + seconds * SECOND)
             made.append(SectionLines(host, file, self._next, stored_at, 0, lines, records))
             self._next += 1
         made.sort(key=lambda part: part.host)
-        file = write_tables(iter([make_rows(made, STREAM)]), "2026-11-18", self._location)
-        self._log.append([file], {f"logship/{STREAM}": self._next})
+        file = write_tables(iter([make_rows(made, self.stream)]), "2026-11-18", self._location)
+        self._log.append([file], {f"logship/{self.stream}": self._next})
 
     def open(self, **limits: float) -> History:
         return History.open(self.address, limits=SearchLimits(**limits))

@@ -19,14 +19,13 @@ from shipper.sources.files.decide import (
     Known,
     Matched,
     Sampled,
-    Seen,
     Unmatched,
     Unseen,
     decide,
 )
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileEntry, FileKey, Sample, identify
-from shipper.sources.files.losses import Unfound, report_sibling, report_unfound
+from shipper.sources.files.losses import report_sibling, report_unfound
 from shipper.sources.files.memory import Memory
 from shipper.sources.files.paths import Selection
 from shipper.sources.files.scan import Scan
@@ -69,14 +68,14 @@ class Catalogue:
             entry, key = self.memory.entries[file.entry.key], file.entry.key
             home = self.memory.find_home(file.progress.label, entry)
             if entry.size and entry.path != home and not (file.progress.is_known or key in is_open):
-                self.memory.note_state(file, decide(file.state, Event.MOVED).state)
+                self.memory.note_state(file, decide(file.state, Event.LEFT_OUT).state)
                 continue
             is_shorter = entry.compression is None and entry.size < file.size
             is_doubtful = is_shorter or (key not in is_open and entry.differs(file.entry))
-            state = decide(file.state, Seen(is_doubtful)).state
+            event = Event.DOUBTED if is_doubtful else Event.SEEN
+            state = decide(file.state, event).state
             seen = file.note_seen(entry, home, state, now)
             self.memory.keep(seen)
-            self.memory.note_folder(seen)
             if entry.path != file.entry.path:
                 self.report(NoticeKind.ROTATED, file.entry.path, f"is now {entry.path}")
             if file.is_touched and entry.modified == file.modified:
@@ -130,9 +129,7 @@ class Catalogue:
     def _follow_rewritten(self, file: FollowedFile, sample: Sample, now: int) -> None:
         """Follow what was written over a file's content as another file."""
         self._report_truncated([file])
-        identity = identify(file.entry.key.inode, b"", b"")
-        self._follow(sample, Cursor(self._new_id(), file.progress.label, 0, identity, now), now)
-        self._note_fresh(file.entry.key)
+        self._begin(sample, file.progress.label, now)
         if file.unseen_since is not None:
             rewritten = self.files[file.entry.key]._replace(unseen_since=file.unseen_since)
             self.memory.note_state(rewritten, FileState.DELETED)
@@ -264,7 +261,8 @@ class Catalogue:
         elif cursor is not None:
             self._inherit(sample, cursor, now)
         else:
-            self._begin(sample, now)
+            entry = sample.entry
+            self._begin(sample, entry.path if entry.wanted else entry.group, now)
 
     def _report_left(self, sample: Sample, actions: Collection[Action]) -> None:
         path = sample.entry.path
@@ -293,21 +291,16 @@ class Catalogue:
         self.memory.left.pop(sample.entry.key, None)
         self._follow(sample, cursor, now)
 
-    def _begin(self, sample: Sample, now: int) -> None:
-        entry, (offset, tail) = sample.entry, sample.last
-        label = entry.path if entry.wanted else entry.group
-        identity = identify(entry.key.inode, sample.head[:offset], tail)
+    def _begin(self, sample: Sample, label: str, now: int) -> None:
+        key, (offset, tail) = sample.entry.key, sample.last
+        identity = identify(key.inode, sample.head[:offset], tail)
         self._follow(sample, Cursor(self._new_id(), label, offset, identity, now), now)
-        self._note_fresh(entry.key)
-
-    def _note_fresh(self, key: FileKey) -> None:
         file = self.files[key]
         self.memory.keep(file._replace(progress=file.progress._replace(is_fresh=True)))
 
     def _follow(self, sample: Sample, cursor: Cursor, now: int) -> None:
         home = self.memory.find_home(cursor.path, sample.entry)
         file = FollowedFile.follow(cursor, sample, home, now)
-        self.memory.note_folder(file)
         self.memory.keep(file)
         for group in {sample.entry.group, home}:
             self.memory.followed_in[group].append(sample.entry.key)
@@ -392,10 +385,10 @@ class Catalogue:
                 # one that is there and was not sampled may not be read now, which is reported
                 is_hidden = inode in there and inode not in sampled
                 if is_known and not (is_hidden or cursor.ended or cursor.file in accounted):
-                    unfound.append(Unfound(cursor, group))
+                    unfound.append((cursor, group))
         left = [one.entry for one in self.memory.left.values() if one.copy_of is None and one.size]
         self.notices += report_unfound(unfound, left, self._archives)
-        self.memory.ended |= {one.cursor.file: None for one in unfound}
+        self.memory.ended |= {cursor.file: None for cursor, _ in unfound}
 
 
 def _is_copy(sample: Sample, known: Sequence[Known]) -> bool:

@@ -5,26 +5,15 @@ A record is a line unless lines are joined. Files and spools of inputs are cut a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from nats_logship.wire.records import Records
 from shipper.sources.files.identity import is_inside_line
-from shipper.sources.files.progress import Progress, Reading
+from shipper.sources.files.progress import Progress, Reading, Search
 from shipper.sources.files.records import end_of_lines, end_of_records
 
 _LEAST_SEARCHED = 64 * 1024  # bytes
 Read = Callable[[int, int], bytes]
 """Reads so many bytes at a position."""
-
-
-class Search(NamedTuple):
-    """How far the end of an over-long record was searched: the position to go on at.
-
-    And the whole lines of the record up to there.
-    """
-
-    at: int
-    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +105,14 @@ class Cutter:
         """Whether a piece of the first record of the reading was read before."""
         return reading.continues if reading.records else self.progress.in_line
 
-    def search_end(
-        self, read: Read, reading: Reading, since: Search | None, blocks: int
-    ) -> tuple[bool, int, Search]:
+    def search_end(self, read: Read, reading: Reading, blocks: int) -> tuple[bool, int, Search]:
         """Return whether the over-long record of a reading has an end, and how far that is known.
 
         Searches behind its run, or goes on where an earlier search of this record stopped, in at
         most so many blocks.
         """
-        run, records = reading.run, self.records
-        at, lines = since or Search(self.progress.offset + len(run), run.count(b"\n"))
+        run, records, progress = reading.run, self.records, self.progress
+        at, lines = progress.searched or Search(progress.offset + len(run), run.count(b"\n"))
         for _ in range(blocks):
             data = read(self.block_size, at)
             whole = data.rfind(b"\n") + 1

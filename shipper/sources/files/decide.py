@@ -13,10 +13,8 @@ FOUND               Matched: a remembered file had its inode, bytes FOLLOWED    
                       was sought by inode, or is not complete yet   LEFT        -
                       is not older than what was read of its group  FOLLOWED    BEGIN (1)
                       is older                                      LEFT        REPORT_OLDER
-FOLLOWED, DELETED   Seen: may have lost what was read of it         DOUBTFUL    -
-                    Seen: anything else                             FOLLOWED    -
-                    LOST: a read does not find what was read before DOUBTFUL    -
-FOLLOWED            REWOUND                                         DOUBTFUL    -
+FOLLOWED, DELETED   SEEN: a scan saw it at a path                   FOLLOWED    -
+                    DOUBTED: may have lost what was read of it      DOUBTFUL    -
 FOLLOWED, DOUBTFUL  Compared: may have lost what was read of it     DOUBTFUL    -
                       has other first bytes                         REPLACED    FOLLOW_REWRITTEN
                       has the same first bytes                      unchanged   REPORT_TOUCHED
@@ -24,12 +22,10 @@ FOLLOWED, DOUBTFUL  Compared: may have lost what was read of it     DOUBTFUL    
                       has not all that was read                     REMEMBERED  REPORT_TRUNCATED
 any of these        Unseen: is not open                             REMEMBERED  REPORT_GONE
                       begins with other bytes                       REMEMBERED  FOLLOW_REWRITTEN
-                      is empty, though something was read           REMEMBERED  REPORT_GONE
                       is held open for longer than the limit        REMEMBERED  REPORT_EXPIRED
                       is writable (2), unread or not stored         DELETED     READ
                       is read to its end and stored                 REMEMBERED  REPORT_GONE
-                    MOVED: only its inode is known                  REMEMBERED  -
-                    LEFT_OUT: by the selection, or by a mark        REMEMBERED  -
+                    LEFT_OUT: it cannot, or must not, be followed   REMEMBERED  -
 
 (1) LEFT with REPORT_TOO_OLD if it was not written for longer than the selection allows.
 (2) It has a name somewhere, and descriptors are not short.
@@ -86,15 +82,6 @@ class Unmatched(NamedTuple):
     is_too_old: bool = False
 
 
-class Seen(NamedTuple):
-    """A scan saw a followed file at a path.
-
-    `is_doubtful`: it is shorter than before, or changed while it was not open.
-    """
-
-    is_doubtful: bool
-
-
 class Compared(NamedTuple):
     """The first bytes of a file were read again, since it was written to and did not grow.
 
@@ -116,7 +103,6 @@ class Unseen(NamedTuple):
 
     is_open: bool = False
     has_all: bool = True
-    is_empty: bool = False
     is_overdue: bool = False
     is_finished: bool = False
     is_stored: bool = False
@@ -126,13 +112,12 @@ class Unseen(NamedTuple):
 class Event(Enum):
     """Observations without facts."""
 
-    LOST = auto()  # a read found that what was read before is not there
-    REWOUND = auto()  # the file is read again from another position
-    MOVED = auto()  # its path is another, and only its inode is known, which may be another file's
-    LEFT_OUT = auto()  # the selection, or a mark in its folder, leaves the file out
+    SEEN = auto()  # a scan saw the file at a path, as large as before or larger
+    DOUBTED = auto()  # what was read may be gone, or the file is read again from another position
+    LEFT_OUT = auto()  # by the selection or a mark; or only its inode is known, and it moved
 
 
-Observation = Matched | Unmatched | Seen | Compared | Sampled | Unseen | Event
+Observation = Matched | Unmatched | Compared | Sampled | Unseen | Event
 
 
 class Action(Enum):
@@ -216,8 +201,11 @@ def decide(state: FileState, observation: Observation, group: Sequence[Known] = 
     if state in _NOT_OBSERVED:
         raise ValueError(f"a file that is {state.name} is not observed")
     match observation:
-        case Seen() | Event():  # the most frequent ones
-            return Decision(_next_state(state, observation))
+        case Event.LEFT_OUT:
+            return Decision(FileState.REMEMBERED)
+        case Event():
+            is_doubtful = observation is Event.DOUBTED or state is FileState.DOUBTFUL
+            return Decision(FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED)
         case Sampled(has_all):
             gone = Decision(FileState.REMEMBERED, (Action.REPORT_TRUNCATED,))
             return Decision(FileState.FOLLOWED, (Action.CONFIRM,)) if has_all else gone
@@ -237,29 +225,12 @@ def _decide_compared(state: FileState, compared: Compared) -> Decision:
     return Decision(state, (Action.REPORT_TOUCHED,))
 
 
-def _next_state(state: FileState, observation: Seen | Event) -> FileState:
-    """Return the state after an observation that asks for no action."""
-    is_read = state is FileState.FOLLOWED or state is FileState.DELETED
-    match observation:
-        case Seen(is_doubtful) if is_read:
-            return FileState.DOUBTFUL if is_doubtful else FileState.FOLLOWED
-        case Event.LEFT_OUT | Event.MOVED:
-            return FileState.REMEMBERED
-        case Event.LOST if is_read:
-            return FileState.DOUBTFUL
-        case Event.REWOUND if state is FileState.FOLLOWED:
-            return FileState.DOUBTFUL
-        case _:
-            return state
-
-
 def _decide_unseen(unseen: Unseen) -> Decision:
     gone = FileState.REMEMBERED
     if not unseen.is_open:
         return Decision(gone, (Action.REPORT_GONE,))
     if not unseen.has_all:
-        report = Action.REPORT_GONE if unseen.is_empty else Action.FOLLOW_REWRITTEN
-        return Decision(gone, (report,))
+        return Decision(gone, (Action.FOLLOW_REWRITTEN,))
     if unseen.is_overdue:
         return Decision(gone, (Action.REPORT_EXPIRED,))
     if unseen.is_writable or not (unseen.is_finished and unseen.is_stored):
@@ -338,7 +309,8 @@ def _may_inherit(sample: Sample, known: Known) -> bool:
     return is_unread_original or is_copy
 
 
-def _rank_original(sample: Sample, known: Known) -> tuple[bool, int, int]:
+def _rank_original(sample: Sample, known: Known) -> tuple[bool, bool, int, int]:
     cursor, is_truncated = known.cursor, known.presence is Presence.TRUNCATED
     rank = cursor.offset if sample.entry.compression else is_truncated
-    return sample.copy_of == cursor.file, rank, cursor.seen
+    # one that ended may have been rewritten in place since, with the same beginning and end
+    return sample.copy_of == cursor.file, not cursor.ended, rank, cursor.seen

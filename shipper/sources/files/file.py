@@ -4,15 +4,32 @@ Every method returns another value; the catalogue keeps the newest one of each f
 nanoseconds since the epoch.
 """
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.decide import Event, FileState, decide
 from shipper.sources.files.identity import TAIL_BYTES, FileEntry, Sample
 from shipper.sources.files.progress import Progress, Reading
+from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.source import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How files are read: runs of `block_size` bytes at most, or one line of `max_line` bytes.
+
+    `open_files` files are open at most. The end of a line is waited for `grace` nanoseconds, a
+    deleted file is held open for `hold`. `records` says which lines belong together.
+    """
+
+    block_size: int
+    max_line: int
+    open_files: int
+    grace: int = 0
+    hold: int = 0
+    records: RecordRules = LINES_ALONE
 
 
 class Accepted(NamedTuple):
@@ -112,7 +129,7 @@ class FollowedFile(NamedTuple):
         has_moved = entry.path != self.home and entry.real == entry.path
         return has_moved or not entry.is_live
 
-    def describe(self, now: int, grace: int) -> SourceState:
+    def describe(self, now: int, limits: Limits) -> SourceState:
         """Return what others see of it."""
         return SourceState(
             file=self.file,
@@ -123,7 +140,7 @@ class FollowedFile(NamedTuple):
             readable_since=self.readable_since,
             unfinished=self.unfinished,
             problem=self.problem,
-            is_awaited=self.holds_lines or self.is_waited_for(now, grace),
+            is_awaited=self.holds_lines or self.is_waited_for(now, limits),
             inode=self.entry.key.inode,
         )
 
@@ -135,14 +152,14 @@ class FollowedFile(NamedTuple):
             return "deleted"
         return "rotated" if self.is_rotated else "following"
 
-    def is_at_rest(self, now: int, grace: int) -> bool:
+    def is_at_rest(self, now: int, limits: Limits) -> bool:
         """Whether it was rotated and did not grow for the grace.
 
         Its last line is then taken as finished, with or without a newline.
         """
-        return self.is_rotated and now >= self.grown_at + grace
+        return self.is_rotated and now >= self.grown_at + limits.grace
 
-    def is_waited_for(self, now: int, grace: int) -> bool:
+    def is_waited_for(self, now: int, limits: Limits) -> bool:
         """Whether the files behind this one wait for the end of its last line.
 
         They wait for at most twice the grace after the file lost its live path, however often it
@@ -150,16 +167,21 @@ class FollowedFile(NamedTuple):
         """
         if not (self.unfinished and self.is_rotated):
             return False
-        return self.entry.compression is not None or now < self.unnamed_at + 2 * grace
+        return self.entry.compression is not None or now < self.unnamed_at + 2 * limits.grace
 
-    def is_quiet(self, now: int, timeout: int) -> bool:
+    def is_quiet(self, now: int, limits: Limits) -> bool:
         """Whether lines wait for the end of their record, and it did not grow for the timeout."""
-        return self.holds_lines and now >= self.grown_at + timeout
+        return self.holds_lines and now >= self.grown_at + limits.records.timeout
 
-    def is_due(self, now: int, grace: int, timeout: int) -> bool:
-        """Whether its last record is waited for no longer."""
-        is_ended = self.is_at_rest(now, grace) or self.is_quiet(now, timeout)
-        return bool(self.unfinished) and is_ended
+    def has_ended(self, now: int, limits: Limits) -> bool:
+        """Whether more of its last record is waited for no longer."""
+        return self.is_at_rest(now, limits) or self.is_quiet(now, limits)
+
+    def is_due(self, now: int, limits: Limits) -> bool:
+        """Whether something can be read: new bytes, or a last record that has ended."""
+        if self.readable_since is not None:
+            return True
+        return bool(self.unfinished) and self.has_ended(now, limits)
 
     # what scans and samples show
 
@@ -201,7 +223,9 @@ class FollowedFile(NamedTuple):
 
     def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
-        return self._note_beginning(sample.beginning).mark(now)._replace(size=sample.size)
+        file = self._note_beginning(sample.beginning).mark(now)
+        progress = file.progress._replace(searched=None)
+        return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
         """Return the file, marked as perhaps having more to read."""
@@ -217,7 +241,7 @@ class FollowedFile(NamedTuple):
         if self.offset == cursor.offset:
             return self
         return self._replace(
-            state=decide(self.state, Event.REWOUND).state,
+            state=decide(self.state, Event.DOUBTED).state,
             progress=self.progress.rewind(cursor),
             unfinished=0,
             holds_lines=False,
@@ -246,27 +270,24 @@ class FollowedFile(NamedTuple):
         return self
 
     def _note_write(self, modified: int, size: int, now: int) -> "FollowedFile":
-        return self._replace(**self._find_write(modified, size, now))
+        """Return the file as a write left it."""
+        file = self._note_touch(modified, size)
+        if size <= self.size:
+            return file._replace(size=size)
+        # the last line was waited for while older files were read, unless the file grew
+        return file._replace(size=size, grown_at=now, has_grown=self.unseen_since is None)
 
-    def _find_write(self, modified: int, size: int, now: int) -> dict[str, Any]:
-        """Return the fields that a write changes, which made the file so large."""
-        found = {"size": size, **self._find_touch(modified, size)}
-        if size > self.size:
-            # the last line was waited for while older files were read, unless the file grew
-            found["grown_at"] = now
-            found["has_grown"] = self.unseen_since is None
-        return found
-
-    def _find_touch(self, modified: int, size: int) -> dict[str, Any]:
-        """Return what the time of a write changes; without growth, it may be a rewrite in place."""
+    def _note_touch(self, modified: int, size: int) -> "FollowedFile":
+        """Return the file with the time of a write; without growth it may be a rewrite."""
         if modified == self.modified or self.entry.compression is not None:
-            return {}
+            return self
         is_touched = size <= self.size and self.offset > 0
-        return {"modified": modified, "is_touched": is_touched, "was_padded": self.padding > 0}
+        was_padded = self.padding > 0
+        return self._replace(modified=modified, is_touched=is_touched, was_padded=was_padded)
 
     # what is read
 
-    def accept(self, reading: Reading, now: int, grace: int, timeout: int) -> Accepted:
+    def accept(self, reading: Reading, now: int, limits: Limits) -> Accepted:
         """Return the file behind what was read, and the lines as blocks.
 
         An unfinished last record is taken only if the file is at rest, as a block of its own; its
@@ -277,14 +298,11 @@ class FollowedFile(NamedTuple):
         progress, blocks = self.progress.accept(reading, now)
         end = progress.offset + reading.unfinished + reading.padding
         has_more = end < reading.size
-        since = now if self.readable_since is None else self.readable_since
-        written = self._find_write(reading.modified, reading.size, now)
-        is_touched = written.pop("is_touched", self.is_touched)
-        file = self._replace(
-            **written,
-            is_touched=is_touched and not blocks,
+        file = self._note_write(reading.modified, reading.size, now).mark(now)
+        file = file._replace(
+            is_touched=file.is_touched and not blocks,
             progress=progress,
-            readable_since=since if has_more else None,
+            readable_since=file.readable_since if has_more else None,
             unfinished=0 if has_more else reading.unfinished,
             holds_lines=not has_more and reading.holds_lines,
             padding=reading.padding,
@@ -293,15 +311,15 @@ class FollowedFile(NamedTuple):
         if has_more:
             return Accepted(file, blocks)
         if not reading.is_complete:
-            is_given_up = file.is_at_rest(now, grace) or bool(reading.damage)
-            known = max(self.size, end)
-            return file._give_up(reading, blocks, known) if is_given_up else file._wait(blocks)
-        if reading.rest and file.is_at_rest(now, grace):
-            return file._take(reading, reading.rest, blocks, now)
-        if reading.rest and file.is_quiet(now, timeout):
-            lines = reading.rest[: reading.rest.rfind(b"\n") + 1]
-            return file._take(reading, lines, blocks, now)
-        return Accepted(file, blocks)
+            if file.is_at_rest(now, limits) or reading.damage:
+                return file._give_up(reading, blocks, max(self.size, end))
+            # its end is waited for as that of an unfinished line
+            return Accepted(file._replace(unfinished=max(1, file.unfinished)), blocks)
+        if not reading.rest or not file.has_ended(now, limits):
+            return Accepted(file, blocks)
+        is_whole = file.is_at_rest(now, limits)
+        lines = reading.rest if is_whole else reading.rest[: reading.rest.rfind(b"\n") + 1]
+        return file._take(reading, lines, blocks, now)
 
     def _take(self, reading: Reading, run: bytes, blocks: list[Block], now: int) -> Accepted:
         """Take the first bytes of the unfinished record, of which no more is waited for."""
@@ -325,27 +343,14 @@ class FollowedFile(NamedTuple):
         return bool(reading.run or reading.rest)
 
     def _refuse(self, reading: Reading) -> "FollowedFile":
-        if reading.error:  # the next scan takes the file for changed, so that it is tried again
-            entry = replace(self.entry, modified=0)
-            return self._replace(
-                problem=reading.error,
-                unfinished=0,
-                holds_lines=False,
-                readable_since=None,
-                entry=entry,
-            )
-        return self._replace(
-            **self._find_touch(reading.modified, reading.size),
-            problem="",
-            unfinished=0,
-            holds_lines=False,
-            readable_since=None,
-            state=decide(self.state, Event.LOST).state,
+        file = self._replace(
+            problem=reading.error, unfinished=0, holds_lines=False, readable_since=None
         )
-
-    def _wait(self, blocks: list[Block]) -> Accepted:
-        """Wait for the end of a compressed file as for that of an unfinished line."""
-        return Accepted(self._replace(unfinished=max(1, self.unfinished)), blocks)
+        if reading.error:  # the next scan takes the file for changed, so that it is tried again
+            return file._replace(entry=replace(self.entry, modified=0))
+        return file._note_touch(reading.modified, reading.size)._replace(
+            state=decide(self.state, Event.DOUBTED).state
+        )
 
     def _give_up(self, reading: Reading, blocks: list[Block], expected_size: int) -> Accepted:
         """Give up the rest of a compressed file, whose content was expected to be so large."""

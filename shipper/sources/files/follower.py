@@ -19,11 +19,11 @@ from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
-from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.file import FollowedFile, Limits
 from shipper.sources.files.gathering import Gathering
 from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.reader import Limits, Reader
+from shipper.sources.files.reader import Reader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
@@ -152,11 +152,6 @@ class Follower(Source):
         """Whether the file that was read last goes on inside an over-long line."""
         return self._gathering.interrupted is not None
 
-    @property
-    def has_ended(self) -> bool:
-        """False: files may always be written to, and new ones come."""
-        return False
-
     async def close(self) -> list[str]:
         """Stop watching and close all files, but for one in whose file system the thread hangs.
 
@@ -176,8 +171,8 @@ class Follower(Source):
 
     def files(self) -> list[SourceState]:
         """Return every followed file as it was seen last."""
-        now, grace = self._clock(), self._limits.grace
-        return [file.describe(now, grace) for file in list(self._files.values())]
+        now, limits = self._clock(), self._limits
+        return [file.describe(now, limits) for file in list(self._files.values())]
 
     def start_cursors(self, but: Container[str]) -> list[Cursor]:
         """Return where each followed file began, also an empty one, but for the ids in `but`.
@@ -213,11 +208,6 @@ class Follower(Source):
     def troubles(self) -> list[Notice]:
         """What kept files from being read at the last scan."""
         return self._troubles
-
-    @property
-    def obstacle(self) -> str:
-        """Empty: files that cannot be read are `troubles`, and keep no others waiting."""
-        return ""
 
     @property
     def open_files(self) -> int:
@@ -326,13 +316,13 @@ class Follower(Source):
             else:
                 self._note_unseen(file, now)
         samples = [one for one in found.values() if isinstance(one, Sample)]
-        for one in samples:
-            self._reader.forget_search(one.entry.key)
         catalogue.settle(samples, undecided, now, self.stored)
         self._prepare_reading(now)
         entries = (file.entry for file in self._files.values() if file.unseen_since is None)
         took = time.monotonic() - began
         catalogue.notices += self._changes.watch(seen.folders, entries, took)
+        passing, shown = self._changes.passing, self._selection
+        catalogue.notices += passing.find_missed(seen.entries, seen.folders, shown)
 
     def _compare(self, file: FollowedFile, now: int) -> None:
         """Find out whether a file was rewritten in place, if it can be read and is at rest."""
@@ -368,9 +358,8 @@ class Follower(Source):
         unseen = Unseen(
             is_open=True,
             has_all=sample is None or file.is_in(sample),
-            is_empty=sample is not None and not sample.size,
             is_overdue=now - (file.unseen_since or now) > self._limits.hold,
-            is_finished=file.is_read and file.is_at_rest(now, self._limits.grace),
+            is_finished=file.is_read and file.is_at_rest(now, self._limits),
             is_stored=file.offset <= self.stored(file.file),
             is_writable=file.is_linked and reader.has_space,
         )
@@ -388,7 +377,7 @@ class Follower(Source):
 
     def _is_ended(self, file: FollowedFile, now: int) -> bool:
         """Whether a file was rotated, and all of it is stored."""
-        is_finished = file.is_at_rest(now, self._limits.grace) and not file.unfinished
+        is_finished = file.is_at_rest(now, self._limits) and not file.unfinished
         return is_finished and file.end <= file.offset <= self.stored(file.file)
 
     def _report_new(self, troubles: Iterable[Notice]) -> None:

@@ -109,7 +109,7 @@ class Gathering:
             first = self._first(self._catalogue.chains.get(chain, ()))
             if first is None:
                 del self._queue[chain]
-            elif first.readable_since is not None or self._is_due(first):
+            elif first.is_due(self._clock(), self._reader.limits):
                 is_second = any(one.entry.compression for one in ready)
                 if not (first.entry.compression and is_second):
                     ready.append(first)
@@ -122,21 +122,16 @@ class Gathering:
 
         Behind a doubtful file nothing is read: it may have to be read from its beginning.
         """
-        now, grace = self._clock(), self._reader.limits.grace
+        now, limits = self._clock(), self._reader.limits
         for key in chain:
             if (file := self._files.get(key)) is None:
                 continue
             if file.is_doubtful:
                 return None
             is_held = file.holds_lines and not file.is_rotated
-            is_waited_for = is_held or file.is_waited_for(now, grace)
-            if file.readable_since is not None or self._is_due(file) or is_waited_for:
+            if file.is_due(now, limits) or is_held or file.is_waited_for(now, limits):
                 return file
         return None
-
-    def _is_due(self, file: FollowedFile) -> bool:
-        limits = self._reader.limits
-        return file.is_due(self._clock(), limits.grace, limits.records.timeout)
 
     def _open(self, files: Sequence[FollowedFile]) -> Collection[FollowedFile]:
         """Open the files to read next; a chain whose file cannot be opened waits for a scan."""
@@ -155,15 +150,12 @@ class Gathering:
     def _read(self, file: FollowedFile, share: int) -> Reading:
         # among other files' lines an over-long record is shipped once it has its end
         is_alone = self._is_only and len(self._files) == 1
-        now, limits = self._clock(), self._reader.limits
-        is_ended = file.is_at_rest(now, limits.grace) or file.is_quiet(now, limits.records.timeout)
-        return self._reader.read(file, share, may_split=is_alone or is_ended)
+        has_ended = file.has_ended(self._clock(), self._reader.limits)
+        return self._reader.read(file, share, may_split=is_alone or has_ended)
 
     def _accept(self, file: FollowedFile, reading: Reading) -> list[Block]:
-        limits, key = self._reader.limits, file.entry.key
-        after, blocks, lost = file.accept(
-            reading, self._clock(), limits.grace, limits.records.timeout
-        )
+        key = file.entry.key
+        after, blocks, lost = file.accept(reading, self._clock(), self._reader.limits)
         self._files[key] = after
         (self._held.add if after.holds_lines else self._held.discard)(key)
         if blocks:

@@ -5,7 +5,6 @@ Pure functions of what the scan showed. It is not certain that something is lost
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from nats_logship.app.units import format_size
 from nats_logship.wire.positions import Cursor
@@ -13,18 +12,14 @@ from shipper.sources.files.identity import FileEntry
 from shipper.sources.notices import Notice, NoticeKind
 
 
-class Unfound(NamedTuple):
-    """A known file of a group that was not found."""
-
-    cursor: Cursor
-    group: str
-
-
 def report_unfound(
-    unfound: Sequence[Unfound], left: Iterable[FileEntry], archives: Iterable[FileEntry]
+    unfound: Sequence[tuple[Cursor, str]],
+    left: Iterable[FileEntry],
+    archives: Iterable[FileEntry],
 ) -> Iterator[Notice]:
-    """Yield a notice for each file that was not found, and for each archive that it may be in.
+    """Yield a notice for each known file that was not found, and for each archive it may be in.
 
+    `unfound` are the cursors of these files, each with the group.
     `left` are unread siblings: the file may have been copied to one of them.
     """
     beside = defaultdict(list)
@@ -39,7 +34,7 @@ def report_unfound(
             text = f"{text} and {more} more"
         yield Notice(NoticeKind.UNREAD, cursor.path, text)
     for archive in archives:
-        since = [one.cursor.seen for one in unfound if one.group == archive.group]
+        since = [cursor.seen for cursor, group in unfound if group == archive.group]
         if since and archive.modified >= min(since) - _SLACK:
             text = f"is left unread ({format_size(archive.size)}): it cannot be decompressed here"
             yield Notice(NoticeKind.UNREAD, archive.path, text, archive.size)

@@ -73,7 +73,6 @@ class Memory:
         self.scanned_at: int | None = None
         self.is_clock_back = False
         self._latest = 0
-        self._moved: dict[str, str] = {}  # live paths as they would be in folders of rotated files
         # what was rotated later was not there when an agent scanned or read last
         self._known_until = max((one.seen for one in self.remembered.values()), default=None)
         self.index()
@@ -117,22 +116,22 @@ class Memory:
         home = group_of(label, self.live_paths)
         return home if home in self.live_paths else entry.group
 
-    def note_folder(self, file: FollowedFile) -> None:
-        """Note the folder of a rotated file: its siblings may be there as well."""
-        path, home = file.entry.path, file.home
-        moved = f"{path.rpartition('/')[0]}/{home.rpartition('/')[2]}"
-        # a pattern may show the folder of rotated files, too; a file that is not named like a
-        # rotated one is live there
-        if not file.entry.wanted or group_of(path, {moved}) == moved:
-            self._moved[moved] = home
-
     def list_sibling_paths(self) -> dict[str, str]:
         """Return the paths whose rotated siblings are looked for, each with its group.
 
         Those are the live paths, and their names in the folders that rotated files were moved to.
         """
-        own = {path: path for path in self.live_paths}
-        return {**own, **{path: home for path, home in self._moved.items() if path not in own}}
+        found = {path: path for path in self.live_paths}
+        for file in self.files.values():
+            folder, path = file.entry.path.rpartition("/")[0], file.entry.path
+            if file.home not in self.live_paths or file.home.rpartition("/")[0] == folder:
+                continue
+            moved = f"{folder}/{file.home.rpartition('/')[2]}"
+            # a pattern may show the folder of rotated files, too; a file that is not named like a
+            # rotated one is live there
+            if not file.entry.wanted or group_of(path, {moved}) == moved:
+                found.setdefault(moved, file.home)
+        return found
 
     def find_sought(self, shown: Iterable[FileEntry]) -> dict[int, str]:
         """Return the inodes to look for beyond the files shown, each with its file's live path.
@@ -158,7 +157,7 @@ class Memory:
         It must be if it changed or, as a compressed copy, if its original is not read any more.
         """
         left = self.left.get(entry.key)
-        if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
+        if left is None or entry.differs(left.entry):
             return False
         return left.copy_of is None or (entry.compression is not None and left.copy_of in are_read)
 
@@ -294,4 +293,3 @@ class Memory:
         homes = {path for one in self.files.values() for path in (one.home, one.entry.group)}
         kept = there | homes | {cursor.path for cursor in remembered.values()}
         self.live_paths = {path: None for path in self.live_paths if path in kept}
-        self._moved = {path: home for path, home in self._moved.items() if home in self.live_paths}

@@ -16,6 +16,16 @@ from shipper.sources.files.identity import (
 )
 
 
+class Search(NamedTuple):
+    """How far the end of an over-long record was searched: the position to go on at.
+
+    And the whole lines of the record up to there.
+    """
+
+    at: int
+    lines: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What one read gives: whole records, the unfinished one behind them, and the bytes before.
@@ -27,6 +37,7 @@ class Reading:
     overwritten. `is_intact`: what had been read before is still there; if not, nothing was read.
     `is_complete` is False at the end of a compressed file whose last stream has no end; `damage`
     says why it cannot have one. `size` and `modified` (nanoseconds) are those of the file.
+    `searched`: how far the end of an over-long record was searched, of which nothing is taken.
     """
 
     is_intact: bool
@@ -45,6 +56,7 @@ class Reading:
     holds_lines: bool = False
     continues: bool = False
     goes_on: bool = False
+    searched: Search | None = None
 
     def reaches(self, length: int) -> bool:
         """Whether the run and the unfinished record have so many bytes."""
@@ -70,6 +82,7 @@ class Progress(NamedTuple):
     content: ContentHash  # of the first bytes that were read
     is_fresh: bool = False  # it was unknown when it was found, and nothing was read of it yet
     record_lines: int = 0  # of the record that the offset is inside
+    searched: Search | None = None  # how far the end of the over-long record there was searched
 
     @classmethod
     def begin(cls, cursor: Cursor, inode: int, beginning: bytes) -> "Progress":
@@ -116,12 +129,19 @@ class Progress(NamedTuple):
     def rewind(self, cursor: Cursor) -> "Progress":
         """Return the progress at another cursor of the file."""
         identity = cursor.identity._replace(inode=self.identity.inode)
-        offset, seen, in_line = cursor.offset, cursor.seen, bool(cursor.rest)
-        return self._replace(offset=offset, seen=seen, identity=identity, in_line=in_line)
+        return self._replace(
+            offset=cursor.offset,
+            seen=cursor.seen,
+            identity=identity,
+            in_line=bool(cursor.rest),
+            searched=None,
+        )
 
     def accept(self, reading: Reading, now: int) -> tuple["Progress", list[Block]]:
         """Move behind the lines that were read, and the hole behind them."""
         progress, blocks = self, list[Block]()
+        if reading.searched is not None:
+            progress = self._replace(searched=reading.searched)
         if reading.records:
             progress = progress._replace(in_line=reading.continues)
         if reading.run:

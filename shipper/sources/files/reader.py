@@ -9,18 +9,17 @@ import os
 import resource
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from nats_logship.wire.records import Records
-from shipper.sources.files.cutter import Cutter, Search
+from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.file import FollowedFile
+from shipper.sources.files.file import FollowedFile, Limits
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
 from shipper.sources.files.identity import TAIL_BYTES, ContentHash, FileKey, Sample, fingerprint
 from shipper.sources.files.paths import Compression
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import close, open_file, sample_plain
 
 _MOST_HEADS = 16 * 1024 * 1024  # bytes of files' first bytes that are read at a time
@@ -36,22 +35,6 @@ def most_open_files() -> int:
     return 16_384 if soft == resource.RLIM_INFINITY else max(16, min(16_384, soft // 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How files are read: runs of `block_size` bytes at most, or one line of `max_line` bytes.
-
-    `open_files` files are open at most. The end of a line is waited for `grace` nanoseconds, a
-    deleted file is held open for `hold`. `records` says which lines belong together.
-    """
-
-    block_size: int
-    max_line: int
-    open_files: int
-    grace: int = 0
-    hold: int = 0
-    records: RecordRules = LINES_ALONE
-
-
 class Reader:
     """The descriptors of some of the `files`; the least recently read file is closed first.
 
@@ -63,8 +46,6 @@ class Reader:
         self.limits = limits
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first
-        # by key, how far the end of a file's over-long record was searched: id, offset
-        self._searched: dict[FileKey, tuple[str, int, Search]] = {}
         self._decompressor: tuple[FileKey, str, Decompressor] | None = None  # one: it takes memory
         # one buffer for all reads spares the kernel from clearing fresh memory for every one; it
         # grows when that much can be read
@@ -143,10 +124,6 @@ class Reader:
         for key in [*gone, *named[: max(0, len(self._open) - len(gone) - limit)]]:
             self._close(key)
 
-    def forget_search(self, key: FileKey) -> None:
-        """Search the end of a file's over-long record from the offset on again."""
-        self._searched.pop(key, None)
-
     def close(self) -> None:
         """Close all files."""
         for key in list(self._open):
@@ -155,7 +132,6 @@ class Reader:
     def _close(self, key: FileKey) -> None:
         if self._decompressor is not None and self._decompressor[0] == key:
             self._decompressor = None
-        self.forget_search(key)
         close(self._open.pop(key))
 
     # what an open file shows beside its lines
@@ -229,10 +205,12 @@ class Reader:
         if reading.padding:  # and so no newline before it
             unfinished = len(reading.run) + reading.unfinished
             return replace(held, unfinished=unfinished, holds_lines=b"\n" in reading.run)
-        has_end, searched, lines = self._search_end(file, reading)
+        read, cutter = partial(os.pread, self._open[file.entry.key]), self._cutter_of(file)
+        has_end, reached, found = cutter.search_end(read, reading, _MOST_SEARCHED)
         if has_end:
             return reading
-        return replace(held, unfinished=searched - file.offset, holds_lines=lines > 0)
+        unfinished = reached - file.offset
+        return replace(held, unfinished=unfinished, holds_lines=found.lines > 0, searched=found)
 
     def _read(self, file: FollowedFile, limit: int) -> Reading:
         descriptor = self._open[file.entry.key]
@@ -287,20 +265,6 @@ class Reader:
         if nuls.end == size:
             return first, length, 0
         return (first, 0, length) if nuls.is_hole or not length else (end, 0, 0)
-
-    def _search_end(self, file: FollowedFile, reading: Reading) -> tuple[bool, int, int]:
-        """Return whether the over-long record at the offset has an end, and how far that is known.
-
-        And how many whole lines it has up to there. Goes on where the search before stopped.
-        """
-        key = file.entry.key
-        *of, since = self._searched.get(key, ("", 0, None))
-        since = since if of == [file.file, file.offset] else None
-        read = partial(os.pread, self._open[key])
-        found = self._cutter_of(file).search_end(read, reading, since, _MOST_SEARCHED)
-        has_end, reached, search = found
-        self._searched[key] = file.file, file.offset, search
-        return has_end, reached, search.lines
 
     def _decompress(self, file: FollowedFile, compression: Compression, limit: int) -> Reading:
         content, descriptor = self._decompressor_of(file, compression)

@@ -5,7 +5,7 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,30 +65,34 @@ def scan(
         live = paths.group_of(path, homes)
         if path in asked and live == path:
             live = paths.live_path_of(path)
-        match inspect(path, homes.get(live, live), path in wanted, listing.find_real):
-            case FileEntry() as entry if entry.is_unreadable:
-                archives.append(entry)
-            case FileEntry() as entry:
-                # a link to a file that is shown itself is that file, also if the file was created
-                # after the listing
-                is_shown = entry.real != path and selection.shows(entry.real)
-                is_own = not is_shown or os.path.dirname(entry.real) in closed  # noqa: PTH120
-                if is_own and not listing.refuses(entry, found):
-                    entries[path] = replace(entry, wanted=entry.wanted or path in asked)
+        seen = inspect(path, homes.get(live, live), path in wanted, listing.find_real)
+        if isinstance(seen, Notice):
             # a glob may show folders, and files that are gone by now
-            case Notice() as notice if path in found or notice.kind is not NoticeKind.MISSING:
-                listing.troubles.append(notice)
-    reasons = ((one, _find_reason(shown)) for one, shown in found.items())
-    listing.troubles += [
-        Notice(NoticeKind.MISSING, pattern, reason)
-        for pattern, reason in reasons
-        if reason and pattern not in listing.refused
-    ]
-    there = _drop_compressed(entries)
-    entries |= {entry.path: entry for entry in _search(listing, sought(there), entries)}
-    there = _drop_compressed(entries)
+            listing.troubles += [seen] * (path in found or seen.kind is not NoticeKind.MISSING)
+        elif seen and seen.is_unreadable:
+            archives.append(seen)
+        elif seen and not (
+            _has_shown_target(seen, selection, closed) or listing.refuses(seen, found)
+        ):
+            entries[path] = replace(seen, wanted=seen.wanted or path in asked)
+    listing.troubles += _find_missing(found, listing.refused)
+    nearby = _search(listing, sought(_drop_compressed(entries)), entries)
+    there = _drop_compressed({**entries, **{entry.path: entry for entry in nearby}})
     watched = list(dict.fromkeys([*listing.folders, *folders]))
     return Scan(there, listing.troubles, watched, archives, listing.refused)
+
+
+def _has_shown_target(link: FileEntry, selection: Selection, closed: Collection[str]) -> bool:
+    """Whether a pattern shows the target of a link, also if it was created after the listing."""
+    is_shown = link.real != link.path and selection.shows(link.real)
+    return is_shown and os.path.dirname(link.real) not in closed  # noqa: PTH120
+
+
+def _find_missing(found: Mapping[str, Sequence[str]], refused: Container[str]) -> Iterator[Notice]:
+    """Yield a notice for each pattern that shows no file."""
+    for pattern, shown in found.items():
+        if pattern not in refused and (reason := _find_reason(shown)):
+            yield Notice(NoticeKind.MISSING, pattern, reason)
 
 
 def _find_reason(shown: Sequence[str]) -> str:

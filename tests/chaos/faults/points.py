@@ -44,9 +44,9 @@ for _name, _points in {
     "kill-at-point": (POINTS,),
 }.items():
     add(_name, partial(_kill_at, points=_points), _LASTS)
-for _name, _points in {
+for _name, _table_points in {
     "kill-table-at-point": (IN_TABLE,),
     "kill-table-twice": (IN_ROUND, IN_MAINTENANCE),  # each start looks what there is to merge
 }.items():
-    act = partial(_kill_at, points=_points, most=_FEW_PASSES)
+    act = partial(_kill_at, points=_table_points, most=_FEW_PASSES)
     add(_name, act, _LASTS_IN_TABLE, "table")

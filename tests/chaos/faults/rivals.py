@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from tests.chaos.fault import CannotStrike, Chance, fault, one_that_runs
@@ -100,7 +100,9 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
+def _start_second(
+    world: World, first: Program, chance: Chance, arguments: Sequence[str]
+) -> Program:
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)

@@ -146,6 +146,7 @@ def make_writer(
     presence: str = "",
     commit_bytes: int = 10**9,
     keep: timedelta = timedelta(),
+    grace: timedelta = timedelta(hours=1),
     every: float = 0.1,
     access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> TableWriter:
@@ -171,7 +172,7 @@ def make_writer(
             merge=merge,
             tasks=2,
             keep=keep,
-            grace=timedelta(hours=1),
+            grace=grace,
             clock=lambda: datetime.now(UTC) + timedelta(hours=hours),  # noqa: TID251
         ),
         run_tasks=read,

@@ -16,7 +16,6 @@ from shipper.sources.files.decide import (
     Observation,
     Presence,
     Sampled,
-    Seen,
     Unmatched,
     Unseen,
     decide,
@@ -36,12 +35,9 @@ REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
 @pytest.mark.parametrize(
     ("states", "observation", "after", "actions"),
     [
-        ((FOLLOWED, DELETED), Seen(False), FOLLOWED, ()),
-        ((FOLLOWED, DELETED), Seen(True), DOUBTFUL, ()),
-        ((DOUBTFUL,), Seen(False), DOUBTFUL, ()),
-        ((FOLLOWED, DELETED), Event.LOST, DOUBTFUL, ()),
-        ((FOLLOWED,), Event.REWOUND, DOUBTFUL, ()),
-        ((DELETED,), Event.REWOUND, DELETED, ()),
+        ((FOLLOWED, DELETED), Event.SEEN, FOLLOWED, ()),
+        ((DOUBTFUL,), Event.SEEN, DOUBTFUL, ()),
+        ((FOLLOWED, DELETED, DOUBTFUL), Event.DOUBTED, DOUBTFUL, ()),
         ((FOLLOWED,), Compared(True, True), FOLLOWED, (Action.REPORT_TOUCHED,)),
         ((DOUBTFUL,), Compared(True, True), DOUBTFUL, (Action.REPORT_TOUCHED,)),
         ((FOLLOWED, DOUBTFUL), Compared(True, False), REPLACED, (Action.FOLLOW_REWRITTEN,)),
@@ -55,7 +51,6 @@ REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
         ((FOLLOWED,), Unseen(), REMEMBERED, GONE),
         ((DELETED,), HELD._replace(is_overdue=True), REMEMBERED, (Action.REPORT_EXPIRED,)),
         ((DELETED,), REWRITTEN_AND_DELETED, REMEMBERED, (Action.FOLLOW_REWRITTEN,)),
-        ((DELETED,), REWRITTEN_AND_DELETED._replace(is_empty=True), REMEMBERED, GONE),
         ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, REMEMBERED, ()),
     ],
 )
@@ -147,4 +142,4 @@ def test_a_copy_of_two_truncated_files_inherits_from_the_one_read_last() -> None
 @pytest.mark.parametrize("state", [COPIED, REMEMBERED, FileState.FOUND])
 def test_an_observation_that_cannot_be_made_is_an_error(state: FileState) -> None:
     with pytest.raises(ValueError, match="not observed"):
-        decide(state, Seen(False))
+        decide(state, Event.SEEN)
