@@ -66,16 +66,16 @@ def test_lines_are_there_once_however_often_the_writer_is_killed(
             tabled.publish(("logs.p1.bad", b"unreadable", bad))
             (faults / point).touch()
             command = [sys.executable, "-m", "tests.receiver.table.tabled"]
-            words = [tabled.url, tabled.location.uri, "3"]
+            words = [tabled.url, tabled.location.uri, "30"]
             once = processes.start(f"once{number}", [*command, *words], {VARIABLE: str(faults)})
             assert once.wait(120) == -9, (point, once.read_log())
             assert not [*faults.iterdir()], point
 
-    tabled.write(hours=3)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.gaps()) == len(IN_TABLE)
-    assert len(tabled.lines.file_uris()) <= 2, "the files of closed hours are merged"
+    assert len(tabled.lines.file_uris()) <= 2, "the files of closed days are merged"
 
 
 def test_a_full_disk_loses_and_repeats_nothing(tabled: Tabled, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_files_are_merged_by_host_and_open_readers_are_not_disturbed(tabled: Tab
     reader = tabled.lines.to_pyarrow_dataset()
     assert len(tabled.lines.file_uris()) == 6
 
-    tabled.write(hours=2)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1
@@ -239,7 +239,7 @@ def test_a_table_in_an_object_store_is_written_and_merged_too(tabled: Tabled, s3
     for _ in range(2):
         tabled.publish_some(5)
         tabled.write()
-    tabled.write(hours=2)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1
