@@ -162,7 +162,7 @@ def test_lines_are_counted_by_time_and_level(written: Written) -> None:
     assert errors.since == BEGAN
 
 
-def test_a_version_that_was_opened_stays_as_it_is_until_its_files_are_gone(
+def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
     written: Written,
 ) -> None:
     written.add(numbered("web01", 1, 1))
