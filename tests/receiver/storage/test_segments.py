@@ -235,22 +235,22 @@ segments = st.lists(
 limits_of_all = st.builds(Limits, st.integers(0, 5), st.integers(0, 60), st.integers(0, 150))
 
 
-def order(one: SegmentRow) -> tuple[str, int]:
+def sort_key(one: SegmentRow) -> tuple[str, int]:
     """Return what segments of one file are sorted by."""
     return one.day, one.number
 
 
 def age_of(one: SegmentRow, found: list[SegmentRow]) -> tuple[int, str, str, int]:
     """Return what segments are sorted by: none is older than one before it of its file."""
-    before = [s for s in found if s.live == one.live and order(s) <= order(one)]
-    return max(s.last_line for s in before), one.live, *order(one)
+    before = [s for s in found if s.live == one.live and sort_key(s) <= sort_key(one)]
+    return max(s.last_line for s in before), one.live, *sort_key(one)
 
 
 def naively_left(found: list[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return what stays: by number, then by age, then by size, one segment after the other."""
     left = found
     if limits.number:
-        files = [sorted((s for s in found if s.live == live), key=order) for live in "abc"]
+        files = [sorted((s for s in found if s.live == live), key=sort_key) for live in "abc"]
         left = [one for file in files for one in file[-limits.number :]]
     left = [one for one in left if not limits.age or age_of(one, left)[0] >= now - limits.age]
     left = sorted(left, key=lambda one: age_of(one, left))
@@ -271,7 +271,7 @@ def test_exactly_what_exceeds_limits_is_removed(found: list[SegmentRow], limits:
     left = naively_left(found, limits, 100)
     assert sorted(gone) == sorted(one for one in found if one not in left)
     for live in "abc":
-        removed = [order(one) for one in gone if one.live == live]
-        kept = [order(one) for one in left if one.live == live]
+        removed = [sort_key(one) for one in gone if one.live == live]
+        kept = [sort_key(one) for one in left if one.live == live]
         assert removed == sorted(removed)
         assert not removed or not kept or removed[-1] < min(kept), "none out of the middle"
