@@ -144,7 +144,10 @@ class Console:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
             raise web.HTTPForbidden(text="this console answers only to the name localhost\n")
-        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+        # a link in another page may open ours, which no other page can read or frame
+        is_link = request.path == "/" and request.headers.get("Sec-Fetch-Dest") == "document"
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if site not in {"none", "same-origin"} and not is_link:
             raise web.HTTPForbidden(text="this console answers only to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         is_in = not self._listener.token or request.cookies.get(_COOKIE) == self._session
@@ -162,7 +165,7 @@ class Console:
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
         response = web.HTTPSeeOther("/")
         secure = bool(self._listener.tls)
-        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Strict", secure=secure)
+        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Lax", secure=secure)
         raise response
 
     async def _page(self, _: web.Request) -> web.StreamResponse:
