@@ -104,7 +104,7 @@ def test_a_damaged_message_is_one_row_without_a_line() -> None:
     found = lines(stored({}, b"a\nb\n"), stored(damaged, b"no\nframe\n"), stored({}, b"c\n"))
 
     assert (row["payload"], row["lines"], row["file"]) == (b"a\nbc\nmore\n", None, None)
-    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, None, None), (8, host, 0, "c")]
+    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, 0, None), (8, host, 0, "c")]
 
 
 def test_lines_equal_those_of_a_plain_split() -> None:
