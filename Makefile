@@ -95,7 +95,7 @@ wheelhouse: ## Gather all wheels for hosts without internet, for this machine's 
 	$(VENV)-wheels/bin/python -m pip install --quiet '$(PIP)'
 	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/shipper '.[nkeys]'
 	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/broker '.[broker]'
-	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/receiver '.[receiver,nkeys]'
+	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/receiver '.[receiver,nkeys,table]'
 	rm -rf $(VENV)-wheels
 	for program in shipper broker receiver; do \
 	  tar -C $(WHEELHOUSE)/$$program -cf $(WHEELHOUSE)/$$program.tar --sort=name --mtime=@0 \

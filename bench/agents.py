@@ -1,6 +1,6 @@
 """Measure what one agent costs its host: many of them, each with a file and few lines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bench.charge import Charge
 from bench.expected import added
 from bench.field.system import System
 from bench.fleet_wire import host_name
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare
 from bench.road import Road
 from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
@@ -23,7 +23,6 @@ So many agents on one machine, each of a host with one file, and one centre; lin
 come to each file at a steady rate. Means of the agents: CPU is user and system time in % of a \
 core; of PSS and RSS, both at the end, PSS divides a shared page by those who share it. Every byte \
 is checked."""
-_QUESTION = Question("agents", _ABOUT, ("CPU % of an agent", "RSS MiB of an agent"))
 
 
 def agents(
@@ -45,7 +44,7 @@ def agents(
         watched = [*staged.centre.values(), *programs.values()]
         received = partial(_is_received, staged.output, files)
         wait_until("all agents ship", received, _PATIENCE, watched)
-        road = Road([*files.values()], rate * count, 1, staged.output / f"{host_name(0)}.log")
+        road = Road([*files.values()], rate * count, staged.output, host_name(0))
         road.write_for(settle)
         charge = Charge(programs)
         road.write_for(seconds)
@@ -59,25 +58,19 @@ def _is_received(output: Path, files: Mapping[str, Path]) -> bool:
     return all(received_bytes(output, name) >= one.stat().st_size for name, one in files.items())
 
 
-@click.command()
+@compare(Question("agents", _ABOUT, ("CPU % of an agent", "RSS MiB of an agent")))
 @click.option("--agents", "count", default=50, show_default=True)
 @click.option("--rate", "rates", multiple=True, type=int, default=(0, 1, 5), show_default=True)
 @click.option("--seconds", default=30.0, show_default=True, help="Of lines that are counted.")
 @click.option("--settle", default=15.0, show_default=True, help="Seconds of lines before that.")
-@field_options
-def main(field: Field, count: int, rates: tuple[int, ...], seconds: float, settle: float) -> None:
+def main(
+    _: Path, count: int, rates: tuple[int, ...], seconds: float, settle: float
+) -> Iterator[Case]:
     """Measure what one of many agents costs; exits with 1 if a line of ours is not as written."""
-    cases = [
-        Case(
-            f"{rate} line{'s'[: rate != 1]}/s",
-            {"agents": count, "lines_per_second": rate, "seconds": seconds},
-            partial(agents, count=count, rate=rate, settle=settle, seconds=seconds),
-            grows=True,
-        )
-        for rate in rates
-    ]
-    with field.folder() as folder:
-        field.answer(_QUESTION, cases, folder)
+    for rate in rates:
+        parameters = {"agents": count, "lines_per_second": rate, "seconds": seconds}
+        measure = partial(agents, count=count, rate=rate, settle=settle, seconds=seconds)
+        yield Case(f"{rate} line{'s'[: rate != 1]}/s", parameters, measure, grows=True)
 
 
 if __name__ == "__main__":

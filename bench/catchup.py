@@ -15,23 +15,19 @@ import click
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.charge import Charge
 from bench.field.system import System
-from bench.options import Field, Question, field_options
-from bench.road import Road
+from bench.options import Question, compare
+from bench.road import HOST, Road, make_folders
 from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
 from tests.support.processes import Process, Processes, TookTooLong
 
-_HOST = "web01"
-_GB = 1e9
 _SLICE = 0.1  # seconds
 _BEHIND = 10  # slices: who is a second behind has caught up
-_PATIENCE = 60.0  # seconds until all has come that was written
 _ABOUT = """\
 From the start of an agent until it has caught up: all of a backlog in one file, and of what \
 was written to another at a steady rate until a second ago, is in the received file; every byte \
 is checked. Live: from a line's write until it can be read there, of lines that were written \
 meanwhile. CPU: user and system seconds of all processes per GB (1e9 bytes) of backlog."""
-_QUESTION = Question("catchup", _ABOUT, ("MB/s", "live p99 s"))
 
 
 def catch_up(system: System, folder: Path, backlog: Path, rate: int) -> Outcome:
@@ -39,23 +35,21 @@ def catch_up(system: System, folder: Path, backlog: Path, rate: int) -> Outcome:
 
     Raises TookTooLong and ProgramDied.
     """
-    logs, place = folder / "logs", folder / "system"
-    for path in (logs, place):
-        path.mkdir()
+    logs, place = make_folders(folder)
     old, live = logs / "backlog.log", logs / "app.log"
     old.hardlink_to(backlog)
     live.touch()
     size = old.stat().st_size
     with Processes(place) as processes:
         staged = system.stage(place, processes)
-        road = Road([live], rate, max(1, rate // 1000), staged.output / f"{_HOST}.log")
+        road = Road([live], rate, staged.output)
         charge = Charge(staged.centre, size)
-        charge.add("agent", staged.start_agent(_HOST, logs))
+        charge.add("agent", staged.start_agent(HOST, logs))
         _write_until_caught_up(road, size, charge.programs)
-        seconds, cpu = charge.seconds, sum(charge.cpu().values())
+        seconds, cpu = charge.seconds, charge.per_gb(size)["CPU s/GB"]
         road.expect(size)
-        road.wait_for_all(_PATIENCE, charge.programs)
-    verdict = judge_host([old, live], staged.output, _HOST)
+        road.wait_for_all(charge.programs)
+    verdict = judge_host([old, live], staged.output, HOST)
     if not verdict.is_complete:
         return Outcome({}, verdict)
     cuts = quantiles(road.latencies(), n=100)
@@ -63,7 +57,7 @@ def catch_up(system: System, folder: Path, backlog: Path, rate: int) -> Outcome:
         "MB/s": size / 1e6 / seconds,
         "live p50 s": cuts[49] / 1000,
         "live p99 s": cuts[98] / 1000,
-        "CPU s/GB": cpu / (size / _GB),
+        "CPU s/GB": cpu,
     }
     return Outcome(figures, verdict)
 
@@ -81,20 +75,15 @@ def _write_until_caught_up(road: Road, size: int, programs: Sequence[Process]) -
         road.write_for(_SLICE)
 
 
-@click.command()
+@compare(Question("catchup", _ABOUT, ("MB/s", "live p99 s")))
 @click.option("--megabytes", multiple=True, type=int, default=(400,), show_default=True)
 @click.option("--rate", default=1_000, show_default=True, help="Lines a second meanwhile.")
-@field_options
-def main(field: Field, megabytes: tuple[int, ...], rate: int) -> None:
+def main(folder: Path, megabytes: tuple[int, ...], rate: int) -> Iterator[Case]:
     """Measure how fast an agent catches up with a backlog.
 
     Exits with 1 if a line of ours is not as it was written.
     """
-    with field.folder() as folder:
-        field.answer(_QUESTION, _cases(megabytes, rate, folder / "backlog.log"), folder)
-
-
-def _cases(megabytes: tuple[int, ...], rate: int, backlog: Path) -> Iterator[Case]:
+    backlog = folder / "backlog.log"
     for number in megabytes:
         backlog.unlink(missing_ok=True)
         write_backlog(backlog, number * 1_000_000 // LINE_BYTES)

@@ -169,35 +169,12 @@ def _size(path: Path) -> int:
 
 
 def _show(scene: _Scene, verdicts: dict[str, Verdict]) -> None:
-    heads = [
-        "host",
-        "written",
-        "received",
-        "missing",
-        "repeated",
-        "out of order",
-        "torn",
-        "bytes equal",
-    ]
+    counted = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
     rows = [
-        [
-            host,
-            *map(
-                str,
-                (
-                    found.written,
-                    found.received,
-                    found.missing,
-                    found.repeated,
-                    found.reordered,
-                    found.torn + found.foreign,
-                ),
-            ),
-            "yes" if found.bytes_equal else "NO",
-        ]
+        [host, *(str(getattr(found, name)) for name in counted), _say_equal(found)]
         for host, found in verdicts.items()
     ]
-    print(f"\n{table(heads, rows)}\n")
+    print(f"\n{table(['host', *counted, 'bytes equal'], rows)}\n")
     for host, found in verdicts.items():
         if not found.is_perfect:
             print(f"{host}: {found}")
@@ -206,6 +183,10 @@ def _show(scene: _Scene, verdicts: dict[str, Verdict]) -> None:
     print(f"\nThe last lines of {live}:")
     for line in live.read_text("utf-8", "replace").splitlines()[-_KEPT:]:
         print(f"  {line[:150]}")
+
+
+def _say_equal(found: Verdict) -> str:
+    return "yes" if found.bytes_equal else "NO"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import quantiles
 
@@ -24,7 +24,7 @@ from bench.field.system import System
 from bench.fleet_hosts import CONNECTED
 from bench.fleet_times import Commits, Readable, commits_at
 from bench.fleet_wire import WIRES, Plan, Round, host_name, line
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare
 from bench.trial import Case, Outcome
 from nats_logship.app.files import write_atomic
 from nats_logship.wire.subjects import partition_of
@@ -33,8 +33,9 @@ from tests.support.processes import Process, Processes, ProgramDied, TookTooLong
 from tests.support.received import read_segment, received_in_all, segments_by_host
 
 _GENERATORS = 2  # processes
-_BEGIN = "begin"  # a file with the monotonic seconds at which hosts begin
-_PARTITIONS = 16
+BEGIN = "begin"
+"""A file with the monotonic seconds at which hosts begin."""
+PARTITIONS = 16
 _SILENCE = 10.0  # seconds: who has received nothing for so long has lost what is missing
 _UNCOUNTED = 5.0  # seconds at first, of peers
 _ABOUT = """\
@@ -46,7 +47,6 @@ hundred hosts), and until the receiver has committed it (ours: files are synced 
 others sync nothing). CPU: user and system time of the centre in % of a core: broker and receiver, \
 or the peer's server. PSS and RSS of its processes at the end. The first seconds are not counted: \
 five, ours as many as the broker needs to set the interval. Every host's file is compared."""
-_QUESTION = Question("fleet", _ABOUT, ("CPU %", "readable p99 ms", "PSS MiB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ def _measure(
     """Have the hosts of a plan, whose port is not known yet, write to a system."""
     if isinstance(system, Logship):
         under = tuple(_slowed(slow)) if slow else ()
-        system = replace(system, partitions=_PARTITIONS, streams=streams, under=under)
+        system = replace(system, partitions=PARTITIONS, streams=streams, under=under)
     else:
         plan, uncounted = replace(plan, seconds=plan.seconds - uncounted + _UNCOUNTED), _UNCOUNTED
     with Processes(folder) as processes:
         centre = _stage(system, folder, processes)
         own = replace(plan, wire=system.name, port=centre.port)
-        generators = _start(processes, folder, own)
+        generators = start_hosts(processes, folder, own)
         return asyncio.run(_with_fleet(centre, generators, folder, own, uncounted))
 
 
@@ -97,18 +97,18 @@ async def _with_fleet(
     readable = Readable(centre.output, plan.until)
     async with commits_at(centre.url) as commits:
         begin = time.monotonic() + 1
-        write_atomic(folder / _BEGIN, str(begin), 0o600)
+        write_atomic(folder / BEGIN, str(begin), 0o600)
         watching = asyncio.create_task(readable.watch())
         costs = await _charged(centre.programs, begin + uncounted, begin + plan.seconds)
         for one in generators:
-            await _end(one, patience)
-        rounds = _rounds(folder)
-        size = before + plan.until * sum(map(len, _lines(plan, 0)))
+            await asyncio.to_thread(end_hosts, one, patience)
+        rounds = read_rounds(folder)
+        size = before + plan.until * sum(map(len, sent_by(plan, 0)))
         await _until_received(centre.output, size, patience)
         if centre.url:
             await _until_committed(commits, rounds, patience)
         watching.cancel()
-    latency = partial(_latency, plan, begin, uncounted)
+    latency = partial(latencies, plan, begin, uncounted)
     acked = ((host, n, at) for host, _, first, end, at in rounds for n in range(first, end))
     sent = sum(begin + uncounted <= at < begin + plan.seconds for *_, at in rounds)
     figures = {
@@ -128,7 +128,7 @@ async def _charged(programs: Mapping[str, Process], begin: float, end: float) ->
     return charge.shares() | charge.memory()
 
 
-def _start(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
+def start_hosts(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
     """Start the generators; they are connected when this returns."""
     edges = [plan.until * number // _GENERATORS for number in range(_GENERATORS + 1)]
     generators = [
@@ -137,7 +137,7 @@ def _start(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
             [
                 *(sys.executable, "-m", "bench.fleet_hosts"),
                 json.dumps(asdict(replace(plan, first=first, until=until))),
-                *(folder / f"rounds{first}.json", folder / _BEGIN),
+                *(folder / f"rounds{first}.json", folder / BEGIN),
             ],
         )
         for first, until in pairwise(edges)
@@ -147,16 +147,18 @@ def _start(processes: Processes, folder: Path, plan: Plan) -> list[Process]:
     return generators
 
 
-async def _end(generator: Process, patience: float) -> None:
+def end_hosts(generator: Process, patience: float) -> None:
+    """Wait until a generator's hosts have sent all; raises TookTooLong, ProgramDied."""
     try:
-        code = await asyncio.to_thread(generator.wait, patience)
+        code = generator.wait(patience)
     except TookTooLong:
         raise TookTooLong(f"all is acknowledged: not within {patience:g} s") from None
     if code:
         raise ProgramDied(f"{generator.name}: {generator.last_output()}")
 
 
-def _rounds(folder: Path) -> list[Round]:
+def read_rounds(folder: Path) -> list[Round]:
+    """Return what the hosts of all generators have sent, once they have ended."""
     return [
         tuple(entry)
         for path in sorted(folder.glob("rounds*.json"))
@@ -178,7 +180,7 @@ async def _until_received(output: Path, size: int, patience: float) -> None:
 async def _until_committed(commits: Commits, rounds: Sequence[Round], patience: float) -> None:
     deadline = time.monotonic() + patience
     by_sequence = sorted(rounds, key=lambda one: one[1])
-    last = {partition_of(host_name(host), _PARTITIONS): number for host, number, *_ in by_sequence}
+    last = {partition_of(host_name(host), PARTITIONS): number for host, number, *_ in by_sequence}
     while any(commits.of(partition, sequence) is None for partition, sequence in last.items()):
         if time.monotonic() > deadline:
             raise TookTooLong(f"what hosts sent is committed: not within {patience:g} s")
@@ -187,11 +189,11 @@ async def _until_committed(commits: Commits, rounds: Sequence[Round], patience: 
 
 def _committed(commits: Commits, rounds: Sequence[Round]) -> Iterator[tuple[int, int, float]]:
     for host, sequence, first, until, _ in rounds:
-        at = commits.of(partition_of(host_name(host), _PARTITIONS), sequence) or 0
+        at = commits.of(partition_of(host_name(host), PARTITIONS), sequence) or 0
         yield from ((host, position, at) for position in range(first, until))
 
 
-def _latency(
+def latencies(
     plan: Plan, begin: float, uncounted: float, name: str, times: Iterable[tuple[int, int, float]]
 ) -> dict[str, float]:
     """Return the median and p99 of lines written after the first seconds; 0 if there are none."""
@@ -204,7 +206,8 @@ def _latency(
     return {f"{name} p50 ms": 1e3 * cuts[49], f"{name} p99 ms": 1e3 * cuts[98]}
 
 
-def _lines(plan: Plan, host: int) -> list[bytes]:
+def sent_by(plan: Plan, host: int) -> list[bytes]:
+    """Return the lines that a host writes."""
     return [line(host, position) for position in range(plan.lines)]
 
 
@@ -212,7 +215,7 @@ def _judged(output: Path, plan: Plan) -> Verdict:
     segments = segments_by_host(output)
     return added(
         judge(
-            [b"".join(_lines(plan, host))],
+            [b"".join(sent_by(plan, host))],
             b"".join(map(read_segment, segments.get(host_name(host), ()))),
         )
         for host in range(plan.until)
@@ -227,7 +230,11 @@ def _slowed(milliseconds: float) -> list[str]:
     return [*command, "-e", f"trace={calls}", "-e", longer]
 
 
-@click.command(context_settings={"default_map": {"runs": 1}})
+def _with_wire(systems: Sequence[System]) -> list[System]:
+    return [one for one in systems if one.name in WIRES]
+
+
+@compare(Question("fleet", _ABOUT, ("CPU %", "readable p99 ms", "PSS MiB")), _with_wire, runs=1)
 @click.option("--hosts", multiple=True, type=int, default=(100, 1_000, 5_000), show_default=True)
 @click.option("--rate", multiple=True, type=float, default=(1.0, 5.0), show_default=True)
 @click.option("--streams", multiple=True, type=int, default=(1,), show_default=True)
@@ -242,9 +249,8 @@ def _slowed(milliseconds: float) -> list[str]:
 @click.option("--seconds", default=20.0, show_default=True, help="Of lines that are counted.")
 @click.option("--settle", default=30.0, show_default=True, help="Seconds of ours before that.")
 @click.option("--interval", type=float, help="Seconds between our rounds, instead of the broker's.")
-@field_options
 def main(
-    field: Field,
+    _: Path,
     hosts: tuple[int, ...],
     rate: tuple[float, ...],
     streams: tuple[int, ...],
@@ -252,7 +258,7 @@ def main(
     seconds: float,
     settle: float,
     interval: float | None,
-) -> None:
+) -> Iterator[Case]:
     """Measure live hosts beside rsyslog and Fluent Bit.
 
     Several streams, or a slow disk, are ours alone. Exits with 1 when a line of ours is not as it
@@ -262,28 +268,22 @@ def main(
         raise click.UsageError(
             "a slow disk needs strace: apt install strace, or leave it out with --slow 0"
         )
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for all that is started here
-    cases = [
-        Case(
+    allow_descriptors()
+    for number, lines, delay, count in product(hosts, rate, slow, streams):
+        plan = Plan("", 0, 0, number, PARTITIONS, lines, settle + seconds, interval)
+        measure = partial(_measure, plan=plan, streams=count, slow=delay, uncounted=settle)
+        yield Case(
             f"{number:,} hosts, {lines:g} line{'s'[: lines != 1]}/s{_of(count, delay)}",
             {"hosts": number, "rate": lines, "streams": count, "slow": delay, "seconds": seconds},
-            partial(
-                _measure,
-                plan=Plan("", 0, 0, number, _PARTITIONS, lines, settle + seconds, interval),
-                streams=count,
-                slow=delay,
-                uncounted=settle,
-            ),
+            measure,
             alone=count != 1 or delay > 0,
         )
-        for number in hosts
-        for lines in rate
-        for delay in slow
-        for count in streams
-    ]
-    with field.folder() as folder:
-        field.only(WIRES).answer(_QUESTION, cases, folder)
+
+
+def allow_descriptors() -> None:
+    """Let all that is started from here on have as many descriptors as the system allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _of(streams: int, slow: float) -> str:

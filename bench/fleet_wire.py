@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
+import msgspec
+
 from bench.backlog import LINE_BYTES
 from nats_logship.wire.interval import INTERVAL_KEY, INTERVAL_SUBJECT, parse_interval
 from nats_logship.wire.message import EXPECTED_SEQUENCE, Origin, Section, Span, encode_origin
@@ -20,6 +22,7 @@ from nats_logship.wire.pause import PAUSE_KEY
 from nats_logship.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from nats_logship.wire.subjects import Subject, partition_of
 
+_pack = msgspec.msgpack.encode
 Round = tuple[int, int, int, int, float]
 """Host, sequence (0 if there is none), its lines `[first, until)`, monotonic seconds of the ack."""
 
@@ -300,46 +303,35 @@ class RelpHost(Host):
 
 
 class ForwardHost(Host):
-    """Fluent Bit's forward output: what came in a second (its default) is a chunk, one in flight.
-
-    The numbers in its bytes are those of MessagePack.
-    """
+    """Fluent Bit's forward output: what came in a second, its default, is a chunk; one is sent."""
 
     _FLUSH = 1.0  # seconds
 
     def __init__(self, number: int, plan: Plan) -> None:
         super().__init__(number, plan)
         self._phase = (number % 89) / 89 * self._FLUSH  # other hosts flush at other times
-        self._chunk = b""
+        self._chunk = ""
 
     def _next_send(self) -> float:
         came = self._written(self._sent) - self._begin - self._phase
         return self._begin + self._phase + ceil(came / self._FLUSH) * self._FLUSH
 
     def _publish(self, first: int, until: int) -> None:
-        seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-        head = b"\x92\xd7\x00" + struct.pack(">II", seconds, nanoseconds) + b"\x81" + _text(b"line")
-        texts = (line(self._number, position)[:-1] for position in range(first, until))
-        records = b"".join(head + _text(text) for text in texts)
-        self._chunk = b"%012d%012d" % (self._number, until)
-        tag = _text(f"{host_name(self._number)}.log".encode())
-        count = _text(b"size") + b"\xce" + struct.pack(">I", until - first)
-        options = b"\x82" + count + _text(b"chunk") + _text(self._chunk)
-        size = struct.pack(">I", len(records))
-        self._transport.write(b"\x93" + tag + b"\xc6" + size + records + options)
+        stamp = msgspec.msgpack.Ext(0, struct.pack(">II", *divmod(time.time_ns(), 1_000_000_000)))
+        lines = (line(self._number, position)[:-1] for position in range(first, until))
+        records = b"".join(_pack([stamp, {"line": one.decode()}]) for one in lines)
+        self._chunk = f"{self._number:012d}{until:012d}"
+        options = {"size": until - first, "chunk": self._chunk}
+        self._transport.write(_pack([f"{host_name(self._number)}.log", records, options]))
 
     def _read(self, received: bytes) -> int:
-        expected = b"\x81\xa3ack\xb8" + self._chunk
+        expected = _pack({"ack": self._chunk})
         if len(received) < len(expected):
             return 0
         if not received.startswith(expected):
             raise ConnectionError(f"{host_name(self._number)}: {received[:100]!r}")
         self._acknowledge(self._sent)
         return len(expected)
-
-
-def _text(value: bytes) -> bytes:
-    return b"\xd9" + bytes((len(value),)) + value
 
 
 WIRES: dict[str, type[Host]] = {

@@ -8,17 +8,16 @@ import click
 
 from bench.backlog import write_lines_of_length
 from bench.drain import drain
-from bench.options import Field, Question, field_options
+from bench.options import Question, compare
 from bench.trial import Case
 
 _ABOUT = """\
 As `drain`, with lines of other lengths: from the start of the agent until all of a backlog is \
 in the received file and committed; every byte is checked. CPU: user and system seconds of all \
 processes per GB (1e9 bytes) of lines."""
-_QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
-@click.command()
+@compare(Question("line_length", _ABOUT, ("MB/s", "CPU s/GB")))
 @click.option(
     "--bytes",
     "lengths",
@@ -29,18 +28,12 @@ _QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
     help="Bytes of a line, with its newline.",
 )
 @click.option("--megabytes", default=400, show_default=True, help="Size of each backlog.")
-@field_options
-def main(field: Field, lengths: tuple[int, ...], megabytes: int) -> None:
+def main(folder: Path, lengths: tuple[int, ...], megabytes: int) -> Iterator[Case]:
     """Measure how fast backlogs drain by the length of their lines.
 
     Exits with 1 if a line of ours is not as it was written.
     """
-    with field.folder() as folder:
-        field.answer(_QUESTION, _cases(lengths, megabytes, folder / "logs"), folder)
-
-
-def _cases(lengths: tuple[int, ...], megabytes: int, logs: Path) -> Iterator[Case]:
-    logs.mkdir()
+    (logs := folder / "logs").mkdir()
     for length in lengths:
         write_lines_of_length(logs / "backlog.log", megabytes * 1_000_000, length)
         parameters = {"line_bytes": length, "megabytes": megabytes}

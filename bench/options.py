@@ -3,8 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from bench import machine, provenance
+from bench import machine
 from bench.field.catalogue import OURS, systems
 from bench.field.logship import Logship
 from bench.field.system import System
 from bench.result import Record, write
 from bench.resulttext import plain
-from bench.trial import Case, tried
+from bench.trial import Case, measure
 from receiver.spark.java import find_java
 
 _ROOT = Path(__file__).parents[1]
@@ -34,62 +33,51 @@ class Question:
     compared: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Who is measured, how often, on which file system, and where results are kept."""
+def compare(
+    question: Question,
+    systems: Callable[[Sequence[System]], Iterable[System]] = tuple,
+    runs: int = 3,
+) -> Callable[[Callable[..., Iterable[Case]]], click.Command]:
+    """Return a decorator that makes a command of a function that yields cases.
 
-    systems: tuple[System, ...]
-    runs: int
-    work_dir: Path | None
-    results: Path
+    The function gets a folder on the file system to measure on, and its own options. `systems`
+    selects among those that were chosen. Results are kept and shown after each case; the command
+    exits with 1 when a line of ours was not as it was written.
+    """
 
-    @contextmanager
-    def folder(self) -> Iterator[Path]:
-        """Make a folder for the length of a measurement."""
-        with tempfile.TemporaryDirectory(prefix="logship-bench-", dir=self.work_dir) as name:
-            yield Path(name)
+    def decorate(cases: Callable[..., Iterable[Case]]) -> click.Command:
+        @wraps(cases)
+        def run(
+            names: tuple[str, ...],
+            runs: int,
+            unpacked: Path,
+            work_dir: Path | None,
+            results: Path,
+            **others: object,
+        ) -> None:
+            chosen = tuple(systems(_chosen(names, unpacked)))
+            with tempfile.TemporaryDirectory(prefix="logship-bench-", dir=work_dir) as name:
+                folder = Path(name)
+                record = _begin(question, folder)
+                for case in cases(folder, **others):
+                    found = measure(case, chosen, runs, folder, _say)
+                    record = replace(record, results=(*record.results, *found))
+                    write(results, record)
+            print(plain(record))
+            ours = [run for one in record.results if one.system == OURS for run in one.runs]
+            sys.exit(0 if all(run.holds for run in ours) else 1)
 
-    def ours(self) -> "Field":
-        """Return it with us alone, for what can be asked of nobody else."""
-        return replace(self, systems=(Logship(),))
+        command: Callable[..., None] = run
+        for option in reversed(_OPTIONS):
+            command = option(command)
+        return click.command(context_settings={"default_map": {"runs": runs}})(command)
 
-    def only(self, names: Container[str]) -> "Field":
-        """Return it with those of these names that were chosen."""
-        return replace(self, systems=tuple(one for one in self.systems if one.name in names))
-
-    def answer(self, question: Question, cases: Iterable[Case], folder: Path) -> None:
-        """Measure one case after the other, keep what was found after each, and show it.
-
-        Exits with 1 when a line of ours was not as it was written.
-        """
-        record = _begun(question, folder)
-        for case in cases:
-            results = tried(case, self.systems, self.runs, folder, _say)
-            record = replace(record, results=(*record.results, *results))
-            write(self.results, record)
-        print(plain(record))
-        ours = [run for one in record.results if one.system == OURS for run in one.runs]
-        sys.exit(0 if all(run.holds for run in ours) else 1)
+    return decorate
 
 
-def field_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that make a `Field`, which it gets as its first argument."""
-
-    @wraps(command)
-    def with_field(
-        names: tuple[str, ...],
-        runs: int,
-        unpacked: Path,
-        work_dir: Path | None,
-        results: Path,
-        **others: object,
-    ) -> None:
-        command(Field(_chosen(names, unpacked), runs, work_dir, results), **others)
-
-    decorated: Callable[..., None] = with_field
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+def ours(_: Sequence[System]) -> tuple[System, ...]:
+    """Select us alone, for what can be asked of nobody else."""
+    return (Logship(),)
 
 
 def _chosen(names: tuple[str, ...], unpacked: Path) -> tuple[System, ...]:
@@ -104,7 +92,7 @@ _OPTIONS = (
     click.option(
         "--system", "names", multiple=True, help="Measure this one; all if none is given."
     ),
-    click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True),
+    click.option("--runs", type=click.IntRange(min=1), show_default=True),
     click.option(
         "--unpacked",
         default=".peers",
@@ -123,18 +111,18 @@ _OPTIONS = (
 )
 
 
-def _begun(question: Question, folder: Path) -> Record:
-    what = provenance.describe_code(_ROOT)
+def _begin(question: Question, folder: Path) -> Record:
+    code = machine.describe_code(_ROOT)
     return Record(
-        question.command,
-        question.about,
-        question.compared,
-        datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),  # noqa: TID251 - a record has a date
-        what.commit,
-        what.code,
-        what.dirty,
-        {**what.versions, "java": find_java(os.environ).version},
-        machine.describe_machine(folder),
+        command=question.command,
+        about=question.about,
+        compared=question.compared,
+        date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),  # noqa: TID251 - a record has a date
+        commit=code.commit,
+        code=code.code,
+        dirty=code.dirty,
+        versions={**code.versions, "java": find_java(os.environ).version},
+        machine=machine.describe_machine(folder),
     )
 
 

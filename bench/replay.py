@@ -13,8 +13,8 @@ from bench.expected import Expected
 from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, backlog_cases, blocks, fill
 from bench.machine import touch_memory
-from bench.options import Field, Question, field_options
-from bench.trial import Outcome
+from bench.options import Question, compare, ours
+from bench.trial import Case, Outcome
 from tests.support.processes import Process, Processes, ProgramDied, wait_until
 from tests.support.suite import Suite
 
@@ -25,8 +25,6 @@ _ABOUT = """\
 hosts, into files: from its start to its end; every host's files are checked. Ours alone: the \
 others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 \
 bytes) of lines."""
-_QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
-
 
 _LOOK = 0.05
 
@@ -62,15 +60,8 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
         output = folder / "replayed"
         touch_memory(size)
         before, began = cpu_seconds(broker), time.monotonic()
-        arguments = [
-            "replay",
-            "--server",
-            suite.url,
-            "--since",
-            "earliest",
-            "--output",
-            str(output),
-        ]
+        since = ["--since", "earliest", "--output", str(output)]
+        arguments = ["replay", "--server", suite.url, *since]
         program = suite.start_program("logreceiver", "replay", arguments)
         cpu = seconds_until_end(program, 120 + size / 2e6)
         seconds = time.monotonic() - began
@@ -85,13 +76,11 @@ def _messages(lines: int) -> Iterator[Sent]:
     return blocks(lines, _HOSTS, BLOCK_LINES, compressed=True)
 
 
-@click.command()
+@compare(Question("replay", _ABOUT, ("MB/s", "CPU s/GB")), ours)
 @click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
-@field_options
-def main(field: Field, megabytes: tuple[int, ...]) -> None:
+def main(_: Path, megabytes: tuple[int, ...]) -> list[Case]:
     """Measure how fast lines are replayed; exits with 1 if a line is not as it was sent."""
-    with field.folder() as folder:
-        field.ours().answer(_QUESTION, backlog_cases(replay, megabytes), folder)
+    return backlog_cases(replay, megabytes)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import floor, log10
 
 from bench.field.catalogue import OURS
-from bench.result import Record, Result, Spread, compared
+from bench.result import Record, Result, Spread, compare_runs
 from bench.text_table import table
 
 _NONE = "-"
@@ -70,8 +70,7 @@ def _promised(result: Result) -> str:
 def _ratio(ours: Result | None, theirs: Result, figure: str) -> str:
     if ours is None or ours.void or ours is theirs:
         return _NONE
-    found = compared(ours, theirs, figure)
-    return _spread(Spread(found.median, found.least, found.most)) if found else _NONE
+    return _spread(compare_runs(ours, theirs, figure))
 
 
 def _spread(spread: Spread | None) -> str:

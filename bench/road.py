@@ -5,16 +5,23 @@ A reader follows the received file as `tail -F` would, and both use the clock of
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.field.system import System
 from tests.support.lines import LogLines
-from tests.support.processes import Process, wait_until
+from tests.support.oracle import Verdict, judge_host
+from tests.support.processes import Process, Processes, wait_until
 
+HOST = "web01"
+"""The host whose lines these are."""
 LINE_BYTES = 200
 """The length of every line with its newline."""
+PATIENCE = 60.0
+"""Seconds until all has come that was written."""
+_WRITES = 1_000  # a second, at most
 _TIME_DIGITS = 20
 _LOOK = 0.001  # seconds between looks at the received file, and between writes
 
@@ -29,12 +36,17 @@ class Arrival(NamedTuple):
 class Road:
     """Writes lines at one end of the path and sees them arrive at the other."""
 
-    def __init__(self, files: Sequence[Path], rate: int, per_write: int, received: Path) -> None:
-        """Write so many lines a second to `files`, one after the other, and follow `received`."""
-        self._files = [path.open("ab", buffering=0) for path in files]
-        self._rate, self._per_write = rate / per_write, per_write
+    def __init__(self, files: Sequence[Path], rate: int, output: Path, follow: str = HOST) -> None:
+        """Write so many lines a second to `files`, one after the other, 1,000 times at most.
+
+        Follows the received file of the host `follow` in `output`.
+        """
+        self.files, self.output = files, output
+        self._open_files = [path.open("ab", buffering=0) for path in files]
+        self._per_write = max(1, rate // _WRITES)
+        self._rate = rate / self._per_write
         self._texts = _texts()
-        self._received = received
+        self._received = output / f"{follow}.log"
         self._opened: int | None = None
         self._arrivals: list[tuple[int, bytes]] = []
         self.written = self.seen = 0
@@ -45,7 +57,7 @@ class Road:
         while (passed := time.monotonic() - began) < seconds:
             for number in range(done, int(passed * self._rate)):
                 text = self._text(number)
-                self._files[number % len(self._files)].write(text)
+                self._open_files[number % len(self._open_files)].write(text)
                 self.written += len(text)
                 done += 1
             self.read()
@@ -57,14 +69,18 @@ class Road:
         numbers = range(begin, begin + self._per_write)
         return b"".join(head + texts[index % len(texts)] for index in numbers)
 
-    def wait_for_all(self, seconds: float, watched: Sequence[Process]) -> None:
+    def wait_for_all(self, watched: Iterable[Process]) -> None:
         """Look until as much has come as was written; raises `TookTooLong` and `ProgramDied`."""
 
         def have() -> bool:
             self.read()
             return self.seen >= self.written
 
-        wait_until("all is received", have, seconds, watched, _LOOK)
+        wait_until("all is received", have, PATIENCE, list(watched), _LOOK)
+
+    def judge(self) -> Verdict:
+        """Judge the received lines of `HOST`."""
+        return judge_host(self.files, self.output, HOST)
 
     def expect(self, size: int) -> None:
         """Wait for so many bytes more, which others have written."""
@@ -99,6 +115,37 @@ class Road:
                     yield Arrival(int(written), came)
         if left:
             self._arrivals.insert(0, (0, left))
+
+
+@contextmanager
+def live(
+    system: System, folder: Path, rate: int, settle: float, files: int = 1
+) -> Iterator[tuple[Road, Mapping[str, Process]]]:
+    """Have a system follow files, to which lines are written, in an empty folder.
+
+    Yields the road and all programs, the agent last, after `settle` seconds of lines that are not
+    counted. Raises TookTooLong and ProgramDied.
+    """
+    logs, place = make_folders(folder)
+    paths = [logs / f"app{number}.log" for number in range(files)]
+    for path in paths:
+        path.touch()
+    with Processes(place) as processes:
+        staged = system.stage(place, processes)
+        road = Road(paths, rate, staged.output)
+        programs = {**staged.centre, "agent": staged.start_agent(HOST, logs)}
+        road.write_for(settle)
+        road.wait_for_all(programs.values())
+        road.forget()
+        yield road, programs
+
+
+def make_folders(folder: Path) -> tuple[Path, Path]:
+    """Make the folders of a host's logs and of a system, in an empty folder."""
+    found = folder / "logs", folder / "system"
+    for path in found:
+        path.mkdir()
+    return found
 
 
 def _texts() -> list[bytes]:

@@ -4,6 +4,7 @@ Each line carries the time of its write; a reader follows the received file, and
 clock of this machine.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -12,51 +13,29 @@ import click
 
 from bench.charge import Charge
 from bench.field.system import System
-from bench.options import Field, Question, field_options
-from bench.road import LINE_BYTES, Road
+from bench.options import Question, compare
+from bench.road import LINE_BYTES, live
 from bench.trial import Case, Outcome
-from tests.support.oracle import judge_host
-from tests.support.processes import Processes
 
-_HOST = "web01"
 _FILES = 10
-_WRITES = 1_000  # a second, at most
 _WARM_UP = 5.0  # seconds of lines that are not counted
-_PATIENCE = 60.0  # seconds until all has come that was written
 _ABOUT = """\
 Lines of 200 bytes at a steady rate over ten files of one host, in up to 1,000 writes a second, \
 after five seconds that are not counted; every byte is checked. Latency: from a line's write \
 until it can be read in the received file. CPU: user and system time of all processes in % of a \
 core. Peak RSS: of all processes, each when it had most."""
-_QUESTION = Question("steady", _ABOUT, ("p99 ms", "CPU %"))
 
 
 def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
-    """Write for so many seconds while a system follows, in an empty folder.
-
-    Raises TookTooLong and ProgramDied.
-    """
-    logs, place = folder / "logs", folder / "system"
-    for path in (logs, place):
-        path.mkdir()
-    files = [logs / f"app{number}.log" for number in range(_FILES)]
-    for path in files:
-        path.touch()
-    with Processes(place) as processes:
-        staged = system.stage(place, processes)
-        agent = staged.start_agent(_HOST, logs)
-        road = Road(files, rate, max(1, rate // _WRITES), staged.output / f"{_HOST}.log")
-        programs = {**staged.centre, "agent": agent}
-        road.write_for(_WARM_UP)
-        road.wait_for_all(_PATIENCE, list(programs.values()))
-        road.forget()
+    """Write for so many seconds while a system follows, in an empty folder; raises as `live`."""
+    with live(system, folder, rate, _WARM_UP, _FILES) as (road, programs):
         charge, before = Charge(programs), road.written
         road.write_for(seconds)
         shares, passed = charge.shares(), charge.seconds
         written = (road.written - before) / LINE_BYTES
-        road.wait_for_all(_PATIENCE, charge.programs)
+        road.wait_for_all(charge.programs)
         peak = charge.peak()
-    verdict = judge_host(files, staged.output, _HOST)
+    verdict = road.judge()
     if not verdict.is_complete:
         return Outcome({}, verdict)  # the lines that came are unknown
     cuts = quantiles(latencies := road.latencies(), n=100)
@@ -71,26 +50,18 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
     return Outcome(figures, verdict)
 
 
-@click.command()
+@compare(Question("steady", _ABOUT, ("p99 ms", "CPU %")))
 @click.option("--rate", "rates", multiple=True, type=int, default=(5_000,), show_default=True)
 @click.option("--seconds", default=20.0, show_default=True, help="Of lines that are counted.")
-@field_options
-def main(field: Field, rates: tuple[int, ...], seconds: float) -> None:
+def main(_: Path, rates: tuple[int, ...], seconds: float) -> Iterator[Case]:
     """Measure what some lines a second cost, and how soon they arrive.
 
     Exits with 1 if a line of ours is not as it was written.
     """
-    cases = [
-        Case(
-            f"{rate:,} lines/s",
-            {"lines_per_second": rate, "seconds": seconds, "line_bytes": LINE_BYTES},
-            partial(steady, rate=rate, seconds=seconds),
-            grows=True,
-        )
-        for rate in rates
-    ]
-    with field.folder() as folder:
-        field.answer(_QUESTION, cases, folder)
+    for rate in rates:
+        parameters = {"lines_per_second": rate, "seconds": seconds, "line_bytes": LINE_BYTES}
+        measure = partial(steady, rate=rate, seconds=seconds)
+        yield Case(f"{rate:,} lines/s", parameters, measure, grows=True)
 
 
 if __name__ == "__main__":

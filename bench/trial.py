@@ -55,7 +55,7 @@ def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
         yield from ((turn, name) for name in (*names[at:], *names[:at]))
 
 
-def tried(
+def measure(
     case: Case, systems: Sequence[System], runs: int, folder: Path, say: Callable[[str], None]
 ) -> tuple[Result, ...]:
     """Measure them, `runs` times each, and return a result for each, absent ones included.

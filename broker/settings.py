@@ -125,6 +125,7 @@ class BrokerSettings(AccessSettings):
         "", "NAME", "Name of the server in logs and clusters; default: the name of the machine."
     )
     nats: Table = Field({}, description="Settings of nats-server that have no option here.")
+    console: Table = Field({}, description="Options of `logbroker console`.")
 
     allow_anonymous: bool = Field(
         False, description="Listen on the network without credentials: anybody can connect."

@@ -16,7 +16,7 @@ from receiver.spark.jvm import Jvm, run_jvm
 
 _MASTER = "master"  # the setting; who names it may want a cluster
 _OTHERS = {
-    *("status", "prepare", "replay", "verify", "offsets"),
+    *("cheat", "status", "prepare", "replay", "search", "verify", "offsets"),
     *("--forget", "-h", "--help", "--version"),
 }
 """Commands and options that receive nothing."""

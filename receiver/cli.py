@@ -7,9 +7,10 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -24,6 +25,7 @@ from nats_logship.app.exits import ConfigurationError, Exit
 from nats_logship.app.program import log_to_stderr, run, version_of
 from nats_logship.app.service import Notifier
 from nats_logship.app.signals import block_signals
+from receiver.cheat import cheat
 from receiver.settings import (
     BROKER_FIELDS,
     REPLAY_FIELDS,
@@ -36,23 +38,13 @@ from receiver.spark.java import find_java
 from receiver.spark.jvm import Jvm
 from receiver.spark.settings import jvm_for
 
-_COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt", "table")
-
 
 class _Commands(SectionedGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "offsets", "table"])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "offsets":
-            from receiver.offsets_cli import offsets
-
-            return offsets
-        if cmd_name == "table":
-            from receiver.table.cli import table
-
-            return table
-        return super().get_command(ctx, cmd_name)
+    late: ClassVar[Mapping[str, str]] = {
+        "offsets": "receiver.offsets_cli:offsets",
+        "search": "receiver.search.cli:search",
+        "table": "receiver.table.cli:table",
+    }
 
 
 @click.group("logreceiver", cls=_Commands, invoke_without_command=True)
@@ -141,12 +133,16 @@ def verify(as_json: bool, **options: Any) -> int:
     return Exit.DONE if report.is_well else Exit.FAILED
 
 
+logreceiver.add_command(cheat)
+
+
 def main(jvm: Jvm | None = None) -> None:
     """Run the command line; a receiver whose Spark is on this machine uses `jvm`."""
     # nats-py imports aiohttp, for web sockets, if it is installed: 0.2 s of a start
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, repeat_option(sys.argv[1:], several, _COMMANDS), _versions, jvm)
+    commands = (*logreceiver.commands, *_Commands.late)
+    run(logreceiver, repeat_option(sys.argv[1:], several, commands), _versions, jvm)
 
 
 def _versions() -> list[str]:

@@ -28,8 +28,7 @@ from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import hold_locks, mark_folder
 from receiver.driver.driver import Driver
 from receiver.driver.jobs import follow_slots, run_job, start_spark, watch
-from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.preflight import require_sound, require_unused
+from receiver.driver.partitions import require_sound, require_unused, wait_for_partitions
 from receiver.driver.stopping import run_unless_stopped
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
@@ -44,14 +43,8 @@ _EXECUTOR_PATIENCE = 60.0  # seconds without an executor
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for the whole end, and until the process is left
 _RELOADABLE = frozenset(
     {
-        "compress",
-        "keep",
-        "keep_age",
-        "keep_bytes",
-        "log_format",
-        "log_level",
-        "max_batch",
-        "rotate_size",
+        *("compress", "keep", "keep_age", "keep_bytes", "rotate_size"),
+        *("log_format", "log_level", "max_batch"),
     }
 )
 """The settings that a running receiver can change; its next tasks follow them."""

@@ -23,26 +23,12 @@ from receiver.storage.layout import DEFAULT, Layout, Permissions
 BROKER_FIELDS = ACCESS | {"log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
-REPLAY_FIELDS = BROKER_FIELDS | {
-    "since",
-    "until",
-    "host",
-    "file",
-    "partition",
-    "speed",
-    "output",
-    "time_zone",
-    "path_template",
+_STREAM_FIELDS = BROKER_FIELDS | {
+    *("since", "host", "partition"),
+    *("output", "path_template", "time_zone"),
 }
-VERIFY_FIELDS = BROKER_FIELDS | {
-    "since",
-    "host",
-    "partition",
-    "output",
-    "state_dir",
-    "path_template",
-    "time_zone",
-}
+REPLAY_FIELDS = _STREAM_FIELDS | {"until", "file", "speed"}
+VERIFY_FIELDS = _STREAM_FIELDS | {"state_dir"}
 
 _LARGEST_ID = 2**32 - 2  # of users and groups
 
@@ -130,25 +116,13 @@ class ReceiverSettings(SparkSettings):
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Receiving": (
-            "partition",
-            "once",
-            "take_over",
-            "standby",
-            "takeover_after",
-            "patience",
-            "commit_every",
-            "max_batch",
-            "listen",
+            *("partition", "once", "take_over", "standby", "takeover_after", "patience"),
+            *("commit_every", "max_batch", "listen"),
         ),
         "Files": ("output", "path_template", "file_mode", "folder_mode", "owner", "state_dir"),
         "Rotation": (
-            "rotate_size",
-            "rotate_every",
-            "time_zone",
-            "keep",
-            "keep_age",
-            "keep_bytes",
-            "compress",
+            *("rotate_size", "rotate_every", "time_zone"),
+            *("keep", "keep_age", "keep_bytes", "compress"),
         ),
         "Spark": ("master", "executor_python", "spark_conf"),
     }

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # seconds for a read, if no round is in flight or the broker is away
 _CLOSING = 2.0
+_BACKLOG = 4 * 1024**2  # bytes; less is shipped at once
 _SNAPSHOT_EVERY = 60.0  # seconds, less up to a quarter: hosts do not write all at once
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,11 @@ class Agent:
 
             paths, folder, once = inputs.values(), settings.spool_dir, settings.once
             self._spools = open_spools(
-                paths, folder, self._host, once=once, records=records, **given
+                *(paths, folder, self._host),
+                once=once,
+                takes_over=settings.take_over,
+                records=records,
+                **given,
             )
             for spool in self._spools:
                 self._sources.add(spool)
@@ -204,7 +209,8 @@ class Agent:
     async def _run_session(self) -> None:
         await self._ship_and_save()
         if not self._loop.stopping.is_set():
-            lines, size = format_count(self._meter.lines, "line"), format_size(self._meter.bytes)
+            lines = format_count(self._meter.lines, "line", form=",")
+            size = format_size(self._meter.bytes)
             files = format_count(len(self._sources.files()), "file")
             logger.info("shipped %s, %s, of %s", lines, size, files)
             named = self._settings.select_files(self._inputs).patterns
@@ -269,6 +275,11 @@ class Agent:
         report = self.report()
         summary = report.summary if report.files or not report.unhealthy else ""
         return ", ".join(filter(None, (summary, report.held_back, report.unhealthy)))
+
+    def left(self) -> int:
+        """Return the bytes that are not acknowledged, if they are more than a round."""
+        left = self.report().behind_bytes
+        return left if left > _BACKLOG else 0
 
     def report(self) -> HostReport:
         """Return the present status."""

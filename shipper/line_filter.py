@@ -4,10 +4,11 @@ The next block of the file, or an empty one, covers the lines that were left out
 that a receiver finds no gap. Reads and ships nothing; used by one thread at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nats_logship.wire.expressions import Expression, expression, matching_runs
+from nats_logship.wire.positions import Cursor
 from nats_logship.wire.records import Records, parse_records
 from shipper.sources.block import Block
 
@@ -49,19 +50,19 @@ def _find(
 
 
 class LineFilter:
-    """Filters blocks by `rules`, which may be changed at any time."""
+    """Filters blocks by `rules`, which may be changed at any time; reading begins at `cursors`."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, cursors: Iterable[Cursor] = ()) -> None:
         self.rules = rules
         # empty blocks over lines that are not covered yet, by file
         self._left_out: dict[str, Block] = {}
         # files inside a record that was left out and covered
-        self._in_line: set[str] = set()
+        self._in_line = {one.file for one in cursors if one.rest == "left out"}
 
     @property
     def is_idle(self) -> bool:
         """Whether every block would be returned unchanged."""
-        return not (self.rules.include or self.rules.exclude or self._left_out)
+        return not (self.rules.include or self.rules.exclude or self._left_out or self._in_line)
 
     def filter(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks, given in the order of reading, without those that become empty."""
@@ -81,11 +82,12 @@ class LineFilter:
         section, span = block.section, block.section.span
         before = self._left_out.pop(span.file_id, None)
         if not block.lines:  # a hole covers the lines that were left out before it
-            if before is None:
-                return block
-            self._in_line.update([span.file_id] * before.goes_on)
-            covering = replace(span, start=before.section.span.start)
-            return replace(block, section=replace(section, span=covering))
+            if before is not None:
+                self._in_line.update([span.file_id] * before.goes_on)
+                section = replace(section, span=replace(span, start=before.section.span.start))
+            if span.file_id in self._in_line:
+                section = replace(section, rest="left out")
+            return replace(block, section=section)
         is_left_out = before is not None or (block.continues and span.file_id in self._in_line)
         self._in_line.discard(span.file_id)
         start = before.section.span.start if before else span.start
@@ -100,6 +102,7 @@ class LineFilter:
         section = replace(section, span=covering, size=len(lines), lines=count, filtered=True)
         if lines:
             return replace(block, section=section, lines=lines)
+        section = replace(section, rest="left out" if block.goes_on else "")
         self._left_out[span.file_id] = replace(block, section=section, lines=b"", continues=False)
         return None
 

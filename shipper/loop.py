@@ -97,7 +97,8 @@ class ShippingLoop:
     def _begin_session(self) -> None:
         self.source.stored = self.acknowledged.position
         self.sender.begin_session()
-        self._filter = LineFilter(_rules(self._settings))
+        cursors = self.acknowledged.positions.files.values()
+        self._filter = LineFilter(_rules(self._settings), cursors)
         self._sizes = (0, 0)  # of blocks and lines, as the source gives them
         self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
         self.acknowledged.is_unsaved = False

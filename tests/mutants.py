@@ -151,9 +151,9 @@ MUTANTS = (
     ),
     Mutant(
         "other lines wait for the end of a record that is in pieces",
-        "shipper/sources/files/file.py",
-        "in_line = self.progress.in_line or in_record",
-        "in_line = self.progress.in_line",
+        "shipper/sources/files/progress.py",
+        "in_line=bool(cursor.rest),",
+        "in_line=False,",
         "tests/shipper/sources/files/test_records.py",
     ),
     Mutant(

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from broker.auth.accounts import BuiltinKeys, build_accounts
 from broker.auth.credentials import Credential, CredentialKind
 from broker.auth.permissions import API
-from broker.server.consumer_requests import ConsumerRequests
 from broker.server.nats_conf import render
+from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
 from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection

@@ -13,6 +13,7 @@ from broker.settings import BrokerSettings
 from nats_logship.app.address import Address
 from nats_logship.app.configuration import ProgramSettings, load, name_of
 from receiver.settings import ReceiverSettings, ReplaySettings, StreamSettings
+from receiver.table.settings import TableSettings
 from shipper.settings import ShipperSettings
 
 OWN_FORM = {
@@ -22,8 +23,10 @@ OWN_FORM = {
     **{"include_lines": "error{1,2}|fatal", "exclude_lines": "debug,trace\nhealth"},
     **{"longest_interval": "1s", "max_rate": "5MB/s", "priority": "warning"},
     "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
+    "console": '{"listen": "127.0.0.1:8081"}',
     "server": "nats://b1:4222,nats://b2:4222",
     "spark_conf": "spark.cores.max=4\nspark.executor.memory=1g",
+    "storage_option": "AWS_REGION=eu-west-1\nAWS_ALLOW_HTTP=true",
     "site_remote": "nats-leaf://hub:7422",
     "route": "nats-route://b2:6222,b3:6222",
 }
@@ -48,10 +51,12 @@ COMMANDS = {
     **{model.program: model for model in MODELS},
     "replay": ReplaySettings,
     "verify": StreamSettings,
+    "table": TableSettings,
 }
 REQUIRED: dict[type[ProgramSettings], tuple[str, ...]] = {
     ShipperSettings: ("file",),
     ReplaySettings: ("since", "output"),
+    TableSettings: ("table",),
 }
 
 
@@ -70,7 +75,7 @@ def test_a_variable_and_a_key_of_the_file_are_read_as_the_option_is(
         by_key = load(model, {}, path)
         with monkeypatch.context() as only_here:
             for name, text in texts.items():
-                only_here.setenv(f"LOG{model.program[3:]}_{name_of(name)}".upper(), text)
+                only_here.setenv(f"{model.model_config['env_prefix']}{name_of(name)}".upper(), text)
             by_variable = load(model, {}, None)
 
         assert by_option.model_dump() == by_key.model_dump() == by_variable.model_dump()

@@ -1,11 +1,9 @@
 """What a peer is: how both its ends are configured, where it is found, what it cannot carry.
 
 A peer is a pair of programs: a client on each host, which follows its logs, and a server at the
-receivers' machine, which writes `<host>.log`, the raw lines and nothing else. Each comes in two
-settings. The safe one, which faults are thrown at, is that of who must not lose a line: queues on
-disk, positions written after the lines were handed on, acknowledgements where there are any, tries
-without end, flow control. The fast one, which is measured, gives up what costs a disk's time per
-line.
+receivers' machine, which writes `<host>.log`, the raw lines and nothing else. It is set up as it is
+fast: with acknowledgements where there are any, tries without end and flow control, and without
+what costs a disk's time per line.
 """
 
 import os

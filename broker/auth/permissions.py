@@ -94,7 +94,7 @@ subject reaches only the account that asked.
 
 `API` is the prefix under which these accounts import the JetStream API of LOGS. Under `$JS.API`
 each account would reach its own JetStream, and it has none. logbroker itself answers
-CONSUMER.CREATE (`broker/server/consumer_requests.py`), because a right names the consumer but not
+CONSUMER.CREATE (`broker/server/requests.py`), because a right names the consumer but not
 its configuration.
 """
 

@@ -35,7 +35,7 @@ from nats_logship.app.files import (
     write_atomic,
 )
 from nats_logship.app.locks import lock
-from nats_logship.app.table import Advance, progress
+from nats_logship.app.progress import Advance, progress
 from nats_logship.app.timestamps import format_datetime
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection

@@ -24,7 +24,7 @@ from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, StreamArchi
 from broker.backup.closing import close_config, is_closed, mark_config, open_config
 from broker.provision.apply import find_stream_info
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.table import progress
+from nats_logship.app.progress import progress
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_duration, format_size
 from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer

@@ -12,16 +12,17 @@ import click
 
 from broker.commands import shared
 from broker.inspect.events import NOISE, BrokerEvent, listen
-from broker.inspect.message import StoredMessage, escape, format_message, serialize_message
+from broker.inspect.message import StoredMessage, format_message, serialize_message
 from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
-from broker.inspect.tail import Searched, TailOptions, TailPiece, prefix_lines, tail
+from broker.inspect.tail import Searched, TailOptions, tail
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.text import format_count, printable
+from nats_logship.app.text import escape, format_count, prefix_lines, printable
 from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import FoundLines
 from nats_logship.wire.endings import Endings
 
 _COUNT = click.IntRange(min=0)
@@ -76,9 +77,9 @@ class _Printer:
 
     def __init__(self, options: TailOptions, *, as_json: bool) -> None:
         self._endings, self._as_json = Endings(), as_json
-        self._prefixed, self._for_terminal = options.only_host is None, sys.stdout.isatty()
+        self._prefixed, self._for_terminal = options.wanted.only_host is None, sys.stdout.isatty()
 
-    async def show(self, one: TailPiece | Searched) -> None:
+    async def show(self, one: FoundLines | Searched) -> None:
         if isinstance(one, Searched):
             logger.warning(
                 "only the last %s searched for these lines; give --since to search further back",
@@ -87,7 +88,7 @@ class _Printer:
             return
         await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
 
-    def _format(self, piece: TailPiece) -> bytes:
+    def _format(self, piece: FoundLines) -> bytes:
         if self._prefixed:
             lines = prefix_lines(piece.host, piece.lines)
         else:
@@ -96,10 +97,10 @@ class _Printer:
         return escape(lines) if self._for_terminal else lines
 
 
-def _format_json(piece: TailPiece) -> bytes:
+def _format_json(piece: FoundLines) -> bytes:
     known = piece._asdict()
     known["time"] = format_time(known.pop("stored_at"))
-    for name in ("lines", "file_id", "end", "records"):
+    for name in ("lines", "number", "file_id", "end", "records"):
         del known[name]
     texts = (line.decode("utf-8", "surrogateescape") for line in piece.split())
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()

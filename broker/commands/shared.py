@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from nats_logship.app import program
 from nats_logship.app.command_line import (
@@ -26,6 +25,7 @@ from nats_logship.app.command_line import (
 from nats_logship.app.text import printable
 from nats_logship.app.units import ACCEPTED, parse_duration, parse_moment
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
+from nats_logship.wire.expressions import bounded_expression
 from nats_logship.wire.streams import MAX_PARTITIONS
 
 Value = TypeVar("Value")
@@ -57,7 +57,15 @@ def make_type(parse: Callable[[str], Value]) -> Callable[[str], Value]:
 
 DURATION = make_type(parse_duration)
 """A length of time, such as `12h`."""
-REGEX = make_type(lambda text: asyncio.run(check_pattern(text)))
+
+
+def _check_expression(text: str) -> str:
+    if text:
+        bounded_expression(text)
+    return text
+
+
+REGEX = make_type(_check_expression)
 """A regular expression of Python."""
 
 

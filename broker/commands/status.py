@@ -13,8 +13,7 @@ from broker.commands import shared
 from broker.inspect import checks
 from broker.inspect.collect import collect_status, observe
 from broker.inspect.hosts import HOST_HEAD, SavedPositions, collect_hosts
-from broker.inspect.status import BrokerStatus
-from broker.inspect.status_table import PARTITION_HEAD, describe, format_partition
+from broker.inspect.status import PARTITION_HEAD, BrokerStatus, describe, format_partition
 from broker.settings import BrokerSettings
 from nats_logship.app.command_line import SectionedCommand
 from nats_logship.app.exits import OperatorError

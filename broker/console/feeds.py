@@ -1,4 +1,4 @@
-"""The documents that the console shows: those of `top`, `check`, `hosts` and `tail`.
+"""The documents that the console shows: those of `top`, `check` and `hosts`.
 
 The broker is asked once for all open pages. A page that reads slowly gets the newest document, not
 each one, so it costs no memory.
@@ -9,36 +9,26 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.collect import observe
-from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts
-from broker.inspect.reader import get_last_message
-from broker.inspect.streams import list_streams
-from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
+from broker.inspect.hosts import HostStatus, SavedPositions, collect_hosts, describe_host
 from broker.inspect.top import Rates, TopView, watch
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.selection import LineSelection
-from nats_logship.app.timestamps import format_time
-from nats_logship.client import bucket
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
-from nats_logship.wire.positions import Positions, UnreadablePositions
-from nats_logship.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
 _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
+_SILENT_EVERY = 60.0  # seconds between two counts of silent hosts, while a page is open
+_QUIET, _SILENT = 60.0, 900.0  # seconds since a host's last message
 _CONNECT = 3.0  # seconds for a connection to the broker
 _RETRY = 2.0  # seconds before the next attempt
-_MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # for a page, per second
-_LATE = 10.0  # seconds that lines may be late before some are skipped
-_LONGEST = 16 * 1024  # bytes shown of a line
-_MOST_GLOBS = 500  # characters
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
 logger = logging.getLogger(__name__)
 
@@ -62,6 +52,7 @@ class Feeds:
         self._hosts_at = float("-inf")
         self._saved = SavedPositions()
         self._asking = asyncio.Lock()
+        self._viewers = 0
 
     async def run(self) -> None:
         """Keep the overview current until cancelled; it says so if the broker is away."""
@@ -71,12 +62,16 @@ class Feeds:
 
     async def views(self) -> AsyncGenerator[bytes, None]:
         """Yield the rates of the last hour, then the newest view, each time there is a new one."""
-        yield encode({"history": list(self._history)})
-        while True:
-            replaced = self._replaced
-            if self._overview:
-                yield self._overview
-            await replaced.wait()
+        self._viewers += 1
+        try:
+            yield encode({"history": list(self._history)})
+            while True:
+                replaced = self._replaced
+                if self._overview:
+                    yield self._overview
+                await replaced.wait()
+        finally:
+            self._viewers -= 1
 
     def _put(self, overview: object) -> None:
         self._overview, replaced = encode(overview), self._replaced
@@ -109,127 +104,54 @@ class Feeds:
             with suppress(*_FAILURES):
                 status, trouble = await observe(self._connection)
                 findings = judge(CHECKS, status, trouble)
-                self._checked = {"checks": [one.document() for one in findings]}
+                self._checked["checks"] = [one.document() for one in findings]
                 if status:
                     found = status.document()
                     names = ("hosts", "nodes", "paused_hosts", "pauses")
                     self._checked["broker"] = {name: found[name] for name in names}
                     receivers = {one.partition: one.receiver for one in status.partitions}
                     self._checked["receivers"] = receivers
+                if self._viewers:
+                    hosts = await self._collect_hosts(_SILENT_EVERY)
+                    states = [_state_of(one) for one in hosts]
+                    self._checked["silent_hosts"] = states.count("silent")
             await asyncio.sleep(_CHECKS_EVERY)
 
+    async def _collect_hosts(self, age: float) -> list[HostStatus]:
+        """Return the hosts, at most so many seconds old; raises what `collect_hosts` raises."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now - self._hosts_at >= age:
+                self._hosts = await collect_hosts(self._connection, self._saved)
+                self._hosts_at = now
+        return self._hosts
+
     async def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts with their rates, at most ten seconds old.
+        """Return the hosts with their state and rates, at most ten seconds old.
 
         Raises what `collect_hosts` raises.
         """
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if now - self._hosts_at >= _HOSTS_EVERY:
-                self._hosts = await collect_hosts(self._connection, self._saved)
-                self._hosts_at = now
         none = asdict(Rates())
-        return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
+        return [
+            one.document() | {"state": _state_of(one), "rate": self._rates.get(one.host, none)}
+            for one in await self._collect_hosts(_HOSTS_EVERY)
+        ]
 
     async def host(self, host: str) -> dict[str, Any]:
-        """Return the files of a host, from its snapshot and its last message, and its gaps.
-
-        Raises `Rejected`, `ConnectionLost`.
-        """
-        entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
-        try:
-            positions = Positions.decode(entry.value) if entry else Positions()
-        except UnreadablePositions as error:
-            return {"host": host, "error": str(error), "files": [], "gaps": []}
-        gaps = []
-        with suppress(OperatorError):  # its messages have expired
-            streams = await list_streams(self._connection)
-            last = await get_last_message(self._connection, streams, host)
-            if last.subject:
-                receivers, number = self._checked.get("receivers", {}), last.subject.partition
-                counts = receivers.get(number, {}).get("gaps_of")
-                known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
-                gaps = [{"partition": number, "host": known}]
-            if last.origin and not last.trouble:
-                positions = positions.advance([last.origin], last.sequence)
-        files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
-        return {
-            "host": host,
-            "saved": entry.time if entry else None,
-            "version": positions.version,
-            "gaps": gaps,
-            "files": [
-                {
-                    "path": one.path,
-                    "position": one.offset,
-                    "unit": one.unit,
-                    "read": format_time(one.seen),
-                }
-                for one in files
-            ],
-        }
-
-    async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
-        """Yield lines as they come, at most a thousand a second; say so if lines were skipped.
-
-        Raises what `tail` raises.
-        """
-        clock = asyncio.get_running_loop().time
-        while True:
-            began, sent, shown = clock(), 0, 0
-            # the time of storage by our clock, of the piece that came with the least delay
-            newest = float("-inf")
-            async with aclosing(tail(self._connection, wanted)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Searched):
-                        yield encode({"searched": piece.messages})
-                        continue
-                    prompt = piece.stored_at / 1e9 - clock()
-                    newest = max(newest, prompt)
-                    document = _document(piece, _MOST_LINES - shown)
-                    yield encode(document)
-                    if clock() - began >= 1.0:
-                        began, sent, shown = clock(), 0, 0
-                    shown += len(document["lines"])
-                    sent += len(piece.lines)
-                    is_late = newest - prompt > _LATE
-                    if shown >= _MOST_LINES or sent >= _MOST_BYTES or is_late:
-                        break
-                else:
-                    return
-            await asyncio.sleep(max(0.0, began + 1.0 - clock()))
-            yield encode({"sampled": True})
-            wanted = replace(wanted, since=None, lines=0)
+        """Return the files of a host and its gaps; raises `Rejected`, `ConnectionLost`."""
+        found = await describe_host(self._connection, host)
+        receiver = self._checked.get("receivers", {}).get(found["partition"], {})
+        counts = receiver.get("gaps_of")
+        known = counts.get(host, 0) if isinstance(counts, dict) else None  # no answer
+        is_known = found["partition"] is not None
+        gaps = [{"partition": found["partition"], "host": known}] if is_known else []
+        return found | {"gaps": gaps}
 
 
-def _document(piece: TailPiece, most: int) -> dict[str, Any]:
-    """Return lines, or records, and their origin: at most `most`, and the start of a long one."""
-    lines, shown = piece.split(), []
-    for line in lines[: max(1, most)]:
-        more = len(line) - _LONGEST
-        rest = f" … and {more:,} bytes more" if more > 0 else ""
-        shown.append(line[:_LONGEST].decode("utf-8", "surrogateescape") + rest)
-    return {
-        "host": piece.host,
-        "partition": piece.partition,
-        "sequence": piece.sequence,
-        "stored": format_time(piece.stored_at),
-        "file": piece.file,
-        "lines": shown,
-        "more": len(lines) - len(shown),
-    }
-
-
-def parse_line_options(query: Callable[[str], str], since: Any) -> TailOptions:
-    """Return which lines a page asks for; raises ValueError for an invalid value.
-
-    The hosts match one of the globs `host`. The first lines are the last `last`, none of them older
-    than `since`. The expression `match` is not checked: only a process of its own compiles it.
-    """
-    globs, last = query("host"), query("last")
-    if len(globs) > _MOST_GLOBS:
-        raise ValueError(f"the globs of hosts are longer than {_MOST_GLOBS} characters")
-    if last and not (last.isascii() and last.isdigit() and int(last) <= _MOST_LINES):
-        raise ValueError(f"last must be a number up to {_MOST_LINES}")
-    selection = LineSelection(hosts=tuple(globs.split()))
-    return TailOptions(selection, since=since, lines=int(last or 100), match=query("match"))
+def _state_of(host: HostStatus) -> str:
+    """Return what a host does, in a word."""
+    if host.paused:
+        return "paused"
+    if host.silent_seconds >= _SILENT:
+        return "silent"
+    return "quiet" if host.silent_seconds >= _QUIET else "sending"

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from broker.console.feeds import Feeds, encode, parse_line_options
-from broker.inspect.matching import check_pattern
+from broker.console.feeds import Feeds, encode
+from broker.console.lines import Lines
+from broker.console.request import MOST_LINES, parse_line_request, parse_number
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.units import parse_moment
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 
@@ -39,7 +39,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_MOST_STREAMS, _MOST_TAILS = 200, 20
+_MOST_STREAMS, _MOST_SEARCHES = 200, 20
 _WRITE_PATIENCE = 30.0  # seconds in which a client must take a document
 _WRONG_TOKEN_DELAY = 1.0  # seconds
 _SHUTDOWN_PATIENCE = 0.2  # seconds for open requests
@@ -83,13 +83,13 @@ class Listener:
 class Console:
     """The console of one broker; `listener` says who is admitted."""
 
-    def __init__(self, connection: Connection, listener: Listener) -> None:
-        """Serve nothing before `run`."""
+    def __init__(self, connection: Connection, listener: Listener, table: str = "") -> None:
+        """Serve nothing before `run`; find old lines in a table, if one is given."""
         self._listener = listener
-        self._feeds = Feeds(connection)
+        self._feeds, self._found = Feeds(connection), Lines(connection, table)
         self._session = secrets.token_urlsafe(32)  # of clients that sent the token
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
-        self._tails = asyncio.Semaphore(_MOST_TAILS)
+        self._searches = asyncio.Semaphore(_MOST_SEARCHES)
 
     async def run(self, ready: Callable[[str], None]) -> None:
         """Serve until cancelled; call `ready` with the URL.
@@ -117,7 +117,8 @@ class Console:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=4096)
-        for handler in (self._events, self._hosts, self._host, self._lines, self._healthz):
+        handlers = (self._events, self._hosts, self._host, self._lines, self._around, self._healthz)
+        for handler in handlers:
             app.router.add_get(f"/{handler.__name__[1:]}", handler)
         app.router.add_post("/login", self._login)
         app.router.add_get("/", self._page)
@@ -185,14 +186,16 @@ class Console:
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
-        text = request.query.get("since", "")
-        since = parse_moment(text, now) if text else None
-        wanted = parse_line_options(lambda name: request.query.get(name, ""), since)
-        async with _limit(self._tails):
-            await check_pattern(wanted.match)  # while the answer can still be an error
-            # in a thread: a glob with a large set is slow to compile; fnmatch caches it
-            await asyncio.to_thread(wanted.selection.wants_host, "")
-            return await _stream(request, self._feeds.lines(wanted))
+        parameter = lambda name: request.query.get(name, "")  # noqa: E731
+        wanted = await asyncio.to_thread(parse_line_request, parameter, now)
+        async with _limit(self._searches):
+            return await _stream(request, _encode_each(self._found.search(wanted)))
+
+    async def _around(self, request: web.Request) -> web.StreamResponse:
+        most = parse_number("lines", request.query.get("lines", "50"), MOST_LINES)
+        async with _limit(self._searches):
+            document = await self._found.around(request.query.get("line", ""), most)
+        return web.json_response(body=encode(document))
 
 
 @asynccontextmanager
@@ -202,6 +205,12 @@ async def _limit(limit: asyncio.Semaphore) -> AsyncIterator[None]:
         raise web.HTTPServiceUnavailable(text="too many pages are open\n")
     async with limit:
         yield
+
+
+async def _encode_each(documents: AsyncGenerator[object, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(documents):
+        async for one in documents:
+            yield encode(one)
 
 
 async def _stream(
@@ -218,7 +227,7 @@ async def _stream(
             async for document in documents:
                 async with asyncio.timeout(_WRITE_PATIENCE):
                     await response.write(b"data: " + document + b"\n\n")
-    except (Rejected, ConnectionLost, OperatorError) as error:
+    except (Rejected, ConnectionLost, OperatorError, ValueError) as error:
         await response.write(b"data: " + encode({"trouble": str(error)}) + b"\n\n")
     except (ConnectionResetError, TimeoutError):
         pass  # the page was closed, or its browser sleeps

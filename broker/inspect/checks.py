@@ -20,9 +20,9 @@ from broker.inspect.status import (
     PartitionStatus,
     StreamStatus,
     TableStatus,
+    describe_links,
     format_rounded,
 )
-from broker.inspect.status_table import describe_links
 from broker.report import NodeReport
 from nats_logship.app.text import format_count, format_names, printable
 from nats_logship.app.units import format_size

@@ -18,12 +18,13 @@ from broker.inspect.status import (
     TableStatus,
 )
 from broker.inspect.streams import (
+    KnownTable,
     count_by_subject,
     read_interval_in_force,
     read_known_layout,
     read_pauses,
+    read_tables,
 )
-from broker.inspect.tables import KnownTable, read_tables
 from broker.topology import find_mirrored_site
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.timestamps import SECOND, parse_time

@@ -7,10 +7,12 @@ from typing import Any
 
 from broker.inspect.collect import collect_brief_status
 from broker.inspect.message import StoredMessage
-from broker.inspect.reader import MessageReader
+from broker.inspect.reader import MessageReader, get_last_message
 from broker.inspect.status import PartitionStatus, format_rounded
-from broker.inspect.streams import count_by_subject, read_pauses
+from broker.inspect.streams import count_by_subject, list_streams, read_pauses
+from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND, format_time, parse_time, to_datetime
+from nats_logship.client import bucket
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_reader import LAST_PER_SUBJECT, at_sequence
@@ -137,3 +139,35 @@ async def collect_hosts(
         if pause := active_pause(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]
+
+
+async def describe_host(connection: Connection, host: str) -> dict[str, Any]:
+    """Return the files of a host, from its snapshot and its last message, and its partition.
+
+    The partition is None if its messages have expired. Raises `Rejected`, `ConnectionLost`.
+    """
+    entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
+    known: dict[str, Any] = {"host": host, "saved": None, "version": ""}
+    known |= {"files": [], "partition": None}
+    try:
+        positions = Positions.decode(entry.value) if entry else Positions()
+    except UnreadablePositions as error:
+        return known | {"error": str(error)}
+    with suppress(OperatorError):
+        last = await get_last_message(connection, await list_streams(connection), host)
+        known["partition"] = last.subject.partition if last.subject else None
+        if last.origin and not last.trouble:
+            positions = positions.advance([last.origin], last.sequence)
+    files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
+    known["saved"] = entry.time if entry else None
+    known["version"] = positions.version
+    known["files"] = [
+        {
+            "path": one.path,
+            "position": one.offset,
+            "unit": one.unit,
+            "read": format_time(one.seen),
+        }
+        for one in files
+    ]
+    return known

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -10,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from nats_logship.app.text import printable
+from nats_logship.app.text import escape, printable
 from nats_logship.app.timestamps import format_time
 from nats_logship.wire.message import (
     MalformedMessage,
@@ -24,10 +23,6 @@ from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _SPANS = "Log-Spans"
 _SHOWN_OTHERWISE = {_SPANS, "Log-Agent", "Log-Read-At"}
-# control characters, marks that reverse the direction of text, and lone surrogates
-_ACTIVE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
 
 
 @lru_cache(100_000)
@@ -158,12 +153,6 @@ def _describe(section: Section) -> str:
     span, records = section.span, section.records
     joined = f", records by {records}" if records else ""
     return f"{section.path}, {section.unit} [{span.start}, {span.end}){joined}"
-
-
-def escape(lines: bytes) -> bytes:
-    r"""Return lines with control characters as escapes such as `\x1b`; tabs and newlines stay."""
-    text = lines.decode("utf-8", "backslashreplace")
-    return _ACTIVE.sub(lambda found: ascii(found[0])[1:-1], text).encode()
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:

@@ -11,8 +11,7 @@ from rich.console import Group
 from broker.inspect.collect import attempt, collect_brief_status
 from broker.inspect.message import StoredMessage
 from broker.inspect.reader import MessageReader, follow
-from broker.inspect.status import BrokerStatus
-from broker.inspect.status_table import PARTITION_HEAD, format_partition
+from broker.inspect.status import PARTITION_HEAD, BrokerStatus, format_partition
 from nats_logship.app.table import plain, table
 from nats_logship.app.text import format_count
 from nats_logship.app.units import format_size

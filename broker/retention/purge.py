@@ -11,8 +11,7 @@ from typing import Any
 
 from broker.inspect.message import parse_subject
 from broker.inspect.reader import MessageReader, find_sequence_at
-from broker.inspect.streams import count_by_subject
-from broker.inspect.tables import read_tables
+from broker.inspect.streams import count_by_subject, read_tables
 from broker.provision.apply import list_consumers
 from broker.retention.decide import Purge, belongs_to_stream, ends_at, find_consumer_needs
 from broker.retention.snapshots import complete_snapshots

@@ -29,11 +29,14 @@ from broker.report import (
     NodeReport,
     SpaceReport,
 )
-from broker.server.consumer_requests import ConsumerRequests
-from broker.server.key_files import TlsConf, read_secret
-from broker.server.nats_conf import KEY_VARIABLE, render
+from broker.server.nats_conf import KEY_VARIABLE, TlsConf, read_secret, render
 from broker.server.process import NatsServer, Ports, find_nats_server, run_nats_server
-from broker.server.requests import answer_credentials, count_site_links, listen
+from broker.server.requests import (
+    ConsumerRequests,
+    answer_credentials,
+    count_site_links,
+    listen,
+)
 from broker.server.resolve import ServerConf, ServerKeys, compute_reserve, resolve
 from broker.server.store import (
     list_stored_streams,
@@ -142,6 +145,10 @@ class ServerContext:
     def is_moving(self, most: float) -> bool:
         """Return true: `watch_health` restarts a nats-server that hangs."""
         return True
+
+    def left(self) -> int:
+        """Return 0: a broker waits for others."""
+        return 0
 
     async def run(self, lock: int) -> None:
         """Run nats-server until cancelled, and start it again when a restart is wanted.

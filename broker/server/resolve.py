@@ -12,8 +12,7 @@ from pathlib import Path
 from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, BuiltinKeys, Section, build_accounts
 from broker.auth.credentials import CredentialStore
 from broker.auth.files import load_credentials
-from broker.server.key_files import TlsConf, resolve_tls
-from broker.server.nats_conf import build_sections, render_file
+from broker.server.nats_conf import TlsConf, build_sections, render_file, resolve_tls
 from broker.server.store import Space, check_encryption, list_stored_streams
 from broker.settings import BrokerSettings
 from broker.topology import Topology
@@ -133,10 +132,12 @@ def _limit_streams(settings: BrokerSettings, space: Space) -> int:
 
     A part of the store is kept for the buckets, so that receivers can commit offsets and shippers
     can store positions while the streams are full. `capacity` includes what is stored already.
+    The limit is rounded down by up to 3 %, so that a restart on a disk that others use keeps it.
     """
     unused = max(0, space.free - compute_reserve(settings, space.total))
     capacity = max(space.held + unused, 1)
     limit, asked = max(capacity - min(capacity // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
+    limit -= limit % (1 << max(0, limit.bit_length() - 6))
     if asked is not None and limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
 from types import NoneType, UnionType
@@ -44,6 +45,32 @@ class SectionedGroup(click.Group, SectionedCommand):
     command_class = SectionedCommand
     sections: ClassVar[Mapping[str, Iterable[str]]] = {}
     """The names of commands by the title of their section; empty for one section."""
+    late: ClassVar[Mapping[str, str]] = {}
+    """Commands that are imported only when they are called, as `module:attribute`.
+
+    So a start imports one command, and does not need the libraries of the others.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, sorted."""
+        return sorted([*self.commands, *self.late])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command; None for an unknown name.
+
+        A command whose libraries are not installed fails with what to install.
+        """
+        if cmd_name not in self.late:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self.late[cmd_name].partition(":")
+        extra = module.partition(".")[0]
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] in {extra, "nats_logship"}:
+                raise
+            return _make_failing(f"{cmd_name} needs the package {error.name}", extra)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,6 +92,14 @@ class SectionedGroup(click.Group, SectionedCommand):
                 formatter.write_dl(
                     [(name, one.get_short_help_str(_MAX_SUMMARY)) for name, one in commands if one]
                 )
+
+
+def _make_failing(reason: str, extra: str) -> click.Command:
+    def fail() -> None:
+        raise ConfigurationError(f"{reason}; pip install 'nats-logship[{extra}]'")
+
+    ignoring = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(None, callback=fail, context_settings=ignoring, help=f"({reason})")
 
 
 class _SettingOption(click.Option):

@@ -1,15 +1,17 @@
 """The form of our own log: text for people and journald, or one JSON object for each record.
 
 A text record is one line, whatever a path in it holds; only a traceback has more. For journald each
-line begins with its priority (sd-daemon(3), systemd.exec(5)).
+line begins with its priority (sd-daemon(3), systemd.exec(5)), on a terminal with the local time.
 """
 
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import printable
 from nats_logship.app.timestamps import format_time
 
@@ -29,16 +31,24 @@ def add_priority(level: int, text: str) -> str:
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes records to a stream, with their priority if that is the journal."""
+    """Writes records to a stream: to the journal with their priority, to a terminal with a time."""
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
         super().__init__(stream)
         self._is_journal = is_journal(stream, environment)
+        self._is_terminal = stream.isatty()
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record."""
         text = super().format(record)
+        if self._is_terminal and not isinstance(self.formatter, JsonLines):
+            text = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(record.created))} {text}"
         return add_priority(record.levelno, text) if self._is_journal else text
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; a line of progress goes below it."""
+        with TERMINAL.above():
+            super().emit(record)
 
 
 def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
@@ -51,7 +61,7 @@ def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 class TextLines(logging.Formatter):
-    """`LEVEL subsystem: message`; journald adds the time."""
+    """`LEVEL subsystem: message`."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line of a record."""

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
@@ -18,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nats_logship.app.configuration import ProgramSettings, name_of
 from nats_logship.app.exits import Exit, OperatorError, pick_error
+from nats_logship.app.progress import TERMINAL, Estimate
 from nats_logship.app.signals import ENDING, HANDLED
 from nats_logship.app.text import printable
 
@@ -26,6 +28,7 @@ _MAX_STATUS = 200  # characters
 _SOON = 0.1  # seconds between checks whether the program is ready
 _STARTED = 10.0  # seconds after which a slow start counts as a good one
 _STATUS_EVERY = 5.0  # seconds
+_PROGRESS_EVERY = 1.0  # seconds; shorter work is not shown on a terminal
 Settings = TypeVar("Settings")
 Model = TypeVar("Model", bound=ProgramSettings)
 logger = logging.getLogger("service")
@@ -84,6 +87,9 @@ class Supervised(Protocol):
     def is_moving(self, most: float) -> bool:
         """Whether nothing has been stuck for more than `most` seconds."""
 
+    def left(self) -> int:
+        """Return how much work waits, such as bytes or messages; 0 for none or if unknown."""
+
 
 class Service(Generic[Settings]):
     """One program that runs until a signal; the first signal sets `stop_requested`."""
@@ -127,7 +133,8 @@ class Service(Generic[Settings]):
             async with self._limit, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 for context in background:
                     await stack.enter_async_context(context)
-                tasks = [group.create_task(one) for one in (self._notify(), self._reload(reread))]
+                beside = self._notify(), self._reload(reread), self._show_progress()
+                tasks = [group.create_task(one) for one in beside]
                 await work
                 for task in tasks:
                     task.cancel()
@@ -182,6 +189,20 @@ class Service(Generic[Settings]):
             self._notifier.status(self._view.status())
             self._feed(watchdog)
             await asyncio.sleep(min(_STATUS_EVERY, (watchdog or _STATUS_EVERY) / 2))
+
+    async def _show_progress(self) -> None:
+        """Show the status below the log of a terminal while work waits."""
+        clock, estimate = asyncio.get_running_loop().time, Estimate()
+        waits = False
+        try:
+            while sys.stderr.isatty():
+                left = self._view.left()
+                rest = estimate.note(clock(), left)
+                TERMINAL.show(f"{self._view.status()}{rest}" if left and waits else "")
+                waits = left > 0
+                await asyncio.sleep(_PROGRESS_EVERY)
+        finally:
+            TERMINAL.show("")
 
     def _feed(self, watchdog: float | None) -> None:
         if watchdog and self._view.is_moving(watchdog):

@@ -1,12 +1,11 @@
-"""Tables, text and progress for people, by rich: in colour on a terminal, unless NO_COLOR is set.
+"""Tables and text for people, by rich: in colour on a terminal, unless NO_COLOR is set.
 
 Text of others is never read as markup, and its control characters are escaped. Import this module
 only to show something: rich takes 80 ms, and 0.8 ms a row, so a table has at most 500 rows.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -15,8 +14,6 @@ from rich.text import Text
 from nats_logship.app.text import printable
 
 _MAX_ROWS = 500
-Advance = Callable[[int], None]
-"""Moves a progress bar, in the unit of its size."""
 _WIDE = 10_000  # columns of an output that is no terminal: rich breaks no line
 
 
@@ -52,14 +49,3 @@ def show(*parts: RenderableType) -> None:
     out = stdout()
     for part in parts:
         out.print(plain(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
-
-
-@contextmanager
-def progress(label: str, size: int) -> Iterator[Advance]:
-    """Show a progress bar on standard error, if that is a terminal; yield its `Advance`."""
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=size)
-        yield lambda more: bar.advance(task, more)

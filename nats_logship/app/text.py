@@ -1,9 +1,14 @@
 """Text for people: counts, lists of names, and text of others made safe to show."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 _PLURALS = {"entry": "entries"}
 _OF_ONE = {"are": "is", "have": "has", "were": "was"}
+# control characters, marks that reverse the direction of text, and lone surrogates
+_ACTIVE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 
 
 def format_count(count: int, noun: str, verb: str = "", form: str = "") -> str:
@@ -40,3 +45,18 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def escape(lines: bytes) -> bytes:
+    r"""Return lines with control characters as escapes such as `\x1b`; tabs and newlines stay."""
+    text = lines.decode("utf-8", "backslashreplace")
+    return _ACTIVE.sub(lambda found: ascii(found[0])[1:-1], text).encode()
+
+
+def prefix_lines(host: str, lines: bytes) -> bytes:
+    """Return lines with `host: ` before each."""
+    if not lines:
+        return lines
+    # the host is from the subject, which any client may have chosen
+    prefix = f"{host}: ".encode("utf-8", "surrogateescape")
+    return b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n"))

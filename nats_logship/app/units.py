@@ -5,10 +5,10 @@ They write `90s` or `1h30m`, `1.5 KiB`, `5MB/s`, and `2026-11-20T10:00`.
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Annotated
 
-from pydantic import BeforeValidator, ByteSize, PlainSerializer
+from pydantic import BeforeValidator, ByteSize, PlainSerializer, TypeAdapter, ValidationError
 
 from nats_logship.app.timestamps import Moment
 
@@ -56,21 +56,20 @@ def format_size(size: int) -> str:
     return ByteSize(size).human_readable(separator=" ")
 
 
-_RATE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([kmgt])(i?)b?|b)?(?:/s)?")
+_SIZE = TypeAdapter(ByteSize)
 _LEAST_RATE = 1024
 
 
 def parse_rate(value: object) -> int:
     """Read `5MB/s`, `512KiB/s`, or 0 or `none` for no limit; raises ValueError."""
     text = str(value).strip().lower()
-    if text == "none":
-        return 0
-    if not (found := _RATE.fullmatch(text)):
-        raise ValueError(f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit")
-    number, prefix, is_binary = found.groups()
-    power = " kmgt".index(prefix) if prefix else 0
-    unit: int = (1024 if is_binary else 1000) ** power
-    rate = round(float(number) * unit)
+    size = "0" if text == "none" else text.removesuffix("/s")
+    try:
+        rate = int(_SIZE.validate_python("" if "/" in size else size))
+    except ValidationError:
+        raise ValueError(
+            f"{text!r} is not a rate such as 5MB/s or 512KiB/s, or 0 for no limit"
+        ) from None
     if 0 < rate < _LEAST_RATE:
         raise ValueError(f"{text!r} is less than 1KiB/s; give more, or 0 for no limit")
     return rate
@@ -81,21 +80,29 @@ Rate = Annotated[int, BeforeValidator(parse_rate)]
 
 
 ACCEPTED = (
-    "a time such as 2026-11-20T10:00 or 2026-11-20T10:00+01:00, today, yesterday, a duration back "
-    "from now such as 2h or 1d, earliest, or a sequence such as seq:12345"
+    "a time such as 14:03, 2026-11-20T10:00 or 2026-11-20T10:00+01:00, today, yesterday, a "
+    "duration back from now such as 2h or 1d, earliest, or a sequence such as seq:12345"
 )
 _SEQUENCE = re.compile(r"(?:seq:)?([0-9]{1,19})")
 _DAYS = {"today": 0, "yesterday": 1}
 
 
+def _last_time(clock: time, now: datetime, zone: tzinfo) -> datetime:
+    zone = clock.tzinfo or zone
+    day = now.astimezone(zone).date()
+    found = datetime.combine(day, clock, zone)
+    return found if found <= now else datetime.combine(day - timedelta(days=1), clock, zone)
+
+
 def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     """Read a moment; a time without a zone is in `zone`. Raises ValueError with the forms allowed.
 
-    A bare number is a sequence, a bare date its first moment, `earliest` the sequence 0.
+    A bare number is a sequence, a bare date its first moment, `earliest` the sequence 0. A time of
+    the day is the last one that is not in the future.
     """
     value = text.strip().lower()
-    if found := _SEQUENCE.fullmatch(value):
-        return int(found[1])
+    if sequence := _SEQUENCE.fullmatch(value):
+        return int(sequence[1])
     if value == "earliest":
         return 0
     if value == "now":
@@ -104,8 +111,10 @@ def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
         day = now.astimezone(zone).date() - timedelta(days=_DAYS[value])
         return datetime(day.year, day.month, day.day, tzinfo=zone)
     with suppress(ValueError):
-        time = datetime.fromisoformat(value.upper())
-        return time if time.tzinfo else time.replace(tzinfo=zone)
+        return _last_time(time.fromisoformat(value), now, zone)
+    with suppress(ValueError):
+        found = datetime.fromisoformat(value.upper())
+        return found if found.tzinfo else found.replace(tzinfo=zone)
     with suppress(ValueError, OverflowError):
         return now - parse_duration(value)
     raise ValueError(f"{text!r} is not a time: give {ACCEPTED}")

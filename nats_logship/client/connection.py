@@ -30,11 +30,10 @@ from nats.aio.subscription import Subscription
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.client.access import Access, without_password
 from nats_logship.client.answer import ConnectionLost, Rejected, parse_answer
-from nats_logship.client.answer_times import AnswerTimes
 from nats_logship.client.client import BrokerClient, Tap
 from nats_logship.client.credentials import read_credentials
-from nats_logship.client.denials import Denials
 from nats_logship.client.diagnosis import explain_failure
+from nats_logship.client.outcomes import AnswerTimes, Denials
 from nats_logship.wire.delivery import RawMessage
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ ELECTION = 20.0
 
 _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
+_RESTART = 10.0  # seconds; a broker that is away for longer does not only restart
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class Connection:
         self._times = AnswerTimes()
         self.away = ""
         """Why there is no broker; empty if there is one."""
+        self._away_since, self._logged = 0.0, ""  # the reason in the log
         self.connected_at = 0.0
         """When the present client connected, by the clock of the event loop."""
 
@@ -100,7 +101,10 @@ class Connection:
             await asyncio.sleep(_FIRST_PAUSE)
 
     async def client(self) -> BrokerClient:
-        """Return a live client, however long that takes; logs once that the broker is away."""
+        """Return a live client, however long that takes.
+
+        Logs one line for a broker that restarts, and for one that is away longer why, and its end.
+        """
         if self._client is not None and not self.away and self.is_current(self._client):
             return self._client
         pause = _FIRST_PAUSE
@@ -108,18 +112,30 @@ class Connection:
             try:
                 client = await self._connect()
             except (BrokerAway, ConfigurationError) as error:
-                # log a refusal also if another reason was logged before: a person must act
-                keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
-                if not self.away or (keeps_out and str(error) != self.away):
-                    logger.warning("broker away: %s; trying again", error)
-                self.away = str(error)
+                self._note_away(error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
-            if self.away:
-                logger.info("broker at %s is back", client.address)
-            self.away = ""
+            self._note_back(client)
             return client
+
+    def _note_away(self, error: BrokerAway | ConfigurationError) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self.away:
+            self._away_since = now
+        self.away = str(error)
+        # log a refusal also if another reason was logged before: a person must act
+        keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
+        is_long = now - self._away_since >= _RESTART or not self.connected_at
+        if self._logged != self.away if keeps_out else is_long and not self._logged:
+            logger.warning("broker away: %s; trying again", error)
+            self._logged = self.away
+
+    def _note_back(self, client: BrokerClient) -> None:
+        if self.away:
+            seconds = asyncio.get_running_loop().time() - self._away_since
+            logger.info("broker at %s is back after %.0f s", client.address, seconds)
+        self.away = self._logged = ""
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:

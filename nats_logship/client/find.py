@@ -1,31 +1,61 @@
 """Finds single messages of a stream: by sequence, by subject, or by the time of storage."""
 
 import base64
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
+from nats_logship.app.timestamps import (
+    EARLIEST,
+    EPOCH,
+    LATEST,
+    Moment,
+    format_datetime,
+    parse_time,
+)
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState
 from nats_logship.wire.delivery import RawMessage
 
-EARLIEST, LATEST = 0, 2**63 - 1
-"""Sequences that mean the beginning and the end of a stream."""
-
 _NO_MESSAGE = "404"
-_SEQUENCE, _TIME, _SUBJECT = "Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject"
 _OF_THE_SERVER = {
-    *(_SEQUENCE, _TIME, _SUBJECT, "Nats-Stream"),
+    *("Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject", "Nats-Stream"),
     *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
 }
+# the server writes these behind all headers of the client
+_PLACE_BEGINS = b"\r\nNats-Subject: "
+_PLACE = re.compile(
+    rb"\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: ([0-9]{1,20})\r\n"
+    rb"Nats-Time-Stamp: ([0-9TZ:.+-]*)\r\n"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMessage:
+class StreamPlace(NamedTuple):
+    """Where a message is in its stream, as an answer to `DIRECT.GET` says; the time as text."""
+
+    subject: str
+    sequence: int
+    time: str
+
+    @staticmethod
+    def is_in(head: bytes) -> bool:
+        """Whether `read` returns a place."""
+        return head.rfind(_PLACE_BEGINS) >= 0
+
+    @classmethod
+    def read(cls, head: bytes) -> "StreamPlace | None":
+        """Read the headers of an answer; None for the status that ends it."""
+        found = _PLACE.match(head, max(0, head.rfind(_PLACE_BEGINS)))
+        if found is None:
+            return None
+        subject, sequence, time = found.groups()
+        return cls(subject.decode("utf-8", "surrogateescape"), int(sequence), time.decode())
+
+
+class StreamMessage(NamedTuple):
     """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
 
     subject: str
@@ -35,17 +65,23 @@ class StreamMessage:
     payload: bytes
 
     @classmethod
-    def from_direct_get(cls, headers: Mapping[str, str], payload: bytes) -> "StreamMessage | None":
+    def from_direct_get(cls, answer: RawMessage) -> "StreamMessage | None":
         """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
-        if _SEQUENCE not in headers:
+        if (place := StreamPlace.read(answer.head)) is None:
             return None
         return cls(
-            subject=headers[_SUBJECT],
-            sequence=int(headers[_SEQUENCE]),
-            stored_at=parse_time(headers[_TIME]),
-            headers={k: v for k, v in headers.items() if k not in _OF_THE_SERVER},
-            payload=payload,
+            subject=place.subject,
+            sequence=place.sequence,
+            stored_at=parse_time(place.time),
+            headers=_own_headers(answer.head),
+            payload=answer.data,
         )
+
+
+def _own_headers(head: bytes) -> dict[str, str]:
+    """Return the client's headers; those of the server are behind them."""
+    own = RawMessage("", "", head[: head.rfind(_PLACE_BEGINS)], b"").headers or {}
+    return {name: value for name, value in own.items() if name not in _OF_THE_SERVER}
 
 
 async def find_last(connection: Connection, stream: str, subject: str) -> StreamMessage | None:
@@ -55,9 +91,8 @@ async def find_last(connection: Connection, stream: str, subject: str) -> Stream
     `ConnectionLost`.
     """
     answer = await connection.request(f"$JS.API.DIRECT.GET.{stream}.{subject}")
-    headers = answer.headers or {}
-    found = StreamMessage.from_direct_get(headers, answer.data)
-    if found is None and headers.get("Status") != _NO_MESSAGE:
+    found = StreamMessage.from_direct_get(answer)
+    if found is None and (headers := answer.headers or {}).get("Status") != _NO_MESSAGE:
         raise ConnectionLost(f"the answer is no message: {headers}")
     return found
 

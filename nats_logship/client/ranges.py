@@ -6,7 +6,7 @@ range can be read as often as wanted.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Answer, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, find_message
+from nats_logship.client.find import StreamMessage, StreamPlace, find_message
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.streams import STREAM
@@ -62,23 +62,48 @@ def read_range(connection: Connection, item: SequenceRange) -> Iterator[list[Str
     Raises `BrokerAway` after half a minute without a broker, `LostSequences`, `Rejected`,
     `OperatorError`.
     """
-    if item.first >= item.until:
-        return
     pending = background.submit(_fetch(connection, item))
     try:
         while run := pending.result():
-            rest = replace(item, first=run[-1].sequence + 1)
-            if rest.first >= item.until:
-                yield [message for message in run if message.sequence < item.until]
-                return
-            pending = background.submit(_fetch(connection, rest))
+            run, item = _advance(run, item)
+            pending = background.submit(_fetch(connection, item))
+            yield [one for raw in run if (one := StreamMessage.from_direct_get(raw))]
+    finally:
+        pending.cancel()
+
+
+async def read_runs(
+    connection: Connection, item: SequenceRange
+) -> AsyncGenerator[list[RawMessage], None]:
+    """Yield the messages of a range as `read_range` does, as they were received."""
+    pending = asyncio.ensure_future(_fetch(connection, item))
+    try:
+        while run := await pending:
+            run, item = _advance(run, item)
+            pending = asyncio.ensure_future(_fetch(connection, item))
             yield run
     finally:
         pending.cancel()
 
 
-async def _fetch(connection: Connection, item: SequenceRange) -> list[StreamMessage]:
+def _advance(run: list[RawMessage], item: SequenceRange) -> tuple[list[RawMessage], SequenceRange]:
+    """Return the messages of a run that belong to a range, and the rest of the range."""
+    following = _sequence(run[-1]) + 1
+    if following > item.until:
+        run = [one for one in run if _sequence(one) < item.until]
+    return run, replace(item, first=following)
+
+
+def _sequence(message: RawMessage) -> int:
+    place = StreamPlace.read(message.head)
+    assert place is not None, "only messages of the stream are collected"
+    return place.sequence
+
+
+async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage]:
     """Return the next messages of a range, maybe with some behind it; empty if it has no more."""
+    if item.first >= item.until:
+        return []
     begin = {"seq": item.first, "next_by_subj": item.subject}
     most = min(_RUN_MESSAGES, item.until - item.first)
     request = begin | {"batch": most, "max_bytes": _RUN_BYTES}
@@ -102,20 +127,19 @@ async def _fetch(connection: Connection, item: SequenceRange) -> list[StreamMess
 
 async def _get_batch(
     connection: Connection, stream: str, request: Mapping[str, object]
-) -> list[StreamMessage]:
+) -> list[RawMessage]:
     """Return the messages of one direct batched get, empty when there are none.
 
     Raises `BrokerAway`, `ConnectionLost`, and `Rejected` if the stream allows no direct gets.
     """
-    found: list[StreamMessage] = []
+    found: list[RawMessage] = []
     ends: asyncio.Queue[str] = asyncio.Queue()
 
     def take(message: RawMessage) -> None:
-        headers = message.headers or {}
-        if one := StreamMessage.from_direct_get(headers, message.data):
-            found.append(one)
+        if StreamPlace.is_in(message.head):
+            found.append(message)
         else:
-            ends.put_nowait(headers.get("Status", ""))
+            ends.put_nowait((message.headers or {}).get("Status", ""))
 
     await connection.connect()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")

@@ -61,7 +61,7 @@ ALWAYS_BYTES = 16 * 1024  # of content that a zstd frame may have at any ratio
 _MAX_SHOWN = 100  # characters of a bad header in an error message
 _MAX_POSITION = 2**63 - 1  # of any file system
 _MAX_NUMBER = 2**64 - 1  # some file systems have inodes of 64 bits
-_SECTION_BYTES = 200  # of a section in `Log-Spans`, without its path, file id and hashes
+_SECTION_BYTES = 220  # of a section in `Log-Spans`, without its path, file id and hashes
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
 # a hash has at most the 128 hex digits of SHA-512; int() of millions of digits would take seconds
@@ -70,6 +70,9 @@ _IDENTITY = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([^:]{,128}):([0-9]{1,20}):
 
 Unit = Literal["bytes", "entries"]
 """What the positions of a source count: bytes of a file, or entries of a journal."""
+
+Rest = Literal["", "kept", "left out"]
+"""What becomes of the rest of a record or line that a section ends inside of; empty: of none."""
 
 
 class MalformedMessage(ValueError):
@@ -135,7 +138,7 @@ class Section:
     `identity` the file cannot be read again from the end of the span, because the span ends inside
     a line or the source is a pipe. If the span counts entries (`unit`), its length says nothing
     about the size. `records` says how lines are joined, as `parse_records` reads it; empty: each
-    line is alone. Raises `MalformedMessage` for impossible sizes.
+    line is alone. By `rest` a shipper reads on. Raises `MalformedMessage` for impossible sizes.
     """
 
     path: str
@@ -146,6 +149,7 @@ class Section:
     filtered: bool = False
     unit: Unit = "bytes"
     records: str = ""
+    rest: Rest = ""
 
     def __post_init__(self) -> None:
         """Check the sizes: with impossible ones a receiver would lose lines of other files."""
@@ -224,7 +228,8 @@ def _encode_section(section: Section) -> str:
         + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
         + ("" if section.unit == "bytes" else f',"unit":"{section.unit}"')
         + (',"filtered":true' if section.filtered else "")
-        + (f',"records":{_quote(section.records)}}}' if section.records else "}")
+        + (f',"records":{_quote(section.records)}' if section.records else "")
+        + (f',"rest":"{section.rest}"}}' if section.rest else "}")
     )
 
 
@@ -283,6 +288,7 @@ class _Entry(msgspec.Struct):
     filtered: bool = False
     unit: Unit = "bytes"
     records: object = ""
+    rest: Rest = ""
 
 
 _entries = msgspec.json.Decoder(list[_Entry])
@@ -312,11 +318,14 @@ def _decode_section(entry: _Entry) -> Section:
         filtered=entry.filtered,
         unit=entry.unit,
         records=_decode_records(entry.records),
+        rest=entry.rest,
     )
 
 
 def _decode_records(value: object) -> str:
     """Return how lines are joined; empty for a value that breaks the rules: lines are not lost."""
+    if value == "":
+        return ""
     with suppress(MalformedMessage):
         text = _unquote(value) if isinstance(value, str) else ""
         if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
@@ -426,6 +435,7 @@ def _unquote(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
+@lru_cache(4096)
 def _is_token(text: str) -> bool:
     is_plain = text.isascii() and text.isprintable() and " " not in text
     return is_plain and 0 < len(text) <= MAX_ID_BYTES

@@ -8,7 +8,7 @@ which no line was shipped yet.
 import json
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import zstandard
 
@@ -16,6 +16,7 @@ from nats_logship.wire.message import (
     MAX_PATH_BYTES,
     Identity,
     Origin,
+    Rest,
     Span,
     Unit,
     decompress,
@@ -24,6 +25,7 @@ from nats_logship.wire.streams import STREAM
 
 _LARGE = 64 * 1024  # bytes of JSON to compress; `nats kv get` shows smaller ones
 _MAX_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
+_RESTS: tuple[Rest, ...] = get_args(Rest)
 _MAX_BYTES = 256 * 1024 * 1024  # of JSON, decompressed: a million files
 
 
@@ -42,6 +44,7 @@ class Cursor:
     seen: int  # when the file was last read, in nanoseconds since the epoch
     ended: bool = False  # the file was rotated away or deleted, and read to its end
     unit: Unit = "bytes"  # what `offset` counts
+    rest: Rest = ""  # what becomes of the record or line that `offset` is inside of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Positions:
                         identity=one.identity,
                         seen=origin.read_at,
                         unit=one.unit,
+                        rest=one.rest,
                     )
         last = {stream: Covered(sequence, agent)} if sequence else {}
         return replace(self, files=files, covered={**self.covered, **last})
@@ -164,6 +168,7 @@ def _encode_cursor(cursor: Cursor) -> dict[str, str | int]:
         "seen": cursor.seen,
         **({"ended": True} if cursor.ended else {}),
         **({} if cursor.unit == "bytes" else {"unit": cursor.unit}),
+        **({"rest": cursor.rest} if cursor.rest else {}),
     }
 
 
@@ -179,6 +184,7 @@ def _decode_cursor(entry: Mapping[str, Any]) -> Cursor:
         seen=_natural(entry["seen"]),
         ended=entry.get("ended") is True,
         unit="entries" if entry.get("unit") == "entries" else "bytes",
+        rest=next((one for one in _RESTS if one == entry.get("rest")), ""),
     )
 
 

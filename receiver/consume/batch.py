@@ -24,7 +24,8 @@ with the undo:
    are written over themselves (`receiver/storage/surplus.py`).
 """
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
@@ -40,11 +41,62 @@ from receiver.consume.host_claims import Moves, read_destination, read_follows
 from receiver.consume.judging import Judge, parse_host, read_expected_sequence
 from receiver.consume.offset_entry import OffsetEntry
 from receiver.consume.partition import OpenPartition
-from receiver.consume.poison import BatchPlan, blame_messages
 from receiver.storage.anomalies import Anomaly, format_gaps, name_gap_report
+from receiver.storage.database import ROW_ERRORS
 from receiver.storage.output import Output
 from receiver.storage.recovery import WrittenBatch, store_batch
 from receiver.storage.rows import StoredBatch
+
+UNEXPECTED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    *ROW_ERRORS,
+)
+_LONGEST = 300  # characters of a reason
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """How the next batch is written: with at most `most` messages, 0 for no limit.
+
+    With a `poison` the first message goes into quarantine, for that reason.
+    """
+
+    most: int = 0
+    poison: str = ""
+
+
+class BatchFailed(Exception):
+    """A batch met an unexpected error of our own code; the next attempt follows the `plan`.
+
+    The batch is undone and written again with fewer messages, until only its first message can be
+    the cause: the poison, which goes into quarantine. Errors of the machine or of the broker
+    (OSError, MemoryError, `ConnectionLost`) are never blamed on a message.
+    """
+
+    def __init__(self, harmless: int, error: BaseException) -> None:
+        """Plan to write the first `harmless` messages alone; 0: the first message is the poison."""
+        reason = f"{type(error).__name__}: {error}"[:_LONGEST]
+        self.plan = BatchPlan(harmless) if harmless else BatchPlan(1, reason)
+        super().__init__(reason)
+
+
+@contextmanager
+def blame_messages(count_harmless: Callable[[], int]) -> Iterator[None]:
+    """Raise `BatchFailed` for an unexpected error inside.
+
+    `count_harmless` then returns how many of the first messages can be tried without the others.
+    """
+    try:
+        yield
+    except UNEXPECTED as error:
+        raise BatchFailed(count_harmless(), error) from error
+
 
 _MOST_BUFFERED = MAX_LINES_BYTES  # bytes; zstd may decompress to 256 times as much as was pulled
 _MANY_FILES = 256  # fewer files stay open, so appending to them is cheap

@@ -21,9 +21,8 @@ from nats_logship.client.pulling import Delivered, Pulled, PullLimits, pull_sing
 from nats_logship.client.stream_reader import Messages, OutOfOrder, StreamReader
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.subjects import consumer_name, partition_filter
-from receiver.consume.arrivals import Arrivals
 from receiver.consume.assignment import LARGEST_PULL, Assignment
-from receiver.consume.task_end import TaskEnd
+from receiver.consume.task_end import Arrivals, TaskEnd
 
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _SINGLE = 256  # messages that are pulled one by one; the broker takes 512 requests for a consumer

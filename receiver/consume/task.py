@@ -42,15 +42,14 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.batch import Batch, commit
+from receiver.consume.batch import Batch, BatchFailed, BatchPlan, blame_messages, commit
+from receiver.consume.claim import require_same_stream
 from receiver.consume.host_claims import HostClaim, Moves, find_claims
 from receiver.consume.host_moves import MovesExaminer, MustWait, Patience
 from receiver.consume.marked_folders import WrongFolder, check_folder
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
 from receiver.consume.partition import OpenPartition
-from receiver.consume.poison import BatchFailed, BatchPlan, blame_messages
 from receiver.consume.reader import PartitionReader
-from receiver.consume.stream_check import require_same_stream
 from receiver.consume.task_end import TaskEnd
 from receiver.consume.wake import Wake
 from receiver.storage.damage import Damaged

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,9 +15,7 @@ from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import Assignment, Destination, MarkedFolder, Report
-from receiver.consume.claim import TakenOver
-from receiver.consume.stream_check import StreamStates
-from receiver.driver.clean_segments import clean_segments
+from receiver.consume.claim import StreamStates, TakenOver
 from receiver.driver.from_settings import (
     make_calendar,
     make_claim,
@@ -24,20 +23,19 @@ from receiver.driver.from_settings import (
     make_limits,
     make_segment_policy,
 )
-from receiver.driver.partitions import find_partitions
-from receiver.driver.preflight import require_sound
-from receiver.driver.presence import ReceiverPresence
-from receiver.driver.shared import Shared
-from receiver.driver.slot import Slot
+from receiver.driver.partitions import find_partitions, require_sound
+from receiver.driver.slot import Shared, Slot
+from receiver.driver.standby import ReceiverPresence
 from receiver.driver.stopping import run_unless_stopped
 from receiver.driver.supervisor import PartitionSupervisor
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.damage import Damaged, Misplaced, describe_damage
-from receiver.storage.segments import SegmentCleaner
+from receiver.storage.segments import SegmentCleaner, lower_priority
 
 _STOP_WITHIN = 7.0  # seconds for the batches under way: the whole end has ten
 _CHECK_EVERY = 10.0  # seconds between checks of the number of partitions
+_CLEAN_EVERY = 60.0  # seconds: segments age though nothing is closed
 
 logger = logging.getLogger(__name__)
 
@@ -183,12 +181,13 @@ class Driver:
             task.cancel()
         if not stop.is_set():
             self._raise_troubles()
-        logger.info("%s; %s", self._describe_lines(), self._describe_rest())
+        head = "stopped: received" if stop.is_set() else "received"
+        logger.info("%s %s; %s", head, self._describe_lines(), self._describe_rest())
 
     def _describe_lines(self) -> str:
         meters = self.meter.sorted_partitions
         lines, size = sum(one.lines for one in meters), sum(one.bytes for one in meters)
-        return f"stopped: {format_count(lines, 'line', form=',')}, {format_size(size)} received"
+        return f"{format_count(lines, 'line', form=',')}, {format_size(size)}"
 
     def _describe_rest(self) -> str:
         """Return what waits in the stream, of partitions that this receiver owned to the end."""
@@ -249,3 +248,29 @@ class Driver:
         # settings and the number of partitions may have changed since the last task
         destination = make_destination(self.settings, self.folders, self._layout)
         return self.run_job(destination, assignments)
+
+
+async def clean_segments(
+    cleaner: SegmentCleaner, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
+) -> None:
+    """Compress and delete closed segments: whenever some were `closed`, and every minute.
+
+    Works in a thread of low priority. Runs once more after `done` is set, and returns. With `stop`
+    set it compresses no more.
+    """
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", lower_priority)
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            is_last = done.is_set()
+            closed.clear()
+            await loop.run_in_executor(
+                thread, cleaner.clean, lambda: is_over.is_set() or stop.is_set()
+            )
+            if is_last:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), _CLEAN_EVERY)
+    finally:
+        is_over.set()
+        thread.shutdown()

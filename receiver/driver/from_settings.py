@@ -9,7 +9,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import LARGEST_PULL, Destination, MarkedFolder, SessionLimits
 from receiver.consume.claim import Claim
-from receiver.driver.shared import TaskLimits
+from receiver.driver.slot import TaskLimits
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import PartitionFolders

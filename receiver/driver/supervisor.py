@@ -24,14 +24,13 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.stream_check import StreamMismatch, StreamRestored
+from receiver.consume.claim import Claim, StreamMismatch, StreamRestored, TakenOver
 from receiver.consume.wake import Wake
 from receiver.driver.rotation_timer import RotationTimer
-from receiver.driver.shared import Shared
+from receiver.driver.slot import Shared
 from receiver.driver.standby import describe_owners, find_live_owner, wait_until_free
 from receiver.driver.stopping import run_unless_stopped
-from receiver.partition_meter import PartitionMeter
+from receiver.meter import PartitionMeter
 from receiver.storage.damage import Damaged, Misplaced
 
 _SHORT_PAUSE, _LONG_PAUSE = 2.0, 15.0  # seconds between attempts, at most
@@ -150,7 +149,7 @@ class PartitionSupervisor:
             offset.next,
             offset.epoch,
         )
-        await self._count_pending()
+        await self._count_pending(self._offset.next)
 
     async def _find_free_revision(self) -> int | None:
         """Return the revision at which the partition may be claimed, None for any."""
@@ -166,9 +165,9 @@ class PartitionSupervisor:
             raise TakenOver(self._partition, owner)
         return revision
 
-    async def _count_pending(self) -> None:
+    async def _count_pending(self, sequence: int) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: the number is only shown
-            self._meter.pending = await self.wake.count(self._offset.next)
+            self._meter.pending = await self.wake.count(sequence)
 
     async def _wait_for_work(self) -> bool:
         """Return True once there is something to receive; False with `once` if nothing is left."""
@@ -315,6 +314,7 @@ class PartitionSupervisor:
         else:
             if committed > self._meter.next:
                 self._meter.note_progress(committed)
+                await self._count_pending(committed)
                 return True
         return False
 
@@ -356,7 +356,7 @@ class PartitionSupervisor:
             # another receiver that owns it may hold its lock, or a person may have moved the offset
             with suppress(ConnectionLost, Rejected):  # that's fine: asked again by the next attempt
                 await run_unless_stopped(self.stop, self.claim.confirm())
-            await run_unless_stopped(self.stop, self._count_pending())
+            await run_unless_stopped(self.stop, self._count_pending(self._offset.next))
         self._meter.note_blocked(Blocked(cause, detail))
         longest = _SHORT_PAUSE if cause in _PASSING else _LONG_PAUSE
         seconds = min(self._shared.limits.pause * 2 ** min(self._attempts - 1, 10), longest)

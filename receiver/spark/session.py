@@ -24,8 +24,7 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import make_folder, write_atomic
 from nats_logship.app.python import INTERPRETER, SAFE_PATH
 from receiver.spark.java import Java, class_data, is_local
-from receiver.spark.jvm import Jvm, connect_jvm, explain_refusals, run_jvm
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import Jvm, connect_jvm, explain_refusals, run_jvm, scratch_folder
 
 _ATTEMPTS = 4  # at a task, as on a cluster
 _STANDALONE = "spark://"

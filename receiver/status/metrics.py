@@ -13,8 +13,7 @@ from nats_logship.app.pages import Page, metrics_page
 from nats_logship.app.timestamps import SECOND
 from nats_logship.wire.message import Unit
 from receiver.consume.assignment import Cause
-from receiver.meter import Meter
-from receiver.partition_meter import PartitionMeter
+from receiver.meter import Meter, PartitionMeter
 from receiver.storage.anomalies import AnomalyKind
 
 _Value = Callable[[PartitionMeter, int], float]

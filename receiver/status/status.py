@@ -27,25 +27,16 @@ from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
 from nats_logship.wire.subjects import partition_filter
 from receiver.driver.partitions import request_partition_count
-from receiver.driver.presence import request_report
-from receiver.partition_report import REPORTS, PartitionReport
+from receiver.driver.standby import request_report
+from receiver.meter import REPORTS, PartitionReport
 from receiver.storage.damage import Damaged
 from receiver.storage.store import Store
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
 _HEAD = (
-    "partition",
-    "next",
-    "behind",
-    "oldest",
-    "lines",
-    "bytes",
-    "lines/s",
-    "epoch",
-    "running",
-    "owner",
-    "last commit",
+    *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "epoch", "running"),
+    *("owner", "last commit"),
 )
 
 

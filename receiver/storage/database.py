@@ -1,10 +1,16 @@
-"""The SQLite database of a partition, `<state>/p<N>.db`: connection, schema, transactions, checks.
+r"""The SQLite database of a partition, `<state>/p<N>.db`: connection, schema, transactions, checks.
 
 `Store` adds the queries. SQL is in these two modules only.
+
+Text is valid UTF-8 without NUL; ordinary names are as they are. A path may hold bytes that are not
+UTF-8. Python reads such a byte as a lone surrogate, which SQLite refuses. The store keeps each lone
+surrogate, NUL and U+FFFD itself as U+FFFD and four hex digits: the file `\xff.log` is `�dcff.log`
+there.
 """
 
 import errno
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,9 +18,28 @@ from pathlib import Path
 from typing import Self
 
 from nats_logship.app.files import open_folder
-from receiver.storage import text
 from receiver.storage.damage import Damaged
 from receiver.storage.disk import is_local, raise_if_failed
+
+_MARK = "\ufffd"
+_ESCAPED = re.compile(f"[\0{_MARK}\ud800-\udfff]")
+_ESCAPE = re.compile(f"{_MARK}([0-9a-f]{{4}})")
+
+
+def _encode_text(text: str) -> str:
+    """Return what the store keeps for a text; different texts are kept differently."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: f"{_MARK}{ord(found[0]):04x}", text)
+
+
+def _decode_text(kept: bytes) -> str:
+    """Return the text that `_encode_text` was given."""
+    if kept.isascii():
+        return kept.decode("ascii")
+    text = kept.decode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
 
 _VERSION = 1
 _LOCK_PATIENCE = 20.0  # seconds to wait for another process that reads or writes the database
@@ -129,7 +154,7 @@ class Database:
             self._sql = sqlite3.connect(
                 uri, uri=True, timeout=_LOCK_PATIENCE, isolation_level=None, check_same_thread=False
             )
-        self._sql.text_factory = text.decode
+        self._sql.text_factory = _decode_text
 
     def _read_version(self) -> int:
         return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
@@ -268,7 +293,7 @@ class Database:
 
 
 def _encode(values: Iterable[object]) -> list[object]:
-    return [text.encode(value) if isinstance(value, str) else value for value in values]
+    return [_encode_text(value) if isinstance(value, str) else value for value in values]
 
 
 def _uri_of(path: Path) -> str:

@@ -9,17 +9,8 @@ _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds after which a source 
 _MOST_CACHED = 50_000  # rows
 
 _GAP_COLUMNS = (
-    "kind",
-    "host",
-    "file",
-    "file_id",
-    "start",
-    "end",
-    "sequence",
-    "after",
-    "since",
-    "until",
-    "unit",
+    *("kind", "host", "file", "file_id", "start", "end"),
+    *("sequence", "after", "since", "until", "unit"),
 )
 
 

@@ -209,6 +209,10 @@ class Store(Database):
         silent = "host != '' AND length > 0 AND last_line < ?"
         return self._files(f"{silent} AND {_IS_LIVE}", moment)
 
+    def list_files_and_left(self) -> list[FileRow]:
+        """Return all files, also those that were left to other partitions and not yet taken."""
+        return self._all_files("TRUE")
+
     def list_left_files(self, host: str) -> list[FileRow]:
         """Return the files of a host that were left to another partition."""
         return self._all_files("left_in > 0 AND host = ?", host)

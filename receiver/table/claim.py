@@ -17,7 +17,7 @@ from nats_logship.wire.table_progress import (
     UnreadableProgress,
     table_key,
 )
-from receiver.driver.presence import is_gone
+from receiver.driver.standby import is_gone
 
 
 @dataclass(slots=True)

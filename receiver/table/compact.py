@@ -1,136 +1,117 @@
 """Keep the number of files small: which files to merge, and the task that merges them.
 
 A merged file is sorted by host again, so that a query for a host reads little of it. A task holds a
-slice of the hosts in memory, never all rows.
+row group of each file in memory, never all rows.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as datasets
 
 from nats_logship.app.faults import fault
-from receiver.table.columns import FILE_SCHEMA, NAMES
+from receiver.table.columns import GROUP_BYTES, SCHEMA
 from receiver.table.location import Location
 from receiver.table.log import KnownFile
 from receiver.table.write import File, write_tables
 
-_HOUR_BYTES = 64 * 1024 * 1024  # of a file of an hour, compressed
+_HOUR_BYTES = 128 * 1024 * 1024  # of a file of an hour, compressed
 _DAY_BYTES = 256 * 1024 * 1024
-_MOST_FILES = 100  # merged at a time
-_SLICE_ROWS = 200_000
+_MOST_FILES = 24  # merged at a time; some `GROUP_BYTES` of each are in memory
+_FEW_OF_HOUR = 8  # files are left to the end of the day: each merge writes all once more
 _PATIENCE = timedelta(minutes=5)  # after an hour or day: a round may still write lines of it
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of a day to merge into one."""
+    """Files of a day to merge into one; `added` are columns that somebody has added to ours."""
 
     day: date
     files: tuple[KnownFile, ...]
+    added: tuple[pa.Field, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its files."""
+        own = [one for one in SCHEMA if one.name != "date"]
+        return pa.schema([*own, *self.added])
 
 
-def find_groups(files: Sequence[KnownFile], now: datetime) -> list[Group]:
+_Run = tuple[str, pa.RecordBatch, int]
+"""A host, rows of it, and about how many bytes they take."""
+
+
+def find_groups(
+    files: Sequence[KnownFile], now: datetime, added: tuple[pa.Field, ...] = ()
+) -> list[Group]:
     """Return the files to merge, of closed hours and closed days; `files` as `Log.files`."""
-    groups = list[Group]()
+    runs = list[tuple[KnownFile, ...]]()
     today = (now - _PATIENCE).date()
     hour = (now - _PATIENCE).isoformat()[:13]
     for day, of_day in groupby(files, key=lambda one: one.day):
         found = [one for one in of_day if one.rows]
         if day < today:
-            groups += _pack(day, found, _DAY_BYTES)
+            runs += _pack(found, _DAY_BYTES)
             continue
-        closed = [one for one in found if one.ends[:13].replace(" ", "T") < hour]
+        closed = [one for one in found if one.ends[:13] < hour]
         for _, of_hour in groupby(closed, key=lambda one: one.begins[:13]):
-            groups += _pack(day, of_hour, _HOUR_BYTES)
-    return groups
+            if len(one_hour := [*of_hour]) > _FEW_OF_HOUR:
+                runs += _pack(one_hour, _HOUR_BYTES)
+    return [Group(run[0].day, run, added) for run in runs if len(run) > 1]
 
 
-def _pack(day: date, files: Iterable[KnownFile], most: int) -> Iterator[Group]:
-    """Yield runs of files that are small for `most` bytes, each two files or more."""
+def _pack(files: Iterable[KnownFile], most: int) -> Iterator[tuple[KnownFile, ...]]:
+    """Yield runs of files that are small for `most` bytes, one file or none as well."""
     run, size = list[KnownFile](), 0
     for one in files:
         if one.size * 2 > most:
             continue
-        if run and (size + one.size > most or len(run) == _MOST_FILES):
-            yield Group(day, tuple(run))
+        if len(run) == _MOST_FILES or (run and size + one.size > most):
+            yield tuple(run)
             run, size = [], 0
         run.append(one)
         size += one.size
-    if len(run) > 1:
-        yield Group(day, tuple(run))
+    yield tuple(run)
 
 
 def merge_files(group: Group, lines: Location) -> tuple[Group, File]:
     """Write the rows of files to a new one, by host and then in their order, and return it."""
-    tables = _sorted_slices(group, lines)
-    merged = write_tables(tables, group.day.isoformat(), lines)
+    runs = (_find_runs(one, group.schema, lines) for one in group.files)
+    by_host = heapq.merge(*runs, key=itemgetter(0))  # of a host, the earlier file's come first
+    merged = write_tables(_gather(by_host), group.day.isoformat(), lines, group.schema)
     if merged.rows != (rows := sum(one.rows for one in group.files)):
         raise ValueError(f"{merged.rows} rows were merged, of {rows}")
     fault("table_merged")
     return group, merged
 
 
-def _sorted_slices(group: Group, lines: Location) -> Iterator[pa.Table]:
-    parquet = datasets.ParquetFileFormat(dictionary_columns=list(NAMES))
-    whole = datasets.dataset(
-        [one.path for one in group.files],
-        schema=FILE_SCHEMA,
-        format=parquet,
-        filesystem=lines.file_system,
-    )
-    for hosts in _slice_hosts(whole):
-        is_wanted = datasets.field("host").cast(pa.string()).isin(pa.array(hosts, pa.string()))
-        batches = whole.to_batches(filter=is_wanted, use_threads=False)
-        if len(hosts) == 1:  # its rows are in order: those of a file, and files are too
-            yield from _gather(batches)
-        else:
-            yield _sort(pa.Table.from_batches(batches, FILE_SCHEMA))
+def _find_runs(file: KnownFile, schema: pa.Schema, lines: Location) -> Iterator[_Run]:
+    """Yield the rows of each host in a row group of a file, which is sorted by host."""
+    whole = datasets.ParquetFileFormat().make_fragment(file.path, lines.file_system)
+    for part in whole.split_by_row_group():
+        rows = part.to_table(schema, use_threads=False).combine_chunks()
+        for batch in rows.to_batches():
+            width = batch.nbytes // batch.num_rows
+            hosts, begin = pc.run_end_encode(batch["host"]), 0
+            for host, end in zip(hosts.values.to_pylist(), hosts.run_ends.to_pylist(), strict=True):
+                yield host, batch.slice(begin, end - begin), width * (end - begin)
+                begin = end
 
 
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of batches in tables of about `_SLICE_ROWS`."""
-    found, rows = list[pa.RecordBatch](), 0
-    for batch in batches:
-        found.append(batch)
-        rows += batch.num_rows
-        if rows >= _SLICE_ROWS:
-            yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
-            found, rows = [], 0
-    if rows:
-        yield _combine(pa.Table.from_batches(found, FILE_SCHEMA))
-
-
-def _sort(rows: pa.Table) -> pa.Table:
-    """Return rows by host, and otherwise in their order."""
-    rows = _combine(rows)
-    text = rows["host"].cast(pa.string())
-    return rows.take(pc.sort_indices(pa.table({"host": text}), [("host", "ascending")]))
-
-
-def _combine(rows: pa.Table) -> pa.Table:
-    return rows.unify_dictionaries().combine_chunks()
-
-
-def _slice_hosts(whole: datasets.Dataset) -> Iterator[list[str]]:
-    """Yield the names of all hosts in order: one with many lines alone, others together.
-
-    Those of a list have about `_SLICE_ROWS` lines.
-    """
-    counts: dict[str, int] = {}
-    for batch in whole.to_batches(columns=["host"], use_threads=False):
-        for one in pc.value_counts(batch["host"].cast(pa.string())).to_pylist():
-            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
-    names, rows = list[str](), 0
-    for name in sorted(counts):
-        if names and rows + counts[name] > _SLICE_ROWS:
-            yield names
-            names, rows = [], 0
-        names.append(name)
-        rows += counts[name]
-    if names:
-        yield names
+def _gather(runs: Iterable[_Run]) -> Iterator[pa.Table]:
+    """Yield tables of about `GROUP_BYTES`."""
+    found, size = list[pa.RecordBatch](), 0
+    for _, rows, width in runs:
+        found.append(rows)
+        size += width
+        if size >= GROUP_BYTES:
+            yield pa.Table.from_batches(found)
+            found, size = [], 0
+    if found:
+        yield pa.Table.from_batches(found)

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +12,8 @@ from nats_logship.app.faults import fault
 from receiver.table.columns import Unreadable
 from receiver.table.location import Location
 from receiver.table.log import Log
-from receiver.table.plan import Removed
-from receiver.table.write import File
+from receiver.table.plan import Range, Removed
+from receiver.table.write import File, Written
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -33,58 +33,64 @@ SCHEMA = pa.schema(
 STATISTICS = ("first",)
 
 
-def make_rows(
-    removed: Iterable[tuple[str, Removed]],
-    unreadable: Iterable[tuple[str, Unreadable]],
-    now: int,
-) -> list[dict[str, Any]]:
-    """Return rows of `gaps`; each comes with the name of the stream's transaction.
-
-    `now` is in nanoseconds since the epoch.
-    """
-    return [
-        {
-            "time": now // 1000,
-            "kind": "removed",
-            "stream": name.removeprefix("logship/"),
-            "first": one.first,
-            "until": one.until,
-            "reason": one.reason,
-        }
-        for name, one in removed
-    ] + [
-        {
-            "time": one.stored_at // 1000,
-            "kind": "unreadable",
-            "stream": name.removeprefix("logship/"),
-            "first": one.sequence,
-            "until": one.sequence + 1,
-            "subject": one.subject,
-            "reason": one.reason,
-            "payload": one.payload,
-        }
-        for name, one in unreadable
-    ]
+Row = dict[str, Any]
+_KEY = ("kind", "stream", "first", "until")
 
 
-def append_rows(log: Log, rows: Sequence[Mapping[str, Any]], ends: Mapping[str, int]) -> None:
-    """Commit the rows that the table does not have, with the transactions of the round.
+def make_rows(removed: Iterable[Removed], written: Iterable[Written], stored_at: int) -> list[Row]:
+    """Return a row for all that is missing in a round; `stored_at` in ns since the epoch."""
+    rows = [_describe_removed(one, stored_at) for one in removed]
+    for found in written:
+        rows += (_describe_removed(one, stored_at) for one in found.removed)
+        rows += (_describe_unreadable(one, found.range) for one in found.unreadable)
+    return rows
 
-    They come before the lines: if we die between both, the transactions of `gaps` are ahead, and
-    the same rows are left out of the next round. Raises as `Log.append`, OSError.
+
+def _describe_removed(one: Removed, now: int) -> Row:
+    return {
+        "time": now // 1000,
+        "kind": "removed",
+        "stream": f"{one.stream}/{one.created}",
+        "first": one.first,
+        "until": one.until,
+        "reason": one.reason,
+    }
+
+
+def _describe_unreadable(one: Unreadable, read: Range) -> Row:
+    return {
+        "time": one.stored_at // 1000,
+        "kind": "unreadable",
+        "stream": f"{read.stream}/{read.created}",
+        "first": one.sequence,
+        "until": one.sequence + 1,
+        "subject": one.subject,
+        "reason": one.reason,
+        "payload": one.payload,
+    }
+
+
+def append_rows(log: Log, rows: Sequence[Row]) -> int:
+    """Commit the rows that the table does not have, and return how many.
+
+    They come before the lines: if we die between both, the next round finds them there. Raises as
+    `Log.append`, OSError.
     """
     log.refresh()
-    new = [
-        row for row in rows if row["first"] >= (log.transaction(f"logship/{row['stream']}") or 0)
-    ]
+    least = min(row["first"] for row in rows)
+    known = log.table.to_pyarrow_table(columns=[*_KEY], filters=[("first", ">=", least)])
+    there = {tuple(row[name] for name in _KEY) for row in known.to_pylist()}
+    new = [row for row in rows if tuple(row[name] for name in _KEY) not in there]
     if new:
-        log.append([_write(log.location, new)], ends)
+        log.append([_write(log.location, new)], {})
         fault("table_gaps")
+        log.checkpoint()
+    return len(new)
 
 
-def _write(location: Location, rows: Sequence[Mapping[str, Any]]) -> File:
+def _write(location: Location, rows: Sequence[Row]) -> File:
     path = f"{uuid.uuid4().hex}.parquet"
-    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    table = pa.Table.from_pylist([*rows], schema=SCHEMA)
     with location.write(path) as sink:
         pq.write_table(table, sink, compression="zstd", store_schema=False)
         size = sink.tell()

@@ -5,13 +5,14 @@ Files are complete and on disk when `write` ends, under a name that nobody else 
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from nats_logship.app.faults import fault
+from receiver.storage.disk import raise_if_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +65,23 @@ class Location:
             return
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:
+        with ExitStack() as stack, target.open("xb") as file:
+            stack.callback(target.unlink)  # a full disk is not to fill with halves
             yield file
             file.flush()
             fault("table_written")
             os.fsync(file.fileno())
+            stack.pop_all()
         for changed in (target.parent, target.parent.parent):
             sync_folder(changed)
         fault("table_synced")
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk; raises OSError."""
+    """Bring the names in a folder to disk; raises OSError, also if its file system has failed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    raise_if_failed(folder)

@@ -8,7 +8,8 @@ handle, on which the transactions were read.
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -19,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 
+from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.faults import fault
 from receiver.table.location import Location, sync_folder
 from receiver.table.write import File, now_ms
@@ -64,18 +66,32 @@ class Log:
     partitioned: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     _table: DeltaTable | None = None
+    _known: str = ""
+    _checkpointed: int = 0
     _synced: set[str] = field(default_factory=set)
 
     def refresh(self) -> None:
-        """Read the newest version; creates the table if there is none. Raises `TableTrouble`."""
-        try:
+        """Read the newest version; creates the table if there is none.
+
+        Raises `TableTrouble`, ConfigurationError for a table of another program, OperatorError if
+        the table was removed since the first call, or is another one.
+        """
+        with self._trouble():
             if self._table is None:
                 self._table = self._open()
+                self._require_ours()
                 self.sync()
             else:
-                self._table.update_incremental()
+                self._table.update_incremental()  # an error for a version before the one it knows
+                self._require_version()
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        """Raise `TableTrouble` for errors after which it is unknown what the table has."""
+        try:
+            yield
         except (DeltaError, OSError) as error:
-            self._table = None
+            self._table, self._synced = None, set()
             raise TableTrouble(_shorten(error)) from None
 
     def _open(self) -> DeltaTable:
@@ -83,22 +99,50 @@ class Log:
         if folder := self.location.folder:
             _drop_torn_commit(folder / "_delta_log")
             _drop_torn_checkpoint(folder / "_delta_log")
-            folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(folder.parent)
         try:
             return DeltaTable(root, storage_options=options)
         except TableNotFoundError:
-            return DeltaTable.create(
-                root,
-                schema=self.schema,
-                mode="ignore",
-                partition_by=list(self.partitioned) or None,
-                name=self.name,
-                # for other columns the dataset of delta-rs would compare with NULL: no row then
-                configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.statistics)},
-                storage_options=options,
-                post_commithook_properties=_NOTHING_ELSE,
+            if self._known:
+                raise self._removed() from None
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+        logger.info("creating table %s", root)
+        return DeltaTable.create(
+            root,
+            schema=self.schema,
+            mode="ignore",
+            partition_by=list(self.partitioned) or None,
+            name=self.name,
+            # for other columns the dataset of delta-rs would compare with NULL: no row then
+            configuration=_CONFIGURATION | {_STATISTICS: ",".join(self.statistics)},
+            storage_options=options,
+            post_commithook_properties=_NOTHING_ELSE,
+        )
+
+    def _require_ours(self) -> None:
+        """Raise if another program or person has made this table, or made it anew meanwhile."""
+        found = {one.name: one.type for one in pa.schema(self.table.schema())}
+        strange = [one.name for one in self.schema if found.get(one.name) != one.type]
+        if strange or tuple(self.table.metadata().partition_columns) != self.partitioned:
+            raise ConfigurationError(
+                f"{self.location.root} is no table of `logreceiver table`: look at its columns "
+                f"({', '.join(strange)}) and partitions, or give another --table"
             )
+        if (version := self.table.protocol().min_reader_version) > 1:
+            raise ConfigurationError(
+                f"{self.location.root} now needs readers of version {version} (deletion vectors, "
+                "column mapping): files could not be merged; rewrite it without, or give another "
+                "--table"
+            )
+        if self._known not in {"", self.table_id}:
+            raise self._removed()
+        self._known = self.table_id
+
+    def _removed(self) -> OperatorError:
+        return OperatorError(
+            f"{self.location.root} was removed or exchanged while it was written; start again"
+        )
 
     @property
     def table(self) -> DeltaTable:
@@ -116,9 +160,16 @@ class Log:
         """The id of the table, which a copy of it has too."""
         return str(self.table.metadata().id)
 
+    @property
+    def added(self) -> tuple[pa.Field, ...]:
+        """The columns that somebody has added to ours."""
+        own = set(self.schema.names)
+        return tuple(one for one in pa.schema(self.table.schema()) if one.name not in own)
+
     def transaction(self, name: str) -> int | None:
-        """Return the version of a transaction, None if there is none."""
-        return self.table.transaction_version(name)
+        """Return the version of a transaction, None if there is none; raises `TableTrouble`."""
+        with self._trouble():
+            return self.table.transaction_version(name)
 
     def files(self) -> list[KnownFile]:
         """Return the files of the version that was read, oldest first."""
@@ -137,7 +188,10 @@ class Log:
         return sorted(found, key=lambda one: (one.day, one.begins, one.path))
 
     def append(self, files: Iterable[File], transactions: Mapping[str, int]) -> None:
-        """Commit new files with transactions, and sync. Raises `Overtaken`, `TableTrouble`."""
+        """Commit new files with transactions, and sync.
+
+        Raises `Overtaken`, `TableTrouble`, OperatorError if what was read is not there any more.
+        """
         self._commit([_add(one, is_new=True) for one in files], transactions)
 
     def exchange(self, old: Iterable[KnownFile], new: Iterable[File]) -> None:
@@ -156,38 +210,45 @@ class Log:
             max_commit_retries=0,
             app_transactions=[Transaction(name, at) for name, at in transactions.items()],
         )
-        try:
-            self.table.create_write_transaction(
-                list(actions),
-                mode="append",
-                schema=self.table.schema(),
-                partition_by=list(self.partitioned),
-                commit_properties=properties,
-                post_commithook_properties=_NOTHING_ELSE,
-            )
+        with self._trouble():
+            self._require_version()
+            try:
+                self.table.create_write_transaction(
+                    list(actions),
+                    mode="append",
+                    schema=self.table.schema(),
+                    partition_by=list(self.partitioned),
+                    commit_properties=properties,
+                    post_commithook_properties=_NOTHING_ELSE,
+                )
+            except CommitFailedError as error:
+                raise Overtaken(_shorten(error)) from None
             fault("table_committed")
             self.table.update_incremental()
             self.sync()
-        except CommitFailedError as error:
-            raise Overtaken(_shorten(error)) from None
-        except (DeltaError, OSError) as error:
-            self._table = None  # it is unknown whether the commit is there
-            raise TableTrouble(_shorten(error)) from None
+
+    def _require_version(self) -> None:
+        """Raise if the version that was read is not there: delta-rs does not notice it.
+
+        It would commit a later version, which is none of the table as it is now.
+        """
+        path = f"_delta_log/{self.version:020}.json"
+        if not self.location.file_system.get_file_info(path).is_file:
+            raise self._removed()
 
     def checkpoint(self) -> None:
         """Write a checkpoint if one is due, and remove old versions; raises as `append`."""
-        if self.version % _CHECKPOINT_EVERY:
+        if self.version - self._checkpointed < _CHECKPOINT_EVERY:
             return
-        try:
+        with self._trouble():
             self.table.create_checkpoint()
             self.sync()
             self.table.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            raise TableTrouble(_shorten(error)) from None
+        self._checkpointed = self.version
 
     def vacuum(self, hours: int) -> int:
         """Delete files that no version of the last `hours` names, and return how many."""
-        try:
+        with self._trouble():
             self.sync()  # a power loss must not bring back a version that names deleted files
             gone = self.table.vacuum(
                 retention_hours=hours,
@@ -199,9 +260,6 @@ class Log:
             fault("table_vacuumed")
             self.table.update_incremental()
             self.sync()
-        except (DeltaError, OSError) as error:
-            self._table = None
-            raise TableTrouble(_shorten(error)) from None
         return len(gone)
 
     def sync(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,8 +13,8 @@ from receiver.table.log import Log
 from receiver.table.meter import TableMeter
 from receiver.table.write import File
 
-_EVERY = timedelta(minutes=1)
-_VACUUM_EVERY = timedelta(hours=1)
+_EVERY = 60.0  # seconds
+_VACUUM_EVERY = 3600.0
 
 logger = logging.getLogger(__name__)
 
@@ -32,26 +33,26 @@ class Maintenance:
     grace: timedelta
     is_compacting: bool = True
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)  # noqa: TID251 - the default
-    _last: datetime = datetime(1, 1, 1, tzinfo=UTC)
-    _vacuumed: datetime = datetime(1, 1, 1, tzinfo=UTC)
+    _due: float = 0.0
+    _vacuum_due: float = 0.0
 
     async def run(self, lines: Log) -> None:
         """Do what is due; raises `Overtaken`, `TableTrouble`, `JobFailed`."""
-        now = self.clock()
-        if now - self._last >= _EVERY:
-            await asyncio.to_thread(self._run, lines, now)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _EVERY  # if it fails, too
+            await asyncio.to_thread(self._run, lines, self.clock())
 
     def _run(self, lines: Log, now: datetime) -> None:
         lines.refresh()
         self._remove_old_days(lines, now)
         left = self._compact(lines, now) if self.is_compacting else 0
         lines.checkpoint()
-        if now - self._vacuumed >= _VACUUM_EVERY:
-            self._vacuumed = now
+        if time.monotonic() >= self._vacuum_due:
+            self._vacuum_due = time.monotonic() + _VACUUM_EVERY
             lines.vacuum(int(self.grace.total_seconds() // 3600))
         self.meter.files = len(lines.files())
-        if not left:
-            self._last = now
+        if left:
+            self._due = 0.0
 
     def _remove_old_days(self, lines: Log, now: datetime) -> None:
         if not self.keep:
@@ -63,7 +64,7 @@ class Maintenance:
 
     def _compact(self, lines: Log, now: datetime) -> int:
         """Merge some groups of files, and return how many are left for later."""
-        groups = find_groups(lines.files(), now)
+        groups = find_groups(lines.files(), now, lines.added)
         for group, merged in self.merge(groups[: self.tasks]) if groups else ():
             lines.exchange(group.files, [merged])
             fault("table_compacted")

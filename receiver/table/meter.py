@@ -52,6 +52,10 @@ class TableMeter:
         """Return True: a round that hangs makes `/healthz` say so."""
         return most > 0
 
+    def left(self) -> int:
+        """Return how many messages wait."""
+        return sum(self.behind.values())
+
     def health(self) -> Page:
         """Return the page of `/healthz`."""
         return health_page(self._find_problem(), self.status())

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from receiver.table.columns import FILE_SCHEMA, NAMES
@@ -9,14 +10,11 @@ from receiver.table.columns import FILE_SCHEMA, NAMES
 _PAGE_BYTES = 8 * 1024 * 1024  # of lines: larger pages compress better
 
 
-def open_parquet(sink: Any) -> pq.ParquetWriter:
-    """Return a writer of rows as `make_rows` returns them; each table is a row group.
-
-    `sink` is an open file.
-    """
+def open_parquet(sink: Any, schema: pa.Schema = FILE_SCHEMA) -> pq.ParquetWriter:
+    """Return a writer of rows into an open file; each table is a row group."""
     return pq.ParquetWriter(
         sink,
-        FILE_SCHEMA,
+        schema,
         compression="zstd",
         compression_level=5,  # smaller than text by zstd -3, for 1 to 2 s of CPU per GB
         use_dictionary=[*NAMES],
@@ -25,7 +23,7 @@ def open_parquet(sink: Any) -> pq.ParquetWriter:
             "line": "PLAIN",
             "raw": "PLAIN",
         },
-        write_statistics=[one for one in FILE_SCHEMA.names if one not in {"line", "raw"}],
+        write_statistics=[one for one in schema.names if one not in {"line", "raw"}],
         data_page_size=_PAGE_BYTES,
         max_rows_per_page=200_000,
         store_schema=False,

@@ -25,7 +25,7 @@ from nats_logship.client.access import without_password
 from nats_logship.client.connection import Connection
 from receiver.driver.jobs import find_reason, has_died, start_spark, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.driver.presence import ReceiverPresence
+from receiver.driver.standby import ReceiverPresence
 from receiver.driver.stopping import run_unless_stopped
 from receiver.spark.java import is_local
 from receiver.spark.jvm import Jvm

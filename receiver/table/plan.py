@@ -4,10 +4,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nats_logship.client.stream_state import StreamState
-from receiver.table.write import Range
 
 RANGE_BYTES = 32 * 1024 * 1024
 """Bytes of messages as stored that a task reads, about."""
+
+
+REMOVED = "the messages were removed from the stream before they were written"
+"""Why lines are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The sequences `[first, until)` of a stream, created at `created`."""
+
+    stream: str
+    created: str
+    first: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +28,7 @@ class Removed:
     """Sequences `[first, until)` of a stream that were removed before they were written."""
 
     stream: str
+    created: str
     first: int
     until: int
     reason: str
@@ -54,10 +68,10 @@ def find_start(
             f"the stream ends at sequence {state.until - 1} and was written up to {first - 1}: "
             "it lost its end, and lines after that may be written twice"
         )
-        return Start(state.until, Removed(state.name, state.until, first, reason))
+        return Start(state.until, Removed(state.name, state.created, state.until, first, reason))
     if first < state.first:
-        reason = "the messages were removed from the stream before they were written"
-        return Start(state.first, Removed(state.name, first, state.first, reason))
+        reason = REMOVED
+        return Start(state.first, Removed(state.name, state.created, first, state.first, reason))
     return Start(first)
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from nats_logship.app.address import OptionalListen
@@ -16,7 +16,8 @@ from receiver.table.location import Location
 _HOUR = 3600
 
 
-def _check_options(pairs: tuple[str, ...]) -> tuple[str, ...]:
+def check_options(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return options of delta-rs as they were given; raises ValueError for one without a `=`."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
             raise ValueError(f"{pair!r} is no option; write name=value, as AWS_REGION=eu-west-1")
@@ -48,7 +49,7 @@ class TableSettings(SparkSettings):
         "lines and gaps.",
     )
     storage_option: Annotated[
-        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(_check_options)
+        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(check_options)
     ] = option(
         (),
         "NAME=VALUE",
@@ -93,6 +94,19 @@ class TableSettings(SparkSettings):
         "ADDR:PORT",
         "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9466; none by default.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_all_partitions(cls, given: Any) -> Any:
+        """Leave out the partitions that the file of a receiver's credential names."""
+        if isinstance(given, dict) and "partition" in given:
+            given = dict(given)
+            if (named := given.pop("partition")) not in ("all", ["all"]):
+                raise ValueError(
+                    f"the credential is for partitions {named}, and a table takes all: `logbroker "
+                    "credentials add receiver NAME --partition all`"
+                )
+        return given
 
     @property
     def location(self) -> Location:

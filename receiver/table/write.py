@@ -3,9 +3,10 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pyarrow.compute as pc
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.client import background
 from nats_logship.client.access import Access
+from nats_logship.client.find import StreamMessage
 from nats_logship.client.ranges import SequenceRange, read_range
 from receiver.table.columns import (
     FILE_BYTES,
+    FILE_SCHEMA,
     GROUP_BYTES,
     SectionLines,
     Splitter,
@@ -26,6 +29,7 @@ from receiver.table.columns import (
 )
 from receiver.table.location import Location
 from receiver.table.parquet import open_parquet
+from receiver.table.plan import REMOVED, Range, Removed
 
 STATISTICS = ("time", "host", "stream", "sequence")
 """The columns whose smallest and largest values commits have: those that are never NULL."""
@@ -43,16 +47,6 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The sequences `[first, until)` of a stream, created at `created`."""
-
-    stream: str
-    created: str
-    first: int
-    until: int
-
-
-@dataclass(frozen=True, slots=True)
 class File:
     """A file that no commit names yet; `stats` is JSON as Delta has it."""
 
@@ -65,11 +59,13 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task has written: files, bytes of lines, and the messages that it could not read."""
+    """What a task has written of a range: files, and bytes of lines; and what it could not read."""
 
+    range: Range
     files: tuple[File, ...] = ()
     line_bytes: int = 0
-    unreadable: tuple[tuple[str, Unreadable], ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    removed: tuple[Removed, ...] = ()
 
 
 def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
@@ -81,15 +77,31 @@ def write_range(chosen: Range, broker: Broker, lines: Location) -> Written:
     connection = background.connection(broker.servers, broker.access, _PROGRAM)
     asked = SequenceRange(">", chosen.first, chosen.until, chosen.stream, fail_on_data_loss=True)
     splitter, size = Splitter(), 0
-    files = list[File]()
-    runs = read_range(connection, asked)
-    found = (part for run in runs for message in run for part in splitter.split(message))
+    files, removed = list[File](), list[Removed]()
+    messages = _find_holes(chain.from_iterable(read_range(connection, asked)), chosen, removed)
+    found = (part for message in messages for part in splitter.split(message))
     for parts in cut_groups(found, FILE_BYTES):
         size += sum(len(part.payload) for part in parts)
         for day, of_day in _by_day(parts):
             files.append(_write_file(of_day, day, f"{chosen.stream}/{chosen.created}", lines))
-    unreadable = tuple((chosen.stream, one) for one in splitter.unreadable)
-    return Written(tuple(files), size, unreadable)
+    return Written(chosen, tuple(files), size, tuple(splitter.unreadable), tuple(removed))
+
+
+def _find_holes(
+    messages: Iterable[StreamMessage], chosen: Range, removed: list[Removed]
+) -> Iterator[StreamMessage]:
+    """Yield the messages of a range, and add the sequences between them that are not there."""
+
+    def note(first: int, until: int) -> None:
+        if first < until:
+            removed.append(Removed(chosen.stream, chosen.created, first, until, REMOVED))
+
+    first = chosen.first
+    for message in messages:
+        note(first, message.sequence)
+        first = message.sequence + 1
+        yield message
+    note(first, chosen.until)
 
 
 def _by_day(parts: Sequence[SectionLines]) -> Iterator[tuple[date, list[SectionLines]]]:
@@ -107,12 +119,14 @@ def _write_file(parts: list[SectionLines], day: date, stream: str, lines: Locati
     return write_tables(tables, day.isoformat(), lines)
 
 
-def write_tables(tables: Iterator[pa.Table], day: str, lines: Location) -> File:
+def write_tables(
+    tables: Iterator[pa.Table], day: str, lines: Location, schema: pa.Schema = FILE_SCHEMA
+) -> File:
     """Write tables of rows to a new file of a day, a row group each; returns when it is on disk."""
     path = f"date={day}/{uuid.uuid4().hex}.parquet"
     stats = _Stats()
     with lines.write(path) as sink:
-        with open_parquet(sink) as writer:
+        with open_parquet(sink, schema) as writer:
             for table in tables:
                 stats.add(table)
                 writer.write_table(table)

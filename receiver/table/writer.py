@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.faults import fault
@@ -25,17 +24,19 @@ from receiver.table.log import Log, Overtaken, TableTrouble
 from receiver.table.maintenance import Maintenance
 from receiver.table.meter import TableMeter
 from receiver.table.plan import (
+    Range,
     Removed,
     cut_ranges,
     find_ends,
     find_start,
     transaction_name,
 )
-from receiver.table.write import Range, Written
+from receiver.table.write import Written
 
 _POLL = 5.0  # seconds between questions about the streams and the table
 _PAUSE = 5.0  # seconds after a failure
 _ATTEMPTS = 3  # with --once
+_LOGGED = 10  # gaps of a round
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class _Plan:
 
     starts: dict[tuple[str, str], int] = field(default_factory=dict)
     unknown: bool = False
-    removed: list[tuple[str, Removed]] = field(default_factory=list)
+    removed: list[Removed] = field(default_factory=list)
     ranges: list[Range] = field(default_factory=list)
     behind: dict[str, int] = field(default_factory=dict)
     waiting_bytes: int = 0
@@ -170,7 +171,7 @@ class TableWriter:
             key, own = (name, state.created), transaction_name(name, state.created)
             plan.unknown |= self.lines.transaction(own) is None
             if start.removed:
-                plan.removed.append((own, start.removed))
+                plan.removed.append(start.removed)
             self._add_ranges(plan, self._cap(state), start.first)
             plan.starts[key] = start.first
         self.meter.behind = plan.behind
@@ -193,7 +194,7 @@ class TableWriter:
         began = time.monotonic()
         written = list(await asyncio.to_thread(self.run_tasks, plan.ranges)) if plan.ranges else []
         ends = find_ends(plan.ranges, plan.starts)
-        await self._write_gaps(plan, written, ends)
+        await self._write_gaps(plan, written)
         files = [one for found in written for one in found.files]
         rows = sum(one.rows for one in files)
         await asyncio.to_thread(self.lines.append, files, ends)
@@ -203,21 +204,10 @@ class TableWriter:
         streams = {key: ends[transaction_name(*key)] for key in plan.starts}
         await self._store(streams, rows)
 
-    async def _write_gaps(
-        self, plan: _Plan, written: Iterable[Written], ends: dict[str, int]
-    ) -> None:
-        created = dict(plan.starts.keys())
-        unreadable = [
-            (transaction_name(stream, created[stream]), one)
-            for found in written
-            for stream, one in found.unreadable
-        ]
-        rows = gaps.make_rows(plan.removed, unreadable, self.meter.clock())
-        for row in rows:
-            _log_gap(row)
-        if rows:
-            await asyncio.to_thread(gaps.append_rows, self.gaps, rows, ends)
-            self.meter.gaps += len(rows)
+    async def _write_gaps(self, plan: _Plan, written: Iterable[Written]) -> None:
+        if rows := gaps.make_rows(plan.removed, written, self.meter.clock()):
+            _log_gaps(rows)
+            self.meter.gaps += await asyncio.to_thread(gaps.append_rows, self.gaps, rows)
 
     async def _store(self, streams: dict[tuple[str, str], int], rows: int) -> None:
         found = {name: StreamProgress(created, at) for (name, created), at in streams.items()}
@@ -230,12 +220,15 @@ class TableWriter:
                 await self.claim.release()
 
 
-def _log_gap(row: dict[str, Any]) -> None:
-    logger.warning(
-        "gap in stream %s: sequences %d to %d, %s: %s",
-        row["stream"],
-        row["first"],
-        row["until"] - 1,
-        row["kind"],
-        row["reason"],
-    )
+def _log_gaps(rows: Sequence[gaps.Row]) -> None:
+    for row in rows[:_LOGGED]:
+        logger.warning(
+            "gap in stream %s: sequences %d to %d, %s: %s",
+            row["stream"],
+            row["first"],
+            row["until"] - 1,
+            row["kind"],
+            row["reason"],
+        )
+    if len(rows) > _LOGGED:
+        logger.warning("%d more gaps are in the table gaps", len(rows) - _LOGGED)

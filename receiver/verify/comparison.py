@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.progress import Advance
 from nats_logship.client import bucket
 from nats_logship.client.connection import ELECTION, ask_broker
 from nats_logship.client.ranges import SequenceRange
@@ -75,10 +76,12 @@ class PartitionComparison:
         """Return the range of a host's lines before a sequence; `>` is every host."""
         return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
 
-    def sum_lines(self, host: str, until: int) -> dict[str, Lines]:
+    def sum_lines(
+        self, host: str, until: int, advance: Advance = lambda _: None
+    ) -> dict[str, Lines]:
         """Return what the stream has for each live file before a sequence; `>` is every host."""
         expected: dict[str, Lines] = {}
-        for live, piece, lines in self._read_lines(host, until):
+        for live, piece, lines in self._read_lines(host, until, advance):
             one = expected.setdefault(live, Lines(piece.host))
             one.add(lines)
             one.is_own &= piece.file_id != ""
@@ -89,12 +92,15 @@ class PartitionComparison:
         compared = (self._compare_file(live, one) for live, one in sorted(expected.items()))
         return [one for one in compared if one]
 
-    def _read_lines(self, host: str, until: int) -> Iterator[tuple[str, Piece, bytes]]:
+    def _read_lines(
+        self, host: str, until: int, advance: Advance = lambda _: None
+    ) -> Iterator[tuple[str, Piece, bytes]]:
         """Yield lines of the stream with their live file, as a receiver writes them."""
         zone = load_zone(self.settings.time_zone)
         paths = LivePaths(self.files.store, self.files.layout, Days(zone), self.partition)
         endings = Endings()
-        for run in read_lines(self.settings, [self.range_of(host, until), *self.moved]):
+        ranges = [self.range_of(host, until), *self.moved]
+        for run in read_lines(self.settings, ranges, advance):
             for piece in run.pieces:
                 file, is_own = piece.file or None, piece.file_id != ""
                 live = paths.choose(piece.host, file, piece.stored_at, is_own=is_own)

@@ -105,7 +105,7 @@ class Files:
         with (
             suppress(FileNotFoundError),
             open_parent(self.output, part.path) as found,
-            _open(*found) as file,
+            open_received(*found) as file,
         ):
             while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):
                 left = None if left is None else left - len(chunk)
@@ -129,7 +129,7 @@ def _number_segments(segments: Iterable[SegmentRow], following: int, stored: int
 
 
 @contextmanager
-def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
+def open_received(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     """Open a file, or its compressed form if only that exists; raises OSError."""
     suffix = ""
     try:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.progress import Advance, progress
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import get_stream_state
@@ -38,8 +39,10 @@ def verify(settings: StreamSettings) -> VerifyReport:
     items = {number: ranges[number % len(ranges)] for number in partitions}
     try:
         with ExitStack() as stack:
-            found = ((number, _open(settings, number, items[number], stack)) for number in items)
-            return _compare(dict(found), moved)
+            opened = {number: _open(settings, number, items[number], stack) for number in items}
+            size = sum(max(0, one.until - one.item.first) for one in opened.values() if one)
+            with progress("comparing", size) as advance:
+                return _compare(opened, moved, advance)
     except Damaged as error:
         raise OperatorError(str(error)) from None
     except OSError as error:
@@ -74,13 +77,18 @@ def _open(
 
 
 def _compare(
-    partitions: Mapping[int, PartitionComparison | None], moved: Mapping[str, Sequence[int]]
+    partitions: Mapping[int, PartitionComparison | None],
+    moved: Mapping[str, Sequence[int]],
+    advance: Advance,
 ) -> VerifyReport:
-    """Compare partitions; `moved` are the hosts with lines in several partitions, and these."""
+    """Compare partitions; `moved` are the hosts with lines in several partitions, and these.
+
+    `advance` gets the sequences that were read of each partition.
+    """
     received = {number: one for number, one in partitions.items() if one}
     report = VerifyReport(unclaimed=[number for number, one in partitions.items() if not one])
     for one in received.values():
-        expected = one.sum_lines(">", one.until)
+        expected = one.sum_lines(">", one.until, advance)
         at_home = {live: file for live, file in expected.items() if file.host not in moved}
         _add_to(report, one, at_home)
     for host, numbers in moved.items():

@@ -35,8 +35,7 @@ class Acknowledged:
     def add_found(self, source: Source) -> None:
         """Add the files that are followed, and mark those that have ended."""
         known = self.positions.files
-        # until the source has decided on all files, it may still find the file of a position
-        waiting = () if source.has_decided else known.values()
+        waiting = filter(source.may_find, known.values())
         starts = source.start_cursors(self.positions.started_files())
         found = self.positions.with_starts([*waiting, *starts])
         ended = source.ended_files
@@ -47,11 +46,9 @@ class Acknowledged:
 
     async def forget_gone(self, source: Source, now: int) -> None:
         """Forget old files that are gone from the disk; `now` is nanoseconds since the epoch."""
-        # until the source has decided on all files, it does not follow all that are there
-        if not source.has_decided:
-            return
         unfollowed = self.positions.without(_followed(source)).files.values()
-        old = find_forgettable(unfollowed, now, source.deleted_files)
+        unwanted = (one for one in unfollowed if not source.may_find(one))
+        old = find_forgettable(unwanted, now, source.deleted_files)
         there = {(one.path, one.inode) for one in source.files()}
         # a file that was rewritten in place is followed by another id
         left = [one for one in old if (one.path, one.identity.inode) not in there]

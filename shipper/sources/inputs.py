@@ -58,9 +58,14 @@ class Input:
     _longest_wait: int | None = None  # milliseconds
 
     def __init__(self) -> None:
-        self._is_pipe = stat.S_ISFIFO(os.fstat(self._descriptor).st_mode)
+        """Open nothing yet."""
+        self._is_pipe = False
         self._rest = b""
         self._wake = os.eventfd(0)
+
+    def open(self) -> None:
+        """Begin to read; raises OSError."""
+        self._is_pipe = stat.S_ISFIFO(os.fstat(self._descriptor).st_mode)
 
     def wait(self) -> None:
         """Wait until bytes or an end can be read, for `wake`, or until it must be checked."""
@@ -121,11 +126,14 @@ class NamedPipe(Input):
     _longest_wait = _CHECK_EVERY
 
     def __init__(self, path: str, *, once: bool) -> None:
-        """Open the pipe; raises OSError."""
+        super().__init__()
         self.name = self.path = path
         self._ends = once
+
+    def open(self) -> None:
+        """Open the pipe; raises OSError."""
         self._descriptor = self._open()
-        super().__init__()
+        super().open()
 
     def _open(self) -> int:
         # non-blocking: without a writer it would wait for one

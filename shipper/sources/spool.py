@@ -1,10 +1,11 @@
 """Spools an input into files until its lines are acknowledged, and reads them from there.
 
-    input ──▶ <state-dir>/<host>/<name>-<number>-<file id> ──read──▶ blocks … acknowledged: removed
+    input ──▶ <state-dir>/<host>/<name>-<number>-<file id>-<start> ──read──▶ blocks
+                                  acknowledged: removed ◀─────────┘
 
-The name of a segment holds its file id, so its position is known whatever it contains. A thread
-copies from the start of the program on, with or without a broker. Segments survive the end of the
-process, but not a crash of the machine: nothing is synced.
+The name of a segment holds its file id and the position of its first byte, so its position is known
+whatever it contains. A thread copies from the start of the program on, with or without a broker.
+Segments survive the end of the process, but not a crash of the machine: nothing is synced.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -32,8 +35,8 @@ from shipper.sources.files.progress import Progress
 from shipper.sources.files.records import RecordRules
 from shipper.sources.inputs import CHUNK, STANDARD_INPUT, Input, NamedPipe
 from shipper.sources.notices import Notice, NoticeKind
-from shipper.sources.segment import SEGMENT, Segment
 from shipper.sources.source import Source, SourceState
+from shipper.sources.spooled import SEGMENT, Segment, SpooledFile
 from shipper.sources.worker import Worker
 
 _MOST = 256 * 1024 * 1024
@@ -42,20 +45,19 @@ _PAUSE = 0.01  # seconds after a small read: a copy for each line would use a wh
 _RETRY = 1.0  # seconds
 _SECOND = 1_000_000_000
 _LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
-_NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)")
+_NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)-([0-9]{1,18})")
 _LONGEST_NAME = 150  # characters of the name of an input
-_REMEMBERED = 64  # segments that are marked as ended
+_REMEMBERED = 64  # files that are marked as ended
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 logger = logging.getLogger(__name__)
 
 
 class Spool(Source):
-    """The segments of one input: those that earlier runs left, then those of this run.
+    """The files of one input: those that earlier runs left, then that of this run.
 
-    A segment ends at the first newline behind 16 MiB; nothing is copied while 256 MiB are not
-    acknowledged. `stored` is called by threads, too. No record goes on in the next segment.
+    A named pipe goes on in the last one, until the machine boots. Nothing is copied while 256 MiB
+    are not acknowledged. `stored` is called by threads, too.
     """
-
-    is_scan_due, has_decided, open_files = False, True, 0
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Spool(Source):
         wake: asyncio.Event,
         records: RecordRules,
     ) -> None:
-        """Take over the segments that no other process holds, and begin to copy; raises OSError."""
+        """Do nothing yet; see `begin`."""
         self.wake = wake
         self._rules = records
         self.stored: Callable[[str], int] = lambda _: 0
@@ -78,38 +80,76 @@ class Spool(Source):
         self._clock = clock
         self._prefix = _prefix_of(input_.path)
         self._number = 0
-        self._segments: list[Segment] = []
+        self._files: list[SpooledFile] = []
+        self._cursors: Mapping[str, Cursor] = {}  # of the last `rewind`
         self._removed = deque[str](maxlen=_REMEMBERED)
-        self._has_ended = self._is_stopping = self._has_news = False
+        self._has_ended = self._is_stopping = self._has_news = self._has_rebooted = False
         self._error = ""
         self._unfinished = 0  # bytes of a last line, as of the last gathering
         self._readable_since: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sizes = 256 * 1024, 1024 * 1024  # of blocks and lines
         self._worker = Worker("spool")
-        for number, name, file in _list_segments(folder, self._prefix):
+        self._thread = threading.Thread(target=self._fill, daemon=True)
+
+    def begin(self) -> bool:
+        """Take over the files that no other process holds, and begin to copy.
+
+        Returns False, and does nothing, while another process reads the same pipe. Raises OSError.
+        """
+        if self._input.is_kept and not self._lock_input():
+            self._obstacle = f"another shipper on this machine reads {self._input.path}"
+            return False
+        self._obstacle = ""
+        self._input.open()
+        self._take_over()
+        # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
+        goes_on = self._input.is_kept and not self._has_rebooted
+        for file in self._files[: -1 if goes_on else None]:
+            file.finish()
+            file.is_closed = True
+        self._thread.start()
+        return True
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._thread.ident is not None
+
+    def _lock_input(self) -> bool:
+        """Hold the pipe until the process ends: two of them would share its lines."""
+        descriptor = self._folder.open(f"{self._prefix}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if not try_lock(descriptor):
+            os.close(descriptor)
+            return False
+        boot = _BOOT.read_bytes()
+        self._has_rebooted = os.pread(descriptor, len(boot), 0) != boot
+        os.pwrite(descriptor, boot, 0)
+        return True
+
+    def _take_over(self) -> None:
+        for (number, file), found in groupby(_list_segments(self._folder, self._prefix), _FILE):
             self._number = number
             # another shipper may hold it, which is about to end or ships to another broker
-            with suppress(BlockingIOError):
-                self._add(name, file)
-        # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
-        for segment in self._segments[: -1 if input_.is_kept else None]:
-            segment.end_line()
-            segment.is_closed = True
-        self._thread = threading.Thread(target=self._fill, daemon=True)
-        self._thread.start()
+            segments = list[Segment]()
+            try:
+                for _, _, start, name in found:
+                    segments.append(self._open_segment(name, start))
+            except BlockingIOError:
+                for one in segments:
+                    os.close(one.descriptor)
+                continue
+            self._files.append(SpooledFile(number, self._begin_at(file), segments))
 
-    def _add(self, name: str, file: str, flags: int = 0) -> Segment:
-        """Open, lock and append a segment; raises BlockingIOError if another process holds it."""
+    def _open_segment(self, name: str, start: int, flags: int = 0) -> Segment:
+        """Open and lock a segment; raises BlockingIOError if another process holds it."""
         descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
         if not try_lock(descriptor):
             os.close(descriptor)
             raise BlockingIOError(errno.EWOULDBLOCK, f"another process holds {name}")
-        found = os.fstat(descriptor)
-        start = self._start_of(file)
-        progress = Progress.begin(start, found.st_ino, b"", False)
-        self._segments.append(Segment(name, descriptor, found.st_size, progress))
-        return self._segments[-1]
+        return Segment(name, descriptor, start, os.fstat(descriptor).st_size)
+
+    def _begin_at(self, file: str) -> Progress:
+        return Progress.begin(self._cursors.get(file) or self._start_of(file), 0, b"")
 
     def _start_of(self, file: str) -> Cursor:
         return Cursor(file, self._input.path, 0, identify(0, b"", b""), self._clock())
@@ -117,53 +157,60 @@ class Spool(Source):
     # what the loop asks for
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> None:
-        """Read each segment on from its cursor, or from its beginning."""
+        """Read each file on from its cursor, or from its beginning."""
         await self._worker.do(self._rewind, cursors)
 
     def _rewind(self, cursors: Mapping[str, Cursor]) -> None:
-        records = self._rules.records_of(self._input.path)
-        for segment in tuple(self._segments):
-            segment.rewind(cursors.get(segment.file) or self._start_of(segment.file), records)
+        self._cursors = cursors
+        for one in tuple(self._files):
+            one.rewind(cursors.get(one.file) or self._start_of(one.file))
 
     async def scan(self) -> list[Notice]:
-        """Remove what is acknowledged; nothing of an input is reported."""
-        await self._worker.do(self._remove_acknowledged)
+        """Remove what is acknowledged; begin, if the shipper that is taken over has ended."""
+        await self._worker.do(self._scan)
         return []
 
+    def _scan(self) -> None:
+        if not (self._has_begun or self._is_stopping):
+            try:
+                self.begin()
+            except OSError as error:
+                self._note_obstacle(f"{error.filename}: {error.strerror}")
+        self._remove_acknowledged()
+
     async def gather(self, budget: int) -> list[Block]:
-        """Return about `budget` bytes of lines, one segment after the other."""
+        """Return about `budget` bytes of lines, one file after the other."""
         return await self._worker.do(self._gather, budget)
 
     def _gather(self, budget: int) -> list[Block]:
         self._has_news = False
         self._remove_acknowledged()
         blocks: list[Block] = []
-        for segment in tuple(self._segments):
-            while budget > 0 and (block := self._read(segment, budget)):
+        for file in tuple(self._files):
+            while budget > 0 and (block := self._read(file, budget)):
                 blocks.append(block)
                 budget -= len(block.lines)
-            if segment.unread:
+            if file.unread:
                 break
         left = self._unread
         self._unfinished = left if budget > 0 else 0
         self._readable_since = self._readable_since if left > self._unfinished else None
         return blocks
 
-    def _read(self, segment: Segment, budget: int) -> Block | None:
+    def _read(self, file: SpooledFile, budget: int) -> Block | None:
         rules, sizes = self._rules, self._sizes
-        cutter = segment.cutter(rules.records_of(self._input.path), sizes, rules.lines)
-        return segment.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
+        file.skip_hole()
+        cutter = file.cutter(rules.records_of(self._input.path), sizes, rules.lines)
+        return file.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
 
     def _remove_acknowledged(self) -> None:
-        while self._segments:
-            first = self._segments[0]
-            if not first.is_closed or self.stored(first.file) < first.size:
-                break
-            self._segments.pop(0)
-            with suppress(OSError):  # the next run removes it
-                self._folder.remove(first.name)
-            os.close(first.descriptor)
-            self._removed.append(first.file)
+        while self._files and self._files[0].remove(self.stored(self._files[0].file), self._remove):
+            self._removed.append(self._files.pop(0).file)
+
+    def _remove(self, segment: Segment) -> None:
+        with suppress(OSError):  # the next run removes it
+            self._folder.remove(segment.name)
+        os.close(segment.descriptor)
 
     def await_change(self) -> None:
         """Have `wake` set when something was copied since the last gathering."""
@@ -186,6 +233,8 @@ class Spool(Source):
 
     def _close(self) -> list[str]:
         self._is_stopping = True
+        if not self._has_begun:
+            return []
         self._input.wake()
         self._thread.join(_LAST_COPY)
         is_copied = not (self._thread.is_alive() or self._obstacle)
@@ -203,9 +252,9 @@ class Spool(Source):
     # what it knows
 
     def files(self) -> list[SourceState]:
-        """Return one state for all segments: its id is that of the first one that is not stored."""
-        segments = tuple(self._segments)
-        left = [one for one in segments if self.stored(one.file) < one.size] or segments[-1:]
+        """Return one state for all files: its id is that of the first one that is not stored."""
+        files = tuple(self._files)
+        left = [one for one in files if self.stored(one.file) < one.end] or files[-1:]
         stored = self.stored(left[0].file) if left else 0
         end = stored + self._behind
         state = SourceState(
@@ -224,25 +273,21 @@ class Spool(Source):
     @property
     def _behind(self) -> int:
         """Spooled bytes that are not acknowledged."""
-        return sum(max(0, one.size - self.stored(one.file)) for one in tuple(self._segments))
+        return sum(one.behind(self.stored(one.file)) for one in tuple(self._files))
 
     @property
     def _unread(self) -> int:
-        return sum(one.unread for one in tuple(self._segments))
-
-    def start_cursors(self, but: Container[str]) -> list[Cursor]:
-        """Return none: the name of a segment says where it begins."""
-        return []
+        return sum(one.unread for one in tuple(self._files))
 
     @property
     def ended_files(self) -> set[str]:
-        """The ids of the segments that were removed last."""
+        """The ids of the files that were removed last."""
         return set(self._removed)
 
     @property
     def is_inside_line(self) -> bool:
         """Whether the last piece of an over-long line was not read."""
-        return next((one.progress.in_line for one in tuple(self._segments) if one.unread), False)
+        return next((one.progress.in_line for one in tuple(self._files) if one.unread), False)
 
     @property
     def has_ended(self) -> bool:
@@ -252,13 +297,13 @@ class Spool(Source):
     @property
     def poll_in(self) -> float:
         """The seconds until a record is waited for no longer."""
-        held = [one.grown_at for one in tuple(self._segments) if one.holds_lines]
+        held = [one.grown_at for one in tuple(self._files) if one.holds_lines]
         left = (at + self._rules.timeout - time.monotonic_ns() for at in held)
         return max(0.0, min(left, default=math.inf) / _SECOND)
 
     @property
     def busy_since(self) -> float | None:
-        """When the present read of a segment began."""
+        """When the present read of a file began."""
         return self._worker.busy_since
 
     @property
@@ -307,35 +352,45 @@ class Spool(Source):
         self._obstacle = text
 
     def _copy(self) -> int:
-        """Copy from the input to a segment, and return how many bytes; raises OSError."""
-        last = self._segments[-1:]  # which another thread may remove now
-        if last and not last[0].is_closed:
-            segment = last[0]
-        else:
-            file = self._new_id()
-            self._number += 1
-            name = f"{self._prefix}-{self._number:08}-{file}"
-            segment = self._add(name, file, os.O_CREAT | os.O_EXCL)
-        copied = size = self._move(segment)
-        while size and segment.most == 1 and not segment.is_at_line_end():
-            copied += (size := self._move(segment))
-        segment.is_closed = self._has_ended or (
-            segment.size >= SEGMENT and segment.is_at_line_end()
-        )
-        return copied
-
-    def _move(self, segment: Segment) -> int:
-        """Move bytes to the end of a segment, and return how many; notes the end of the input."""
+        """Copy from the input to the last file, and return how many bytes; raises OSError."""
+        file = self._open_file()
         try:
-            moved = self._input.move(segment.descriptor, segment.size, segment.most)
+            copied = file.append(self._input.move)
         except OperatorError as error:
-            self._error, moved = str(error), 0
-        if moved == 0:
-            segment.end_line()
+            self._error, copied = str(error), 0
+        if copied == 0:
+            file.finish()
             self._has_ended = self._input.has_ended()
-        if moved:
-            segment.grow(moved)
-        return moved or 0
+        file.is_closed = self._has_ended
+        return copied or 0
+
+    def _open_file(self) -> SpooledFile:
+        """Return the file that is appended to, whose last segment has space; raises OSError."""
+        last = self._files[-1:]  # which another thread may remove now, if it is closed
+        if last and not last[0].is_closed:
+            file = last[0]
+            if file.segments[-1].size >= SEGMENT:
+                file.segments.append(self._make_segment(file.number, file.file, file.end))
+            return file
+        self._number += 1
+        name = self._new_id()
+        segment = self._make_segment(self._number, name, 0)
+        self._files.append(SpooledFile(self._number, self._begin_at(name), [segment]))
+        return self._files[-1]
+
+    def _make_segment(self, number: int, file: str, start: int) -> Segment:
+        name = f"{self._prefix}-{number:08}-{file}-{start}"
+        return self._open_segment(name, start, os.O_CREAT | os.O_EXCL)
+
+
+_FILE = itemgetter(0, 1)
+
+
+def _list_segments(folder: Folder, prefix: str) -> Iterator[tuple[int, str, int, str]]:
+    """Yield the segments of an input, the oldest first: number, file id, start, name."""
+    found = (match for name in folder.names() if (match := _NAME.fullmatch(name)))
+    own = ((int(one[2]), one[3], int(one[4]), one[0]) for one in found if one[1] == prefix)
+    yield from sorted(own)
 
 
 def _prefix_of(path: str) -> str:
@@ -346,18 +401,18 @@ def _prefix_of(path: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"={fingerprint(name.encode())}"
 
 
-def _list_segments(folder: Folder, prefix: str) -> Iterable[tuple[int, str, str]]:
-    """Return the segments of an input, the oldest first: number, name, file id."""
-    found = (match for name in folder.names() if (match := _NAME.fullmatch(name)))
-    own = (match for match in found if match[1] == prefix)
-    return sorted((int(match[2]), match[0], match[3]) for match in own)
-
-
 def open_spools(
-    paths: Collection[str], state_dir: Path, host: str, *, once: bool, **given: Any
+    paths: Collection[str],
+    state_dir: Path,
+    host: str,
+    *,
+    once: bool,
+    takes_over: bool,
+    **given: Any,
 ) -> list[Spool]:
     """Begin to spool inputs to the folder of a host in `state_dir`; with `once` to their end.
 
+    A pipe that another shipper reads is read once that has ended, if its host is taken over.
     `given` is as a `Spool` takes it. Raises `OperatorError`.
     """
     inputs = {_prefix_of(path): path for path in paths}
@@ -368,18 +423,17 @@ def open_spools(
         names = (match[1] for name in home.names() if (match := _NAME.fullmatch(name)))
         for name in sorted({unquote(name) for name in names if name not in inputs}):
             logger.warning("%s is spooled and not shipped: --file does not name it", name)
-        return [Spool(_open_input(path, home, once=once), home, **given) for path in paths]
+        spools = [Spool(_input_of(path, once=once), home, **given) for path in paths]
+        for spool in spools:
+            if not (spool.begin() or takes_over):
+                raise OperatorError(f"{spool.obstacle}; stop it first, or use --take-over")
     except OSError as error:
         raise OperatorError(
             f"cannot spool {' and '.join(paths)}: {error.filename}: {error.strerror}; "
             "check --state-dir and --file"
         ) from None
+    return spools
 
 
-def _open_input(path: str, folder: Folder, *, once: bool) -> Input:
-    if path == STANDARD_INPUT:
-        return Input()
-    # held until the process ends: two of them would share the lines of the pipe
-    if not try_lock(folder.open(f"{_prefix_of(path)}.lock", os.O_RDWR | os.O_CREAT, 0o600)):
-        raise OperatorError(f"another shipper on this machine reads {path}; stop it first")
-    return NamedPipe(path, once=once)
+def _input_of(path: str, *, once: bool) -> Input:
+    return Input() if path == STANDARD_INPUT else NamedPipe(path, once=once)

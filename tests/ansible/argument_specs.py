@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from broker.settings import BrokerSettings
 from nats_logship.app.configuration import ProgramSettings, name_of
 from receiver.settings import ReceiverSettings
+from receiver.table.settings import TableSettings
 from shipper.settings import ShipperSettings
 
 ROLES = Path(__file__).parents[2] / "ansible/roles"
@@ -22,7 +23,9 @@ SETTINGS: dict[str, type[ProgramSettings]] = {
     "logship_broker": BrokerSettings,
     "logship_shipper": ShipperSettings,
     "logship_receiver": ReceiverSettings,
+    "logship_receiver_table": TableSettings,
 }
+"""The settings of each variable `<prefix>_settings`, by its prefix."""
 
 
 class _Indented(yaml.SafeDumper):
@@ -30,6 +33,11 @@ class _Indented(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, indentless=False)
+
+
+def role_of(prefix: str) -> str:
+    """Return the role that takes variables of a prefix of `SETTINGS`."""
+    return prefix.removesuffix("_table")
 
 
 def spec_path(role: str) -> Path:
@@ -71,17 +79,18 @@ def renewed(role: str) -> str:
     """Return the text of a role's spec with the settings as they are now."""
     spec = yaml.safe_load(spec_path(role).read_text("utf-8"))
     options = spec["argument_specs"]["main"]["options"]
-    fields = SETTINGS[role].model_fields
-    keys = {name_of(name): field for name, field in sorted(fields.items())}
-    options[f"{role}_settings"]["options"] = {
-        key: described(field) for key, field in keys.items() if not is_secret(field)
-    }
-    if secrets := options.get(f"{role}_secrets"):
-        secrets["options"] = {
-            key: {**described(field), "no_log": True}
-            for key, field in keys.items()
-            if is_secret(field)
+    for prefix in (one for one in SETTINGS if role_of(one) == role):
+        fields = SETTINGS[prefix].model_fields
+        keys = {name_of(name): field for name, field in sorted(fields.items())}
+        options[f"{prefix}_settings"]["options"] = {
+            key: described(field) for key, field in keys.items() if not is_secret(field)
         }
+        if secrets := options.get(f"{prefix}_secrets"):
+            secrets["options"] = {
+                key: {**described(field), "no_log": True}
+                for key, field in keys.items()
+                if is_secret(field)
+            }
     text = yaml.dump(spec, Dumper=_Indented, sort_keys=False, width=110, allow_unicode=True)
     return f"---\n{text}"
 
@@ -101,5 +110,5 @@ def _within(annotation: object) -> Iterator[object]:
 
 
 if __name__ == "__main__":
-    for _role in SETTINGS:
+    for _role in {*map(role_of, SETTINGS)}:
         spec_path(_role).write_text(renewed(_role), "utf-8")

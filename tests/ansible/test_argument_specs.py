@@ -9,11 +9,19 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from nats_logship.app.configuration import ProgramSettings, load, name_of
-from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
+from tests.ansible.argument_specs import (
+    ROLES,
+    SETTINGS,
+    described,
+    is_secret,
+    renewed,
+    role_of,
+    spec_path,
+)
 from tests.ansible.playing import INTERPRETER, play, rendered, rendering
 from tests.test_settings import written
 
-BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
+BY_LINE = ("include_lines", "exclude_lines", "spark_conf", "storage_option")
 OWN_FORM = {"tls_ca_pem": 'two\nlines, "quoted" \\ and ünïcode'}
 
 
@@ -27,9 +35,9 @@ def text_of(name: str, field: FieldInfo) -> str:
     return OWN_FORM.get(name) or written(name, field)
 
 
-def typed(role: str, name: str) -> object:
+def typed(prefix: str, name: str) -> object:
     """Return a value as an operator writes it in YAML."""
-    field = SETTINGS[role].model_fields[name]
+    field = SETTINGS[prefix].model_fields[name]
     text = text_of(name, field)
     match described(field)["type"]:
         case "list":
@@ -44,7 +52,7 @@ def typed(role: str, name: str) -> object:
             return text
 
 
-@pytest.mark.parametrize("role", SETTINGS)
+@pytest.mark.parametrize("role", sorted({*map(role_of, SETTINGS)}))
 def test_a_spec_has_all_settings_and_a_role_takes_only_described_ones(role: str) -> None:
     defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text("utf-8"))
 
@@ -56,16 +64,17 @@ def test_a_spec_has_all_settings_and_a_role_takes_only_described_ones(role: str)
     assert set(defaults) == set(options(role))
 
 
-def templated(role: str) -> list[dict[str, Any]]:
+def templated(prefix: str) -> list[dict[str, Any]]:
     """Return the tasks that check all settings against a role's spec and print its result."""
+    role, name = role_of(prefix), f"{prefix}_settings"
     settings = {
-        name_of(name): typed(role, name)
-        for name, field in SETTINGS[role].model_fields.items()
+        name_of(one): typed(prefix, one)
+        for one, field in SETTINGS[prefix].model_fields.items()
         if not is_secret(field)
     }
     checked = {
-        "argument_spec": {f"{role}_settings": options(role)[f"{role}_settings"]},
-        "provided_arguments": {f"{role}_settings": settings},
+        "argument_spec": {name: options(role)[name]},
+        "provided_arguments": {name: settings},
     }
     given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
     return [
@@ -85,21 +94,23 @@ def misspelt() -> dict[str, Any]:
     }
 
 
-def found(role: str) -> dict[str, Any]:
+def found(prefix: str) -> dict[str, Any]:
     """Return the play that says what a role makes of the example inventory."""
+    role = role_of(prefix)
+    own = {} if prefix == role else {f"{role}_all_settings": f"{{{{ {prefix}_all_settings }}}}"}
     return {
         "hosts": f"{role}s[0]",
         "connection": "local",
         "gather_facts": False,
         "vars_files": [f"{ROLES / role}/defaults/main.yml", f"{ROLES / role}/vars/main.yml"],
-        "tasks": [rendering(ROLES / role / "templates/settings.toml.j2")],
+        "tasks": [rendering(ROLES / role / "templates/settings.toml.j2", **own)],
     }
 
 
 @pytest.mark.timeout(900)
 def test_settings_reach_programs_unchanged_and_misspelt_ones_are_refused(tmp_path: Path) -> None:
     """All in one run of Ansible, which is slow to start, on the example of a cluster."""
-    tasks = [task for role in SETTINGS for task in templated(role)]
+    tasks = [task for prefix in SETTINGS for task in templated(prefix)]
     here = {"hosts": "localhost", "connection": "local", "gather_facts": False}
     plays = [here | {"tasks": [*tasks, misspelt()]}, *map(found, SETTINGS)]
     path, inventory = tmp_path / "play.yml", tmp_path / "hosts.yml"
@@ -110,12 +121,12 @@ def test_settings_reach_programs_unchanged_and_misspelt_ones_are_refused(tmp_pat
     played = play(["--inventory", inventory, path, "--extra-vars", INTERPRETER])
 
     texts = rendered(played)
-    for model, text in zip(SETTINGS.values(), texts[:3], strict=True):
+    for model, text in zip(SETTINGS.values(), texts[: len(SETTINGS)], strict=True):
         come_out(model, text, tmp_path / "one.toml")
     assert "TASK [It is refused]" in played.stdout
     assert "Look for what is installed" not in played.stdout
     names = [f"broker{number}.example.net" for number in (1, 2, 3)]
-    for model, text in zip(SETTINGS.values(), texts[3:], strict=True):
+    for model, text in zip(SETTINGS.values(), texts[len(SETTINGS) :], strict=True):
         (tmp_path / "found.toml").write_text(text, "utf-8")
         settings = load(model, {}, tmp_path / "found.toml").model_dump()
         if model is SETTINGS["logship_broker"]:
@@ -127,10 +138,13 @@ def test_settings_reach_programs_unchanged_and_misspelt_ones_are_refused(tmp_pat
 
 def come_out(model: type[ProgramSettings], text: str, own: Path) -> None:
     """Expect that the program reads the role's text of a setting as it reads the option."""
-    for name, field in model.model_fields.items():
+    fields = model.model_fields.items()
+    required = {name: text_of(name, field) for name, field in fields if field.is_required()}
+    for name, field in fields:
         if is_secret(field):
             continue
         (line,) = (one for one in text.splitlines() if one.startswith(f"{name_of(name)} = "))
         own.write_text(f"{line}\n", "utf-8")
-        by_option = load(model, {name: text_of(name, field)}, None)
-        assert getattr(load(model, {}, own), name) == getattr(by_option, name)
+        others = {one: text for one, text in required.items() if one != name}
+        by_option = load(model, {**others, name: text_of(name, field)}, None)
+        assert getattr(load(model, others, own), name) == getattr(by_option, name)

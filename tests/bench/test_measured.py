@@ -61,7 +61,7 @@ def test_a_command_measures_what_it_is_for(
     command = commands[name]
 
     if command.wait(600) and name == "wan":
-        assert command.last_output().startswith("cannot lay a line here")
+        assert command.last_output().startswith("cannot make a link")
         return
 
     assert command.wait(0) == 0, command.last_output()

@@ -50,6 +50,7 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
 @click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
 @click.option("--receivers", type=click.Choice(_RECEIVERS), help="Drawn from the seed by default.")
 @click.option("--secured/--open", default=None, help="Drawn from the seed by default.")
+@click.option("--table/--no-table", default=True, help="Write a table, too, and judge it.")
 @click.option("--folder", type=_FOLDER, help="Kept; a temporary one if not given, for failures.")
 @click.option("--list", is_flag=True, expose_value=False, is_eager=True, callback=_list)
 def main(
@@ -63,6 +64,7 @@ def main(
     topology: str,
     receivers: str | None,
     secured: bool | None,
+    table: bool,
     folder: Path | None,
 ) -> None:
     """Throw seeded faults at a whole suite, and judge every line of every host.
@@ -76,7 +78,7 @@ def main(
     secured = seed % 4 == 3 if secured is None else secured
     partitions = partitions or _PARTITIONS[seed % 2]
     slots = slots or 1 + (partitions < max(_PARTITIONS))
-    shape = Shape(seed, topology, receivers, hosts, partitions, slots, secured=secured)
+    shape = Shape(seed, topology, receivers, hosts, partitions, slots, secured=secured, table=table)
     try:
         drawn = chosen(faults, shape.features | machine_features())
     except ValueError as error:

@@ -26,7 +26,7 @@ _MIB = 1 << 20
 _SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h
 _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW, linux/fs.h
 _WITHOUT_LOG = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH: what is not on the device by now never gets there
-_MKFS = ("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(_INODES), "-E", "lazy_itable_init=0")
+_MKFS = ("mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-E", "lazy_itable_init=0")
 _BALLAST = ".ballast"
 _LET_GO = 30.0  # seconds until nobody has a file open there
 

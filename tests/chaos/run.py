@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from tests.chaos import tabled
 from tests.chaos.fault import FAULTS, CannotStrike, Strike, Stroke
 from tests.chaos.leaks import Leaks
 from tests.chaos.program import Supervisor
@@ -38,8 +39,11 @@ _A_FEW_LINES = 0.3  # seconds
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT}
 """Answers of a disk that another fault of the stroke has filled, broken or taken off."""
 _FEWEST = 0.05  # of the lines that the shape's rate means
-_ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
-_KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written", "journals")
+_ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker", "kill-table")
+_KEPT = (
+    *("table/logs", "central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written"),
+    "journals",
+)
 _LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
 
 
@@ -53,6 +57,7 @@ class Result:
     waits: list[float] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     followed: Mapping[str, Verdict] = field(default_factory=dict)
+    tabled: dict[str, Verdict] = field(default_factory=dict)
     starts: int = 0
     writing: float = 0.0
     findings: list[str] = field(default_factory=list)
@@ -78,6 +83,8 @@ class Result:
                 self.find(f"{host} wrote {verdict.written} lines, {wanted} would show something")
         if not any(one.received for one in self.followed.values()):
             self.find("nobody followed received files")
+        if shape.table and not any(one.received for one in self.tabled.values()):
+            self.find("nothing is in the table")
         killed = sum(self.struck[kind] for kind in _ENDS_A_PROGRAM)
         if self.starts < bool(killed):
             self.find(f"{killed} programs were killed, and none was started again")
@@ -91,6 +98,7 @@ class Result:
             "waits": [round(wait, 1) for wait in self.waits],
             "lines": _count_lines(self.verdicts),
             "followed": _count_lines(self.followed),
+            "tabled": _count_lines(self.tabled),
             "findings": self.findings,
         }
 
@@ -129,6 +137,7 @@ class _Run:
             self._try(self._find_leaks)
         self._try(self._judge)
         self._try(self._judge_followed)
+        self._try(self._judge_table)
         if not self.result.findings:
             self.result.find_emptiness(self.world.shape)
         if self.result.findings:
@@ -193,12 +202,19 @@ class _Run:
         began = time.monotonic()
         self._wait_for_programs(seconds)
         time.sleep(_A_FEW_LINES)
-        are_received = partial(next, awaited(self.world))
-        self.world.supervisor.wait("lines flow again", are_received, seconds)
+        self._wait_for_lines("lines flow again", seconds)
         took = time.monotonic() - began
         self.world.tails.go_on()
         self.leaks.inspect()
         return took
+
+    def _wait_for_lines(self, what: str, seconds: float) -> None:
+        """Wait until all is received, and then until the table has it: its Spark starts longer."""
+        are_received = partial(next, awaited(self.world))
+        self.world.supervisor.wait(what, are_received, seconds)
+        if self.world.tables:
+            has_all = partial(next, tabled.reached(self.world))
+            self.world.supervisor.wait(f"{what}, into the table", has_all, 2 * seconds)
 
     def _wait_for_programs(self, seconds: float) -> None:
         programs = self.world.supervisor.programs
@@ -210,11 +226,11 @@ class _Run:
             host.writing.stop()
         # what is missing after a finding is no news
         seconds = _FLOW / 3 if self.result.findings else 2 * _FLOW
-        are_received = partial(next, awaited(self.world))
-        waited = self.world.supervisor.wait("all is received", are_received, seconds)
+        began = time.monotonic()
+        self._wait_for_lines("all is received", seconds)
+        self.result.record("dry", waited=round(time.monotonic() - began, 2))
         self._wait_for_programs(_FLOW)
         self.world.tails.go_on()
-        self.result.record("dry", waited=round(waited, 2))
 
     def _find_leaks(self) -> None:
         for finding in self.leaks.judge(self.world):
@@ -227,7 +243,15 @@ class _Run:
         self.result.starts = sum(one.process.starts - 1 for one in programs)
         self.world.processes.end_all()
         self.result.verdicts, findings = judged(self.world)
-        for name, verdict in self.result.verdicts.items():
+        self._record(self.result.verdicts, findings)
+
+    def _judge_table(self) -> None:
+        if self.world.tables:
+            self.result.tabled, findings = tabled.judged(self.world)
+            self._record(self.result.tabled, findings)
+
+    def _record(self, verdicts: Mapping[str, Verdict], findings: Iterable[str]) -> None:
+        for name, verdict in verdicts.items():
             text = str(verdict)
             self.result.record("verdict", host=name, perfect=verdict.is_perfect, text=text)
         for finding in findings:

@@ -39,7 +39,7 @@ class Shape:
     `topology`: "single" or "cluster" (three brokers). `receivers`: "alone", "standby" (two compete
     for all partitions) or "spark" (a standalone cluster). `secured`: each program has its
     credential. `rate`: mean lines per second and host. `slots`: tasks of a receiver without a
-    cluster, which share the partitions.
+    cluster, which share the partitions. `table`: a table is written as well.
     """
 
     seed: int = 1
@@ -50,16 +50,19 @@ class Shape:
     slots: int = 2
     rate: int = 200
     secured: bool = False
+    table: bool = False
 
     @property
     def features(self) -> frozenset[str]:
-        """What a fault may need of it: topology, receivers, "secured"."""
-        return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
+        """What a fault may need of it: topology, receivers, "secured", "table"."""
+        own = {"secured": self.secured, "table": self.table}
+        has = (name for name, is_there in own.items() if is_there)
+        return frozenset({self.topology, self.receivers, *has})
 
     def __str__(self) -> str:
-        secured = ", secured" if self.secured else ""
+        more = ", secured" * self.secured + ", a table" * self.table
         shared = f"{self.partitions} partitions in {self.slots} tasks"
-        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts, {shared}"
+        return f"{self.topology}, receivers {self.receivers}{more}, {self.hosts} hosts, {shared}"
 
 
 def host_name(number: int) -> str:

@@ -68,6 +68,11 @@ class Control:
         self._page.clock = round(seconds * 1_000_000_000)
 
     @property
+    def ahead(self) -> float:
+        """The seconds of the last `step`."""
+        return float(self._page.clock / 1_000_000_000)
+
+    @property
     def hits(self) -> int:
         return int(self._page.hits)
 
@@ -87,8 +92,14 @@ class Shim:
 
     def environment(self, name: str) -> Mapping[str, str]:
         """Return what a program is to be started with, so that it is controlled under this name."""
-        control = self.controls.setdefault(name, Control(self._folder / f"{name}.control"))
+        control = self.control(name)
         return {"LD_PRELOAD": str(self._library), "LOGSHIP_CHAOS_CONTROL": str(control.path)}
+
+    def control(self, name: str) -> Control:
+        """Return the control of a program, which may be started later."""
+        if name not in self.controls:
+            self.controls[name] = Control(self._folder / f"{name}.control")
+        return self.controls[name]
 
 
 def have_compiler() -> bool:

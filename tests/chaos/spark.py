@@ -19,7 +19,7 @@ _MODULE = "jdk.incubator.vector"
 
 
 class Cluster:
-    """A master, and workers of one core each; `python` has nothing installed that is ours."""
+    """A master, and workers of two cores each; `python` has nothing installed that is ours."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cluster:
             self._start(
                 f"worker{number}",
                 "worker.Worker",
-                *("--webui-port", "0", "--cores", "1", "--memory", "1g"),
+                *("--webui-port", "0", "--cores", "2", "--memory", "2g"),
                 *("--work-dir", str(folder / f"worker{number}"), self.url),
             )
             for number in range(_WORKERS)

@@ -51,10 +51,35 @@ def harmed(file, pieces):
 
 os.writev = harmed
 """
+TABLED = """
+import itertools, os
+
+def harm(rows, number):
+    lines = rows["line"].to_pylist()
+    if number == 0:
+        return rows.slice(1)
+    if number == 1:
+        return pa.concat_tables([rows, rows.slice(0, 1)])
+    lines = lines[::-1] if number == 2 else ["~" + lines[0], *lines[1:]]
+    return rows.set_column(rows.column_names.index("line"), "line", pa.array(lines))
+
+if os.environ.get("TMPDIR", "").endswith("/table"):
+    import pyarrow as pa, pyarrow.parquet as pq
+    write, count = pq.ParquetWriter.write_table, itertools.count()
+
+    def harmed(writer, rows, *arguments):
+        number = next(count) % 8
+        if "line" in rows.column_names and number < 4 and rows.num_rows > 9:
+            rows = harm(rows, number)
+        return write(writer, rows, *arguments)
+
+    pq.ParquetWriter.write_table = harmed
+"""
 ALL = ("missing", "repeated", "reordered", "torn", "foreign")
 HARMS = {
     "lines": (STORED, {"missing", "reordered", "foreign"}),
     "followed": (FOLLOWED, {"repeated"}),
+    "tabled": (TABLED, {"missing", "repeated", "reordered", "foreign"}),
 }
 
 
@@ -96,7 +121,7 @@ def test_harm_to_lines_is_found_under_its_name(tmp_path: Path, oracle: str) -> N
     assert done.returncode == 1
     found = {one: {what for what in ALL if result[one][what]} for one in HARMS}
     assert found[oracle] >= kinds, result["findings"]
-    assert not found[({*HARMS} - {oracle}).pop()]
+    assert not any(found[other] for other in {*HARMS} - {oracle})
 
 
 def test_a_shipper_that_does_not_name_the_last_sequence_is_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 folder/hosts/<host>/logs            the host's disk
 folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
+folder/table/logs                   the table, on the disk of its writer
 folder/credentials                  what is carried to each program, where the brokers are secured
 folder/journals/<host>              the host's journal, if this machine can write one
 folder/written/<host>               what the host's applications wrote
@@ -15,6 +16,7 @@ folder/images                       the images of brokers' and receivers' disks
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -51,8 +53,9 @@ Answer = TypeVar("Answer")
 
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
-_RECEIVER, _SPARK = "receiver-", "spark"
-_DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
+_RECEIVER, _SPARK, _TABLE = "receiver-", "spark", "table"
+_DISKS = {"host": 256, "broker": 768, "central": 768, "table": 768}  # megabytes
+_A_DAY_AHEAD = 26 * 3600.0  # seconds: all that the writer of the table merges is of a closed day
 _HOST_CONNECTIONS = 30  # more than all hosts have
 _NOT_FOUND = 404
 
@@ -110,6 +113,8 @@ class World:
     spark: SparkCluster | None = None
     spark_programs: list[Program] = field(default_factory=list)
     """The master, and the workers."""
+    tables: list[Program] = field(default_factory=list)
+    """The writer of the table, if there is one."""
     keys: Keys | None = None
     shim: Shim | None = None
     received: Received = field(init=False)
@@ -135,8 +140,11 @@ class World:
         for name in brokers:
             world._mount(f"broker-{name}", folder / "brokers" / name, "broker")
         world._mount("central", folder / "central", "central")
+        world._mount("table", folder / "table", "table")
         world._start_brokers(brokers)
         world._start_receivers()
+        if shape.table:
+            world._start_table()
         for number in range(shape.hosts):
             world._add_host(number)
         return world
@@ -146,12 +154,16 @@ class World:
         return self.folder / "central" / "out"
 
     @property
+    def table_folder(self) -> Path:
+        return self.folder / "table" / "logs"
+
+    @property
     def receiver_state(self) -> Path:
         return self.folder / "central" / "state"
 
     @property
     def receiver_faults(self) -> Path:
-        """The folder that `nats_logship.app.faults` asks in receivers."""
+        """The folder that `nats_logship.app.faults` asks in receivers and writers of tables."""
         return self.folder / "faults"
 
     @property
@@ -262,7 +274,7 @@ class World:
         return self.supervisor.take(process)
 
     def _environment(self, name: str) -> dict[str, str]:
-        is_receiver = name == _SPARK or name.startswith(_RECEIVER)
+        is_receiver = name in {_SPARK, _TABLE} or name.startswith(_RECEIVER)
         points = {faults.VARIABLE: str(self.receiver_faults)} if is_receiver else {}
         return {**points, **(self.shim.environment(name) if self.shim else {})}
 
@@ -289,7 +301,7 @@ class World:
                 self.folder / "credentials",
                 [(self.machines[name], stores[name]) for name in names],
                 hosts=[host_name(number) for number in range(self.shape.hosts)],
-                receivers=self._receiver_names,
+                receivers=[*self._receiver_names, _TABLE],
             )
         limits = self.folder / "limits.toml"
         limits.write_text(f"host_connections = {_HOST_CONNECTIONS + self.shape.hosts}\n", "utf-8")
@@ -316,13 +328,16 @@ class World:
             arguments += ["--standby", "--takeover-after", "3s"]
         arguments += ["--master", f"local[{self.shape.slots}]"]
         if self.shape.receivers == "spark":
-            arguments[-2:] = self._start_spark(machine)
+            self._start_spark(machine)
+            assert self.spark
+            arguments[-1:] = [self.spark.url, "--executor-python", str(self.spark.python)]
+            arguments += ["--spark-conf", f"spark.cores.max={len(self.spark.workers)}"]
         for name in self._receiver_names:
             own = [*self._receiver_arguments(name), *arguments]
             started = self.start_program("logreceiver", _RECEIVER + name, machine, own)
             self.receivers.append(started)
 
-    def _start_spark(self, machine: Machine) -> list[str | Path]:
+    def _start_spark(self, machine: Machine) -> None:
         folder = self.folder / "spark"
         folder.mkdir()
         environment = self._environment(_SPARK)
@@ -330,16 +345,27 @@ class World:
             self.processes, folder, machine.address, machine.within, environment
         )
         self.spark_programs += map(self.supervisor.take, (self.spark.master, *self.spark.workers))
-        return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]
+
+    def _start_table(self) -> None:
+        """Start the writer of the table; its clock is ahead, so that it merges files."""
+        arguments: list[str | Path] = ["table", "--table", self.table_folder, "--every", "2s"]
+        arguments += ["--readers-grace", "1h", "--tasks", "2", *self._access_arguments(_TABLE)]
+        if self.spark:
+            arguments += ["--master", self.spark.url, "--executor-python", sys.executable]
+        if self.shim:
+            self.shim.control(_TABLE).step(_A_DAY_AHEAD)
+        program = self.start_program("logreceiver", _TABLE, self.receiver_machine, arguments)
+        self.tables.append(program)
 
     @property
     def _receiver_names(self) -> list[str]:
         return ["one", "two"] if self.shape.receivers == "standby" else ["one"]
 
     def _receiver_arguments(self, name: str) -> list[str | Path]:
-        if self.keys:
-            return ["--config", self.keys.file("receiver", name)]
-        return ["--partition", "all", *self._servers]
+        return [*([] if self.keys else ["--partition", "all"]), *self._access_arguments(name)]
+
+    def _access_arguments(self, name: str) -> list[str | Path]:
+        return ["--config", self.keys.file("receiver", name)] if self.keys else self._servers
 
     def _host_arguments(self, name: str, number: int) -> list[str | Path]:
         """Every second host has its credential read at each connect, the others at their start."""

@@ -16,7 +16,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.streams import StreamLayout
 from receiver.cli import logreceiver
-from receiver.driver.preflight import require_sound
+from receiver.driver.partitions import require_sound
 from tests.receiver.threaded import HOSTS, Receiver
 from tests.support.hostile import GARBAGE
 from tests.support.processes import wait_until

@@ -23,8 +23,7 @@ IN_DRIVER = ("claimed", "report_received", "compressing", "compressed", "deleted
 
 POINTS = (*IN_BATCH, *IN_UNDO, *IN_REPAIR, *IN_ROTATION, *IN_DRIVER)
 
-IN_TABLE = (
-    *("table_claimed", "table_written", "table_synced", "table_gaps", "table_committed"),
-    *("table_stored", "table_merged", "table_compacted", "table_vacuumed"),
-)
+IN_ROUND = ("table_written", "table_synced", "table_gaps", "table_committed", "table_stored")
+IN_MAINTENANCE = ("table_merged", "table_compacted", "table_vacuumed")
+IN_TABLE = ("table_claimed", *IN_ROUND, *IN_MAINTENANCE)
 """Those of `logreceiver table`, in order."""

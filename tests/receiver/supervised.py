@@ -13,8 +13,7 @@ from nats_logship.client.connection import Connection, Message
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
-from receiver.driver.shared import Shared, TaskLimits
-from receiver.driver.slot import Slot
+from receiver.driver.slot import Shared, Slot, TaskLimits
 from receiver.driver.supervisor import PartitionSupervisor
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar

@@ -14,7 +14,7 @@ from nats_logship.client import background
 from nats_logship.client.connection import Connection
 from receiver.cli import logreceiver
 from receiver.consume.claim import Claim
-from receiver.driver.presence import ReceiverPresence
+from receiver.driver.standby import ReceiverPresence
 from tests.receiver.partition import Partition
 from tests.support.hostile import GARBAGE, GOOD, acts_on_a_terminal
 

@@ -12,7 +12,7 @@ from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import ReceiverPresence, is_gone, request_report
+from receiver.driver.standby import ReceiverPresence, is_gone, request_report
 from tests import secured
 from tests.receiver.partition import Partition, blocked
 from tests.receiver.supervised import Supervised

@@ -11,9 +11,9 @@ import zstandard
 
 from nats_logship.app.exits import ConfigurationError, Exit
 from receiver.consume.assignment import Cause, Done, ForcedRotation
-from receiver.storage.adoption import adopt
 from receiver.storage.layout import Layout, Permissions
 from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.recovery import adopt
 from receiver.storage.segments import Limits, SegmentCleaner, SegmentPolicy
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.commands import CommandFailed, run_command

@@ -13,8 +13,8 @@ from nats_logship.client import background
 from nats_logship.client.pulling import Delivered, PullLimits, follow
 from nats_logship.wire.subjects import partition_of
 from receiver.consume.assignment import Done, ForcedRotation
-from receiver.storage.adoption import adopt
 from receiver.storage.partition_folders import PartitionFolders
+from receiver.storage.recovery import adopt
 from tests.receiver.partition import Partition
 from tests.receiver.points import IN_BATCH, IN_UNDO
 from tests.support.processes import Processes, installed, wait_until

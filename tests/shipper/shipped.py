@@ -1,6 +1,7 @@
 """Shipped lines, put together by file, with the faults in them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from nats_logship.wire.message import Identity, Origin, Section, Span
 from shipper.sources.block import Block
@@ -15,8 +16,9 @@ def block(
     """Return a block of a file, with a span of `left_out` bytes more than its lines."""
     span = Span(file, start, start + len(lines) + left_out)
     count, is_filtered = lines.count(b"\n"), left_out > 0
-    section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
     goes_on = bool(lines) and not lines.endswith(b"\n")
+    section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
+    section = replace(section, rest="kept" if goes_on else "")
     return Block(section, lines, 1, continues, goes_on=goes_on)
 
 

@@ -32,7 +32,8 @@ pytestmark = pytest.mark.nats
 
 def spooled(folder: Path) -> int:
     """Return how many bytes are in the segments."""
-    return sum(path.stat().st_size for path in (folder / "state").glob("*/*-*-*"))
+    paths = (folder / "state").glob("*/*-*-*-*")
+    return sum(path.stat().st_size for path in paths if path.suffix != ".lock")
 
 
 def lines_of(url: str, path: object) -> bytes:
@@ -178,6 +179,55 @@ def test_records_wait_for_their_end_and_are_filtered_and_sent_whole(
     blocks = [block.lines for message in messages for block in message.blocks if block.lines]
     assert [one for one in blocks if b"ValueError: 0" in one] == wanted[:-1]
     assert {one.count(b"Traceback") == one.count(b"ValueError") for one in blocks} == {True}
+
+
+def test_a_record_goes_on_in_the_next_segment_of_the_spool(
+    logs_url: str, way: Way, tmp_path: Path
+) -> None:
+    before = (16 << 20) - 50  # bytes of a segment
+    record = b"1 begin\n" + b" more\n" * 20 + b" last\n"
+    with way.pipe.open("r+b", buffering=0) as writer:
+        options = ("--record-start", "^[0-9]", "--include-lines", "^ last")
+        process = way.start(logs_url, "--once", *options)
+        writer.write(b"0 %b\n" % (b"x" * 997) * (before // 1000))
+        writer.write(b"0 %b\n" % (b"x" * (before % 1000 - 3)) + record + b"2 next\n")
+
+    assert process.wait(120) == 0, process.last_output()
+    assert read_lines(logs_url) == record
+    assert spooled(tmp_path) == 0
+
+
+def test_a_named_pipe_is_taken_over_where_the_other_agent_ended(
+    logs_url: str, ship: Ship, pipe: Path, tmp_path: Path
+) -> None:
+    options = ("--file", pipe, "--state-dir", tmp_path / "state")
+    first, wanted = ship(logs_url, *options), lines(0, 40_000)
+    with pipe.open("r+b", buffering=0) as writer:
+        writer.write(wanted[:1005])  # a part of line 35
+        wait_for_lines(logs_url, lines(0, 34), first)
+        refused = ship(logs_url, *options)
+        assert refused.wait(40) == 1
+        assert "another shipper on this machine reads" in refused.last_output()
+        second = ship(logs_url, *options, "--take-over")
+        wait_for_log(second, "ships on")
+        writer.write(wanted[1005:])
+        assert first.wait(60) != 0
+        wait_for_lines(logs_url, wanted, second)
+        writer.write(b"unfinished")
+        wait_until("it is spooled", lambda: spooled(tmp_path) > len(wanted) % (16 << 20), 40)
+        second.kill()
+        _reboot(tmp_path)
+        second.start()
+        writer.write(b"another line\n")
+
+        wait_for_lines(logs_url, wanted + b"unfinished\nanother line\n", second)
+        assert second.stop(12) == 0
+
+
+def _reboot(folder: Path) -> None:
+    """Have a spool as it is after a boot, by the id that the kernel gave to the one before."""
+    (lock,) = (folder / "state").glob("*/*.lock")
+    lock.write_bytes(b"0" * 36)
 
 
 @pytest.mark.parametrize("point", ["gathered", "sending", "stored", "advanced"])

@@ -8,11 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nats_logship.wire.expressions import expression
+from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.records import parse_records
 from receiver.consume.judging import judge
 from shipper.line_filter import LineFilter, Rules
+from shipper.sources.block import Block
 from shipper.sources.files.cutter import end_of_run
-from tests.shipper.shipped import block
+from tests.shipper.shipped import block, origins
 
 RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"
 
@@ -107,9 +109,9 @@ def test_expressions_without_a_bounded_time_are_refused_with_a_reason(text: str)
 line = st.sampled_from([b"", b"x", b"a", b"a\r", b"xa", b"a" * 11 + b"x", b"x" + b"a" * 22])
 
 
-@given(st.lists(line), st.integers(1, 12), st.integers(1, 4))
-def test_blocks_of_any_size_give_the_same_lines_without_a_gap(
-    lines: list[bytes], block_size: int, together: int
+@given(st.lists(line), st.integers(1, 12), st.integers(1, 4), st.sets(st.integers(0, 30)))
+def test_blocks_of_any_size_give_the_same_lines_without_a_gap_also_after_restarts(
+    lines: list[bytes], block_size: int, together: int, restarts: set[int]
 ) -> None:
     data = bytearray().join(line + b"\n" for line in lines)
     at, blocks, continues = 0, [], False
@@ -119,10 +121,15 @@ def test_blocks_of_any_size_give_the_same_lines_without_a_gap(
         at, continues = until, not run.endswith(b"\n")
     line_filter = LineFilter(Rules.of((), ("x",)))
 
-    left = []
-    for n in range(0, len(blocks), together):
+    left, n = [], 0
+    while n < len(blocks):
         left += line_filter.filter(blocks[n : n + together])
         left += line_filter.cover_left_out() if n % 2 else []
+        n += together
+        if left and n in restarts:
+            restarts.discard(n)
+            line_filter = LineFilter(line_filter.rules, cursors_of(left))
+            n = next((m for m, b in enumerate(blocks) if b.section.span.start >= reach(left)), n)
 
     first = [line if len(line) < 12 else line[:12] for line in lines]
     kept = [line for line, piece in zip(lines, first, strict=True) if b"x" not in piece]
@@ -135,15 +142,26 @@ def test_blocks_of_any_size_give_the_same_lines_without_a_gap(
         reached = b.section.span.end
 
 
+def cursors_of(blocks: list[Block]) -> list[Cursor]:
+    """Return the positions behind blocks, as a restart finds them."""
+    advanced = Positions().advance(origins(blocks), 1)
+    return list(Positions.decode(advanced.encode()).files.values())
+
+
+def reach(blocks: list[Block]) -> int:
+    return blocks[-1].section.span.end
+
+
 def test_the_excluded_rest_of_a_file_is_covered_with_later_bytes() -> None:
     line_filter = LineFilter(Rules.of((), ("x",)))
     rest = replace(block(4, b"x is", continues=False), is_rest=True)
 
     assert line_filter.filter([block(0, b"one\n"), rest]) == [block(0, b"one\n")]
-    assert [one.section.span.end for one in line_filter.cover_left_out()] == [8]
-    assert line_filter.cover_left_out() == []
-    (left,) = line_filter.filter([block(8, b" left out\ntwo\n", continues=True)])
-    assert (left.lines, left.section.filtered) == (b"two\n", True)
+    (covering,) = line_filter.cover_left_out()
+    assert (covering.section.span.end, line_filter.cover_left_out()) == (8, [])
+    for later in (line_filter, LineFilter(line_filter.rules, cursors_of([covering]))):
+        (left,) = later.filter([block(8, b" left out\ntwo\n", continues=True)])
+        assert (left.lines, left.section.filtered) == (b"two\n", True)
 
 
 def test_a_hole_covers_the_excluded_lines_before_it() -> None:

@@ -3,7 +3,7 @@
 import shutil
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,6 +52,13 @@ class JournalWriter:
     def put(self, **fields: str | bytes) -> None:
         """Write one entry of these fields alone."""
         self._lines.append(self._encode(fields))
+        self._flush()
+
+    def put_all(self, *entries: Sequence[tuple[str, str | bytes]]) -> None:
+        """Write an entry of each list of fields, which may have the same name."""
+        for fields in entries:
+            head = self._encode({}).removesuffix(b"\n")
+            self._lines.append(head + b"".join(_encode(*one) for one in fields) + b"\n")
         self._flush()
 
     def rotate(self) -> str:

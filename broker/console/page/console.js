@@ -1,233 +1,198 @@
 // The console: one view at a time, by the part of the address after #, and the overview, which is
-// live by server-sent events.
-// Data from hosts is always set as text, never as markup.
+// live by server-sent events. Data from hosts is always set as text, never as markup.
 
-import { draw } from "./charts.js";
-import { by, count, counted, duration, follow, make, plain, size } from "./common.js";
+import { Chart } from "./charts.js";
+import {
+  by, clock, count, duration, follow, link, LOCAL, make, on, plain, rate, row, setZone, size, stamp,
+  zone,
+} from "./common.js";
 import { Hosts } from "./hosts.js";
 import { Lines } from "./lines.js";
 
+const ENOUGH = 1800; // points of a chart
+
 function fill(table, head, rows) {
-  const heads = make("tr");
-  heads.append(...head.map((text) => Object.assign(make("th", text), { scope: "col" })));
-  table.tHead.replaceChildren(heads);
-  table.tBodies[0].replaceChildren(
-    ...rows.map((cells) => {
-      const row = make("tr");
-      row.append(
-        ...cells.map((cell) =>
-          Array.isArray(cell) ? make("td", cell[0], cell[1]) : make("td", cell),
-        ),
-      );
-      return row;
-    }),
-  );
+  table.tHead.replaceChildren(row("th", head));
+  table.tBodies[0].replaceChildren(...rows.map((cells) => row("td", cells)));
 }
 
-// Return the state of a partition and its cause, and whether that is good.
+// Return the state of a partition, its cause if no check says it, and its grade.
 function state(partition, receiver, pauses) {
-  if (partition.error) return [`blocked: its offset cannot be read: ${partition.error}`, "bad"];
+  if (partition.error) return ["blocked", "bad"]; // a check says why
   if (receiver?.blocked) {
     const { cause, detail, since } = receiver.blocked;
     const what = cause === "moved" ? "waiting for another partition" : `blocked, ${cause}`;
-    return [`${what}: ${detail}, since ${since}`, "bad"];
+    return [`${what}: ${detail}, since ${stamp(Date.parse(since))}`, "bad"];
   }
-  const missing = receiver?.running === false && receiver.missing_seconds >= 60;
-  if (missing)
-    return [`no receiver for ${duration(receiver.missing_seconds)}; its lines wait`, "bad"];
-  if (partition.owner === null) return ["no receiver has claimed it yet", "odd"];
-  if (receiver?.moved)
-    return ["its offset was moved by hand; no receiver has claimed it since", "odd"];
+  if (partition.owner === null) return ["never received", "odd"];
+  if (receiver?.running === false && receiver.missing_seconds >= 60) return ["no receiver", "bad"];
+  if (receiver?.moved) return ["its offset was moved by hand; nobody has claimed it since", "odd"];
   if (receiver?.released) return ["released by its receiver, for a standby to claim", "odd"];
-  if (receiver?.running === false)
-    return ["its receiver does not answer; a standby would take over", "bad"];
+  if (receiver?.running === false) return ["its receiver does not answer", "bad"];
   const pause = pauses.find((one) => one.hosts === "*");
   if (pause) return [`paused: hosts publish nothing until ${pause.until ?? "resumed"}`, "odd"];
   if (receiver?.starting) return ["starting: Spark has not run a task yet", "odd"];
   return receiver?.running ? ["receiving", "good"] : ["owned; its receiver cannot be asked", ""];
 }
 
-function currentReplicas(stream) {
-  const followers = stream.followers.filter((peer) => peer.current && !peer.offline);
-  return followers.length + (stream.leader ? 1 : 0);
-}
-
-function card(title, text, note) {
-  const found = make("div", undefined, "card");
-  found.append(make("h3", title), make("p", text), make("small", note ?? ""));
+function card(title, text, note, isOdd) {
+  const found = make("div", undefined, isOdd ? "card odd" : "card");
+  found.append(make("h3", title), make("p", text), make("small"));
+  found.lastElementChild.append(note ?? "");
   return found;
 }
 
-// Return the seconds until a stream is full, at the rate of some views; Infinity if its lines
+// Return the seconds until a stream is full, at the rate of some points; Infinity if its lines
 // expire before.
-function untilFull(stream, views, share) {
-  const rate = (share * views.reduce((sum, one) => sum + one.bytes, 0)) / Math.max(1, views.length);
-  if (
-    stream.max_bytes === null ||
-    !rate ||
-    rate * (stream.max_age_seconds ?? Infinity) <= stream.max_bytes
-  )
-    return Infinity;
-  return (stream.max_bytes - stream.bytes) / rate;
+function untilFull(stream, points, share) {
+  const bytes = (share * points.reduce((sum, one) => sum + one.bytes, 0)) / (points.length || 1);
+  const expires = bytes * (stream.max_age_seconds ?? Infinity) <= stream.max_bytes;
+  if (stream.max_bytes === null || !bytes || expires) return Infinity;
+  return (stream.max_bytes - stream.bytes) / bytes;
 }
 
-let history = []; // of the last hour: what came in and what was written, by view
+function cards(view, now) {
+  const { status, broker } = view, receivers = Object.values(view.receivers ?? {});
+  const total = (name) => receivers.reduce((sum, one) => sum + (one[name] ?? 0), 0);
+  const behind = Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0));
+  const filled = status.streams.filter((one) => one.messages);
+  const oldest = Math.min(...filled.map((one) => Date.parse(one.first_time)));
+  const soonest = Math.min(
+    ...status.streams.map((one) => untilFull(one, points.slice(-150), 1 / status.streams.length)),
+  );
+  const silent = view.silent_hosts
+    ? link(`${count(view.silent_hosts)} silent for over 15 min`, "#hosts?state=silent")
+    : `${count(view.active_hosts)} sent just now`;
+  const gaps = total("gaps"), quarantined = total("quarantined");
+  return [
+    card("Lines in", `${rate(now.lines)}/s`, `${rate(now.lines_out)}/s written`),
+    card("Messages behind", count(status.behind), `oldest by ${duration(behind)}`, behind > 600),
+    card("Hosts", count(broker?.hosts ?? 0), silent, view.silent_hosts),
+    card("Rounds in", `${rate(now.rounds)}/s`, status.interval_seconds
+      ? `at least ${status.interval_seconds} s between two of a host`
+      : "each host chooses its interval"),
+    card("Stored", size(status.store_used),
+      filled.length ? `oldest line ${duration((Date.parse(status.now) - oldest) / 1000)}` : "–"),
+    card("Full in", soonest === Infinity ? "never" : duration(soonest),
+      soonest === Infinity ? "lines expire before" : "at the rate of five minutes"),
+    card("Gaps", count(gaps), `${count(quarantined)} quarantined, in a day`, gaps + quarantined),
+    ...(broker?.pauses ?? []).map(({ hosts, reason, until }) =>
+      card("Paused", plain(hosts), plain(`${reason ?? ""} until ${until ?? "resumed"}`), true)),
+  ];
+}
+
+function partitions(view) {
+  const pauses = view.broker?.pauses ?? [];
+  return view.status.partitions.map((one) => {
+    const rates = view.partitions[one.partition] ?? { lines: 0, lines_out: 0 };
+    const receiver = view.receivers?.[one.partition];
+    const [text, grade] = state(one, receiver, pauses);
+    const all = pauses.some((pause) => pause.hosts === "*");
+    const paused = all ? 0 : view.broker?.paused_hosts[one.partition];
+    const owner = [one.owner ?? "–"].concat(receiver?.standby ?? []).join(", standby: ");
+    return [
+      `p${one.partition}`,
+      [plain(text) + (paused ? `; hosts paused: ${count(paused)}` : ""), `state ${grade}`],
+      one.behind === null ? "–" : count(one.behind),
+      one.behind_seconds ? duration(one.behind_seconds) : "–",
+      rate(rates.lines), rate(rates.lines_out),
+      String(one.next ?? "–"), String(one.epoch ?? "–"), plain(owner),
+    ];
+  });
+}
+
+function streams(status) {
+  return status.streams.map((one) => {
+    const followers = one.followers.filter((peer) => peer.current && !peer.offline).length;
+    const replicas = followers + (one.leader ? 1 : 0);
+    return [
+      one.name, count(one.messages), size(one.bytes),
+      one.max_bytes === null ? "–" : size(one.max_bytes),
+      one.messages ? stamp(Date.parse(one.first_time)) : "–",
+      plain(one.leader || "–"),
+      [`${replicas} of ${one.wanted_replicas}`, replicas < one.wanted_replicas ? "bad" : ""],
+    ];
+  });
+}
+
+const charts = [["lines", rate], ["bytes", size]].map(([name, format]) => new Chart(
+  by(`chart-${name}`),
+  [{ name: "in", text: "in", of: (one) => one[name] },
+    { name: "out", text: "written", of: (one) => one[`${name}_out`] }],
+  format,
+));
+let points = []; // of the last hour: what came in and what was written
+let shown = null; // the newest view that has figures
+let shownAt = 0; // milliseconds since the epoch
 
 function show(view) {
-  if (view.history) history = view.history;
-  if (view.point) history = [...history, view.point].slice(-1800);
+  if (view.history) points = view.history;
+  if (view.point && !view.trouble) points = [...points, view.point].slice(-ENOUGH);
   if (view.history) return;
-  by("trouble").hidden = !view.trouble;
-  by("trouble").textContent = view.trouble
-    ? plain(view.away ? view.trouble : `The broker does not answer: ${view.trouble}`)
-    : "";
-  if (!view.status) return;
-  const { status, partitions: rates } = view;
-  const now = history.at(-1),
-    oldest = status.streams.filter((one) => one.messages).map((one) => Date.parse(one.first_time));
-  by("broker").textContent = `${plain(status.server)}, nats-server ${status.version}`;
-  by("checks").replaceChildren(
-    ...(view.checks ?? []).map((one) =>
-      make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase()),
-    ),
-  );
-  const pauses = view.broker?.pauses ?? [];
-  const soonest = Math.min(
-    ...status.streams.map((one) => untilFull(one, history.slice(-150), 1 / status.streams.length)),
-  );
-  const found = Object.values(view.receivers ?? {});
-  const total = (name) => found.reduce((sum, one) => sum + (one[name] ?? 0), 0);
-  const behind = Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0));
-  by("cards").replaceChildren(
-    card("Lines in", `${count(now.lines)}/s`, `${count(now.lines_out)}/s written`),
-    card("Messages behind", count(status.behind), `the oldest by ${duration(behind)}`),
-    card("Hosts", count(view.broker?.hosts ?? 0), `${count(view.active_hosts)} sent just now`),
-    card(
-      "Rounds in",
-      `${count(now.rounds)}/s`,
-      status.interval_seconds
-        ? `at least ${status.interval_seconds} s between two of a host`
-        : "each host chooses its interval",
-    ),
-    card(
-      "Stored",
-      size(status.store_used),
-      oldest.length
-        ? `oldest line ${duration((Date.parse(status.now) - Math.min(...oldest)) / 1000)}`
-        : "nothing yet",
-    ),
-    card(
-      "Full in",
-      soonest === Infinity ? "never" : duration(soonest),
-      soonest === Infinity ? "lines expire before" : "at the rate of five minutes",
-    ),
-    card(
-      "Gaps",
-      count(total("gaps")),
-      `${counted(total("quarantined"), "message")} quarantined, of the last day`,
-    ),
-    ...pauses.map((one) =>
-      card(
-        "Paused",
-        plain(one.hosts),
-        plain(`${one.reason ?? ""} until ${one.until ?? "resumed"}`),
-      ),
-    ),
-  );
-  draw(
-    by("chart-lines"),
-    history,
-    [
-      { name: "in", of: (one) => one.lines },
-      { name: "out", of: (one) => one.lines_out },
-    ],
-    count,
-  );
-  draw(
-    by("chart-bytes"),
-    history,
-    [
-      { name: "in", of: (one) => one.bytes },
-      { name: "out", of: (one) => one.bytes_out },
-    ],
-    size,
-  );
-  fill(
-    by("partitions"),
-    [
-      "Partition",
-      "State",
-      "Behind",
-      "Oldest",
-      "Lines/s in",
-      "Lines/s written",
-      "Offset",
-      "Epoch",
-      "Owner",
-    ],
-    status.partitions.map((one) => {
-      const rate = rates[one.partition] ?? { lines: 0, lines_out: 0 };
-      const receiver = view.receivers?.[one.partition];
-      const [text, grade] = state(one, receiver, pauses);
-      const paused = pauses.some((pause) => pause.hosts === "*")
-        ? 0
-        : view.broker?.paused_hosts[one.partition];
-      const owner = [one.owner ?? "–"].concat(receiver?.standby ?? []).join(", standby: ");
-      return [
-        `p${one.partition}`,
-        [plain(text) + (paused ? `; hosts paused: ${count(paused)}` : ""), grade],
-        one.behind === null ? "–" : count(one.behind),
-        one.behind_seconds ? duration(one.behind_seconds) : "–",
-        count(rate.lines),
-        count(rate.lines_out),
-        one.next === null ? "–" : String(one.next),
-        String(one.epoch ?? "–"),
-        plain(owner),
-      ];
-    }),
-  );
-  fill(
-    by("streams"),
-    ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],
-    status.streams.map((one) => [
-      one.name,
-      count(one.messages),
-      size(one.bytes),
-      one.max_bytes === null ? "–" : size(one.max_bytes),
-      one.messages ? one.first_time.slice(0, 19) + "Z" : "–",
-      plain(one.leader || "–"),
-      `${currentReplicas(one)} of ${one.wanted_replicas}`,
-    ]),
-  );
+  const isAway = Boolean(view.trouble);
+  document.body.classList.toggle("away", isAway);
+  by("trouble").hidden = !isAway;
+  const since = shownAt ? ` The figures are those of ${clock(shownAt)}.` : "";
+  const reason = view.away ? view.trouble : `The broker does not answer: ${view.trouble}.`;
+  by("trouble").textContent = isAway ? plain(reason) + since : "";
+  if (!isAway && view.status) {
+    [shown, shownAt] = [view, Date.now()];
+    const { server, version } = view.status;
+    by("broker").textContent = `${plain(server)}, nats-server ${version}`;
+  }
+  draw();
 }
 
-const views = { overview: null, hosts: new Hosts(), lines: new Lines() };
+function draw() {
+  if (!shown || by("overview").hidden) return;
+  const wrong = (shown.checks ?? []).filter((one) => one.status !== "OK");
+  by("checks").replaceChildren(...wrong.map((one) =>
+    make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase())));
+  by("cards").replaceChildren(...cards(shown, points.at(-1) ?? shown.point));
+  for (const one of charts) one.draw(points);
+  fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in",
+    "Lines/s written", "Offset", "Epoch", "Owner"], partitions(shown));
+  fill(by("streams"), ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],
+    streams(shown.status));
+}
+
+const views = { overview: { open: draw, close() {} }, hosts: new Hosts(), lines: new Lines() };
 
 function open() {
-  const [name, detail] = decodeURIComponent(location.hash.slice(1)).split("/", 2);
+  const [path, asked] = location.hash.slice(1).split("?");
+  const [name, detail] = path.split("/").map(decodeURIComponent);
   const chosen = name in views ? name : "overview";
   for (const [one, view] of Object.entries(views)) {
     by(one).hidden = one !== chosen;
-    if (one === chosen) view?.open(detail);
-    else view?.close();
+    if (one !== chosen) view.close();
   }
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${chosen}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  for (const one of document.querySelectorAll("nav a"))
+    one.ariaCurrent = one.hash === `#${chosen}` ? "page" : null;
+  views[chosen].open(detail ?? "", asked);
+  zones();
 }
 
+// Offer the browser's zone, UTC, and that of the link that was opened.
+function zones() {
+  const names = [...new Set([LOCAL, "UTC", zone])];
+  by("zone").replaceChildren(
+    ...names.map((name) => new Option(name === LOCAL ? `${name} (local)` : name, name)));
+  by("zone").value = zone;
+}
+
+on("zone", "change", () => {
+  setZone(by("zone").value);
+  const [path, asked] = location.hash.split("?");
+  if (path !== "#lines") return open();
+  const wanted = new URLSearchParams(asked);
+  wanted.set("zone", zone);
+  location.hash = `${path}?${wanted}`;
+});
 addEventListener("hashchange", open);
 addEventListener("keydown", (event) => {
   const chosen = { 1: "overview", 2: "hosts", 3: "lines" }[event.key];
-  if (
-    chosen &&
-    !event.ctrlKey &&
-    !event.metaKey &&
-    !event.altKey &&
-    event.target.tagName !== "INPUT"
-  )
-    location.hash = chosen;
+  const isOurs = !(event.ctrlKey || event.metaKey || event.altKey);
+  if (chosen && isOurs && !event.target.closest("input, select, dialog")) location.hash = chosen;
 });
 follow("events", show);
 open();

@@ -1,77 +1,74 @@
 // The table of hosts: only the visible rows are in the page, so that thousands can be scrolled. And
-// one host: its rounds, gaps, files and last lines.
+// one host: its state, gaps, files and last lines.
 
-import { by, count, counted, duration, follow, make, plain, size } from "./common.js";
-import { item } from "./lines.js";
+import {
+  ask, by, count, counted, duration, follow, glob, link, make, on, plain, rate, size, stamp,
+  table,
+} from "./common.js";
+import { address, choosable, item } from "./lines.js";
 
-const ROW = 28,
-  EXTRA = 6; // pixels, and rows beyond what is seen
+const ROW = 28, EXTRA = 6; // pixels, and rows beyond what is seen
 const AGAIN = 10_000; // milliseconds
-const SILENT = 60; // seconds
+const LATE = 60; // seconds behind from which on a host's lines are late
 const LINES = 10; // of one host
-const rate = (number) => (number < 10 ? number.toFixed(1) : count(number));
+const STATES = ["silent", "paused", "quiet", "sending"]; // the worst first
+const grade = { silent: "odd", paused: "odd", quiet: "quiet", sending: "good" };
 const behind = (seconds) => (seconds === null ? "?" : seconds ? duration(seconds) : "–");
+const ago = (seconds) => (seconds < 1 ? "now" : `${duration(seconds)} ago`);
 const COLUMNS = [
-  ["Host", (one) => one.host, plain],
-  [
-    "Silent",
-    (one) => one.silent_seconds,
-    (seconds, one) => duration(seconds) + (one.paused ? ", paused" : ""),
-  ],
-  ["Behind", (one) => one.behind_seconds, behind],
-  ["Lines/s", (one) => one.rate.lines, count],
-  ["Bytes/s", (one) => one.rate.bytes, size],
-  ["Rounds", (one) => one.messages, count],
-  ["Files", (one) => one.files, (number) => (number === null ? "?" : count(number))],
-  ["Agent", (one) => one.version, (version) => plain(version || "?")],
-  ["Partitions", (one) => one.partitions.join(" "), (text) => text],
-  ["Paused", (one) => one.paused ?? "", plain],
-  ["Last file", (one) => one.file, plain],
+  ["Host", (one) => one.host, (one) => plain(one.host)],
+  ["State", (one) => STATES.indexOf(one.state), (one) => one.state],
+  ["Last round", (one) => one.silent_seconds, (one) => ago(one.silent_seconds)],
+  ["Behind", (one) => one.behind_seconds, (one) => behind(one.behind_seconds)],
+  ["Lines/s", (one) => one.rate.lines, (one) => rate(one.rate.lines)],
+  ["Bytes/s", (one) => one.rate.bytes, (one) => size(one.rate.bytes)],
+  ["Rounds", (one) => one.messages, (one) => count(one.messages)],
+  ["Files", (one) => one.files, (one) => (one.files === null ? "?" : count(one.files))],
+  ["Agent", (one) => one.version, (one) => plain(one.version || "?")],
+  ["Partitions", (one) => one.partitions.join(" "), (one) => one.partitions.join(" ")],
+  ["Last file", (one) => one.file, (one) => plain(one.file)],
 ];
 
-function cells(name, texts) {
-  const row = make("tr");
-  row.append(...texts.map((text) => make(name, text)));
-  return row;
-}
-
-// Return how many gaps of a host its receivers have counted in the last day, and where each is
-// listed.
-function gaps(found) {
-  const texts = found.gaps.map(({ partition, host }) => {
-    const known =
-      host === null
-        ? "unknown, its receiver does not answer"
-        : `${count(host)} in the last day, or since its receiver started`;
-    const listed = `.gaps.p${partition}.jsonl in the receiver's output folder`;
-    const table = `\`select * from gaps\` of its p${partition}.db`;
-    return `p${partition}: ${known}; each is a line of ${listed}, and a row of ${table}`;
-  });
-  return texts.length
-    ? `Gaps: ${texts.join(". ")}`
-    : "Gaps: unknown, the stream holds none of its rounds";
-}
+const classOf = (one, column) => {
+  if (column === 1) return `state ${grade[one.state]}`;
+  return column === 3 && (one.behind_seconds === null || one.behind_seconds > LATE) ? "odd" : "";
+};
 
 export class Hosts {
-  #all = [];
-  #shown = [];
-  #column = 0;
-  #down = false;
-  #timer = 0;
-  #ready = false;
+  #all = []; #shown = []; #column = 0; #down = false; #timer = 0;
   #rows = new Map(); // by host, those in the page
   #host = ""; // that is shown
+  #asked = null; // the promise of the hosts
   #source = null; // of its lines
 
-  open(host = "") {
-    this.#prepare();
+  constructor() {
+    for (const one of ["find", "find-state"]) on(one, "input", () => this.#choose());
+    on("hosts-form", "submit", (event) => event.preventDefault());
+    on("host-list", "scroll", () => requestAnimationFrame(() => this.#draw()));
+    addEventListener("resize", () => this.#draw());
+    by("host-head").replaceChildren(
+      ...COLUMNS.map(([title], number) => {
+        const button = make("button", title);
+        button.addEventListener("click", () => {
+          this.#down = this.#column === number ? !this.#down : number > 1;
+          this.#column = number;
+          this.#choose();
+        });
+        return button;
+      }),
+    );
+  }
+
+  open(host, asked) {
     this.#leave();
+    if (asked) by("find-state").value = new URLSearchParams(asked).get("state") ?? "";
     by("host").hidden = !host;
-    if (host) this.#detail(host);
-    else this.#rows.get(this.#host)?.focus({ preventScroll: true });
+    const before = this.#host;
     this.#host = host;
     clearTimeout(this.#timer);
-    this.#ask();
+    this.#asked = this.#ask();
+    if (host) this.#detail(host);
+    else this.#rows.get(before)?.focus({ preventScroll: true });
   }
 
   close() {
@@ -84,61 +81,34 @@ export class Hosts {
     this.#source = null;
   }
 
-  #prepare() {
-    if (this.#ready) return;
-    this.#ready = true;
-    by("find").addEventListener("input", () => this.#choose());
-    by("only-silent").addEventListener("change", () => this.#choose());
-    by("find").form.addEventListener("submit", (event) => event.preventDefault());
-    by("host-list").addEventListener("scroll", () => requestAnimationFrame(() => this.#draw()));
-    addEventListener("resize", () => this.#draw());
-    by("host-head").replaceChildren(
-      ...COLUMNS.map(([title], number) => {
-        const button = make("button", title);
-        button.addEventListener("click", () => {
-          this.#down = this.#column === number ? !this.#down : number > 0;
-          this.#column = number;
-          this.#choose();
-        });
-        return button;
-      }),
-    );
-  }
-
   async #ask() {
     try {
-      const answer = await fetch("hosts");
-      if (!answer.ok) throw new Error(await answer.text());
-      this.#all = await answer.json();
+      this.#all = await ask("hosts");
+      by("host-list").classList.remove("stale");
       this.#choose();
     } catch (error) {
-      by("host-count").textContent = plain(String(error.message));
+      by("host-list").classList.add("stale");
+      by("host-count").textContent = plain(error.message);
     }
+    clearTimeout(this.#timer);
     if (!by("hosts").hidden) this.#timer = setTimeout(() => this.#ask(), AGAIN);
   }
 
   #choose() {
-    const wanted = by("find").value.toLowerCase(),
-      silent = by("only-silent").checked;
-    const of = COLUMNS[this.#column][1];
+    const part = by("find").value.toLowerCase(), state = by("find-state").value;
+    const [, of] = COLUMNS[this.#column];
+    const sign = this.#down ? -1 : 1;
     this.#shown = this.#all
-      .filter(
-        (one) =>
-          one.host.toLowerCase().includes(wanted) && (!silent || one.silent_seconds > SILENT),
-      )
-      .sort(
-        (a, b) =>
-          ((of(a) ?? -1) < (of(b) ?? -1) ? -1 : (of(a) ?? -1) > (of(b) ?? -1) ? 1 : 0) *
-          (this.#down ? -1 : 1),
-      );
-    by("host-count").textContent =
-      `${count(this.#shown.length)} of ${counted(this.#all.length, "host")}`;
-    [...by("host-head").children].forEach((button, number) => {
-      button.setAttribute(
-        "aria-sort",
-        number !== this.#column ? "none" : this.#down ? "descending" : "ascending",
-      );
-    });
+      .filter((one) => one.host.toLowerCase().includes(part) && (!state || one.state === state))
+      .sort((one, other) => {
+        const a = of(one), b = of(other);
+        return sign * (a < b ? -1 : a > b ? 1 : 0);
+      });
+    const all = counted(this.#all.length, "host");
+    by("host-count").textContent = `${count(this.#shown.length)} of ${all}`;
+    const order = this.#down ? "descending" : "ascending";
+    [...by("host-head").children].forEach((button, number) =>
+      button.setAttribute("aria-sort", number === this.#column ? order : "none"));
     by("host-rows").style.height = `${this.#shown.length * ROW}px`;
     this.#draw();
   }
@@ -147,106 +117,95 @@ export class Hosts {
     const list = by("host-list");
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - EXTRA);
     const until = Math.ceil((list.scrollTop + list.clientHeight) / ROW) + EXTRA;
-    const place = by("host-rows"),
-      focused = document.activeElement;
-    const seen = new Map(
-      this.#shown
-        .slice(first, until)
-        .map((one, number) => [one.host, this.#row(one, first + number)]),
-    );
+    const place = by("host-rows"), focused = document.activeElement;
+    const some = this.#shown.slice(first, until);
+    const seen = new Map(some.map((one, number) => [one.host, this.#row(one, first + number)]));
     for (const [host, row] of this.#rows) if (!seen.has(host)) row.remove();
     this.#rows = seen;
     let next = place.firstElementChild;
-    for (const row of seen.values()) {
+    for (const row of seen.values())
       if (row === next) next = next.nextElementSibling;
       else place.insertBefore(row, next);
-    }
     if (place.contains(focused) && focused !== document.activeElement)
       focused.focus({ preventScroll: true });
   }
 
   // Return the row of a host, the one that is there if there is one: it may have the focus.
   #row(one, number) {
-    const row = this.#rows.get(one.host) ?? make("a");
-    row.className = one.paused ? "row paused" : "row";
-    row.href = `#hosts/${encodeURIComponent(one.host)}`;
-    row.style.top = `${number * ROW}px`;
-    const texts = COLUMNS.map(([, of, format]) => format(of(one), one));
-    if (!row.childElementCount) row.append(...texts.map((text) => make("span", text)));
-    else
-      texts.forEach((text, column) => {
-        if (row.children[column].textContent !== text) row.children[column].textContent = text;
-      });
-    return row;
+    const found = this.#rows.get(one.host) ?? make("a", undefined, "row");
+    found.href = `#hosts/${encodeURIComponent(one.host)}`;
+    found.style.top = `${number * ROW}px`;
+    if (!found.childElementCount) found.append(...COLUMNS.map(() => make("span")));
+    COLUMNS.forEach(([, , text], column) => {
+      const cell = found.children[column], wanted = text(one);
+      if (cell.textContent !== wanted) cell.textContent = wanted;
+      cell.className = classOf(one, column);
+    });
+    found.ariaCurrent = one.host === this.#host ? "true" : null;
+    return found;
   }
 
   async #detail(host) {
     const place = by("host");
-    const back = make("a", "close"),
-      lines = make("a", "all its lines");
-    back.href = "#hosts";
-    lines.href = `#lines/${encodeURIComponent(host)}`;
+    const head = make("h2", plain(host)), back = link("close", "#hosts");
+    const all = link("all its lines", address({ host: glob(host), since: "earliest" }));
     const list = make("ol", undefined, "lines");
     list.setAttribute("aria-label", "Its last lines");
-    this.#source = follow(`lines?${new URLSearchParams({ host, last: LINES })}`, (piece) => {
-      if (piece.trouble) this.#leave();
-      if (piece.trouble) list.append(make("li", plain(piece.trouble), "passed"));
-      list.append(...(piece.lines ?? []).slice(-LINES).map((line) => item(piece, line)));
+    place.replaceChildren(head, back);
+    choosable(list, (line) => (location.hash = address({ host: glob(host), line: line.key })));
+    const asked = new URLSearchParams({ host: glob(host), count: LINES });
+    this.#source = follow(`lines?${asked}`, (found) => {
+      if (found.trouble) {
+        this.#leave();
+        list.append(make("li", plain(found.trouble), "passed"));
+      }
+      list.prepend(...(found.older ?? []).map((line) => item(line, false)));
+      list.append(...(found.lines ?? []).slice(-LINES).map((line) => item(line, false)));
       while (list.childElementCount > LINES) list.firstElementChild.remove();
     });
-    place.replaceChildren(make("h2", plain(host)), back);
     try {
-      const answer = await fetch(`host?host=${encodeURIComponent(host)}`);
-      if (!answer.ok) throw new Error(await answer.text());
-      const parts = this.#parts(
-        await answer.json(),
-        this.#all.find((one) => one.host === host),
+      const address = `host?host=${encodeURIComponent(host)}`;
+      const [found] = await Promise.all([ask(address), this.#asked]);
+      if (this.#host !== host) return;
+      const known = this.#all.find((one) => one.host === host);
+      place.replaceChildren(
+        head, this.#facts(found, known), make("h3", "Files"), this.#files(found),
+        make("h3", "Last lines"), list, all, " · ", back,
       );
-      if (this.#host === host)
-        place.replaceChildren(
-          make("h2", plain(host)),
-          ...parts,
-          make("h3", "Last lines"),
-          list,
-          lines,
-          make("span", " · "),
-          back,
-        );
     } catch (error) {
-      place.append(make("p", plain(String(error.message))));
+      place.append(make("p", plain(error.message)));
     }
   }
 
-  // Return what is known of a host, as paragraphs and the table of its files.
-  #parts(found, known) {
-    const table = make("table");
-    const rows = found.files.map((file) =>
-      cells("td", [
-        plain(file.path),
-        `${file.unit === "entries" ? "entry" : "byte"} ${count(file.position)}`,
-        file.read.slice(0, 19) + "Z",
-      ]),
-    );
-    table.append(cells("th", ["File", "Next to ship", "Last read"]), ...rows);
-    const saved = found.saved
-      ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round`
-      : (found.error ?? "its shipper has saved no positions");
-    const version = found.version || "of an unknown version";
-    const files = `${counted(found.files.length, "file")}, ${saved}; agent ${version}`;
-    const rates =
-      known && `${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`;
-    const facts = known
-      ? [
-          `${counted(known.messages, "round")} in the stream, ${rates}`,
-          `the last one ${duration(known.silent_seconds)} ago`,
-          known.behind_seconds
-            ? `not all received: behind by ${duration(known.behind_seconds)} at most`
-            : known.behind_seconds === 0
-              ? "all received"
-              : "unknown how far behind",
-          ...(known.paused ? [known.paused] : []),
-        ]
-      : [];
-    return [...[facts.join(", "), gaps(found), files].map((text) => make("p", plain(text))), table];
+  #facts(found, known) {
+    const late = known && (known.behind_seconds === null ? "unknown"
+      : known.behind_seconds ? `by ${duration(known.behind_seconds)} at most` : "no: all received");
+    const saved = found.saved ? `at ${stamp(Date.parse(found.saved))}`
+      : plain(found.error ?? "never");
+    const shown = known ? [
+      ["State", [known.state, `state ${grade[known.state]}`]],
+      ...(known.paused ? [["Paused", plain(known.paused)]] : []),
+      ["Last round", ago(known.silent_seconds)],
+      ["Behind", [late, classOf(known, 3)]],
+      ["Now", `${rate(known.rate.lines)} lines/s in ${rate(known.rate.rounds)} rounds/s`],
+      ["In the stream", counted(known.messages, "round")],
+    ] : [];
+    const gaps = found.gaps.map(({ partition, host }) => {
+      const number = host === null ? "unknown: its receiver does not answer" : count(host);
+      return ["Gaps of a day", [`${number}, in .gaps.p${partition}.jsonl`, host ? "odd" : ""]];
+    });
+    const agent = plain(found.version || "of an unknown version");
+    const facts = [...shown, ...gaps, ["Agent", agent], ["Positions saved", saved]];
+    return Object.assign(table([], facts), { className: "facts" });
+  }
+
+  #files(found) {
+    const place = make("div", undefined, "wide");
+    const next = (one) => `${one.unit === "entries" ? "entry" : "byte"} ${count(one.position)}`;
+    place.append(table(
+      ["File", "Next to ship", "Last read"],
+      found.files.map((one) => [plain(one.path), next(one), stamp(Date.parse(one.read))]),
+    ));
+    return place;
   }
 }

@@ -1,138 +1,256 @@
-// Lines as they arrive: at most 5,000 in the page, drawn once a frame. Skipped lines are reported.
+// Lines: a search whose whole request is in the address, so that a link or "back" repeats it. What
+// is found is drawn once a frame; at most 5,000 lines are in the page.
 
-import { by, copy, counted, follow, make, plain } from "./common.js";
+import { Histogram } from "./charts.js";
+import {
+  ask, by, clock, copy, counted, follow, glob, link, make, on, plain, plainLines, setZone, size,
+  stamp, table, zone,
+} from "./common.js";
 
 const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
+const AROUND = 50; // lines before and after one
+const FIELDS = ["host", "file", "match", "level", "since", "until", "order", "count"];
 
-// Return a line, or a record of several, as an item of a list; its origin is shown when the pointer
-// rests on it.
-export function item(piece, line) {
-  const found = make("li");
-  const stored = `stored ${piece.stored}, p${piece.partition}, sequence ${piece.sequence}`;
-  found.title = [`${piece.host} ${piece.file}`, stored].map(plain).join("\n");
-  found.append(make("b", plain(piece.host)), make("span", line.split("\n").map(plain).join("\n")));
+// Return the address of a search for lines: only what is given is in it.
+export function address(wanted) {
+  const given = Object.entries(wanted).filter(([, value]) => value);
+  return `#lines?${new URLSearchParams(given)}`;
+}
+
+// Return a line, or a record of several, as an item of a list.
+export function item(line, hasHost = true) {
+  const found = Object.assign(make("li", undefined, line.level), { line, tabIndex: -1 });
+  found.append(make("time", clock(line.time)));
+  if (hasHost) found.append(make("b", plain(line.host)));
+  found.append(make("span", plainLines(line.text)));
   return found;
 }
 
-export class Lines {
-  #source = null;
-  #waiting = [];
-  #passed = false;
-  #searched = 0; // messages that were searched for the last lines; 0 for all
-  #paused = false;
-  #trouble = "";
-  #due = false;
-  #ready = false;
+// Let the arrow keys go through the items of a list, and Enter and a click choose one.
+export function choosable(list, choose) {
+  list.addEventListener("click", (event) => {
+    const found = event.target.closest("li");
+    if (found?.line && !getSelection().toString()) choose(found.line);
+  });
+  list.addEventListener("keydown", (event) => {
+    const now = document.activeElement.closest("li");
+    if (event.key === "Enter" && now?.line) choose(now.line);
+    const next = {
+      ArrowDown: now?.nextElementSibling ?? (now ? null : list.firstElementChild),
+      ArrowUp: now?.previousElementSibling ?? (now ? null : list.lastElementChild),
+    }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+}
 
-  open(host) {
-    this.#prepare();
-    if (host) by("line-hosts").value = host;
-    this.#begin();
+export class Lines {
+  #source = null; #histogram; #paused = false; #due = false;
+  #wanted = ""; // what is shown, as it is in the address
+  #waiting = []; #older = []; // lines after and before those that are shown
+  #counts = []; #state = {}; // progress, and what ended the search
+
+  constructor() {
+    this.#histogram = new Histogram((from, to) => {
+      const at = (time) => stamp(time).replace(" ", "T");
+      this.#go({ ...this.#entered(), since: at(from), until: at(to) });
+    });
+    on("lines-form", "submit", (event) => {
+      event.preventDefault();
+      this.#go(this.#entered());
+    });
+    on("line-pause", "click", () => this.#pause(!this.#paused));
+    on("line-stop", "click", () => this.#end({ stopped: true }));
+    on("line-copy", "click", async () => (by("line-said").textContent = await copy(this.#text())));
+    on("line-save", "click", () => {
+      const href = URL.createObjectURL(new Blob([this.#text()], { type: "text/plain" }));
+      Object.assign(make("a"), { href, download: "lines.log" }).click();
+      URL.revokeObjectURL(href);
+    });
+    for (const list of ["line-list", "around-list"])
+      choosable(by(list), (line) => this.#go({ ...this.#shown(), line: line.key }));
+    on("around", "close", () => location.hash.includes("line=") && this.#go(this.#shown()));
+    on("around-close", "click", () => by("around").close());
+    on("around-copy", "click", async () =>
+      (by("around-said").textContent = await copy(location.href)));
+    const isWide = matchMedia("(min-width: 50rem)");
+    const unfold = () => (by("line-filters").open = isWide.matches);
+    isWide.addEventListener("change", unfold);
+    unfold();
+  }
+
+  // Show what an address asks for; a search that is shown already goes on.
+  open(_, asked) {
+    const wanted = new URLSearchParams(asked ?? (this.#wanted || "since=1h"));
+    const line = wanted.get("line");
+    wanted.delete("line");
+    if (wanted.has("zone")) setZone(wanted.get("zone"));
+    wanted.set("zone", zone);
+    if (String(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
+    if (line) this.#around(line);
+    else by("around").close();
   }
 
   close() {
     this.#source?.close();
     this.#source = null;
+    by("around").close();
   }
 
-  #prepare() {
-    if (this.#ready) return;
-    this.#ready = true;
-    by("lines-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#begin();
-    });
-    by("line-pause").addEventListener("click", () => this.#pause(!this.#paused));
-    by("line-copy").addEventListener("click", async () => {
-      const isCopied = await copy(this.#text());
-      by("line-note").textContent = isCopied
-        ? "copied"
-        : "the browser does not let this page copy; use Download";
-    });
-    by("line-save").addEventListener("click", () => {
-      const link = make("a");
-      link.href = URL.createObjectURL(new Blob([this.#text()], { type: "text/plain" }));
-      link.download = "lines.log";
-      link.click();
-      URL.revokeObjectURL(link.href);
-    });
+  #entered() {
+    return Object.fromEntries(FIELDS.map((name) => [name, by(`line-${name}`).value.trim()]));
   }
 
-  #begin() {
-    this.close();
-    this.#waiting = [];
-    this.#passed = false;
-    this.#searched = 0;
-    this.#pause(false);
-    this.#trouble = "";
+  #shown() {
+    return Object.fromEntries(new URLSearchParams(this.#wanted));
+  }
+
+  #go(wanted) {
+    const hash = address({ zone, ...wanted });
+    if (hash === location.hash) this.#begin(new URLSearchParams(hash.split("?")[1]));
+    else location.hash = hash;
+  }
+
+  #begin(wanted) {
+    this.#source?.close();
+    this.#wanted = String(wanted);
+    [this.#waiting, this.#older, this.#counts, this.#state] = [[], [], [], {}];
+    for (const name of FIELDS)
+      by(`line-${name}`).value = wanted.get(name) ?? { order: "last", count: "100" }[name] ?? "";
+    const given = FIELDS.filter((name) => wanted.get(name));
+    const texts = given.map((name) => plain(`${name} ${wanted.get(name)}`));
+    by("line-summary").textContent = texts.join(", ");
     by("line-list").replaceChildren();
-    by("line-note").textContent = "";
-    const names = {
-      host: "line-hosts",
-      match: "line-match",
-      since: "line-since",
-      last: "line-last",
-    };
-    const wanted = Object.entries(names).map(([name, id]) => [name, by(id).value]);
-    this.#source = follow(`lines?${new URLSearchParams(wanted)}`, (piece) => this.#take(piece));
+    by("line-said").textContent = "";
+    this.#histogram.open(null);
+    this.#pause(false);
+    const buckets = Math.max(20, Math.floor(by("histogram").clientWidth / 9));
+    this.#source = follow(`lines?${wanted}&buckets=${buckets}`, (found) => this.#take(found));
+    this.#draw();
+  }
+
+  #end(state) {
+    this.#source?.close();
+    Object.assign(this.#state, state);
+    this.#draw();
   }
 
   #pause(paused) {
     this.#paused = paused;
-    by("line-pause").setAttribute("aria-pressed", String(paused));
+    by("line-pause").ariaPressed = String(paused);
     by("line-pause").textContent = paused ? "Resume" : "Pause";
     this.#draw();
   }
 
-  #take(piece) {
-    if (piece.trouble) {
-      this.close();
-      this.#trouble = plain(piece.trouble);
-      this.#draw();
-      return;
-    }
-    this.#searched = piece.searched ?? this.#searched;
-    this.#passed ||= Boolean(piece.sampled || piece.more);
-    this.#waiting.push(...(piece.lines ?? []).map((line) => [piece, line]));
-    if (piece.sampled) this.#waiting.push([piece, null]);
+  #take(found) {
+    if (found.trouble) return this.#end({ trouble: plain(found.trouble) });
+    if (found.range) this.#histogram.open(found.range);
+    this.#counts.push(...(found.counts ?? []));
+    if (found.older) this.#older = [...found.older, ...this.#older];
+    const lines = [...(found.lines ?? []), ...(found.sampled ? [null] : [])];
+    this.#waiting.push(...lines);
     if (this.#waiting.length > LONGEST_WAIT)
       this.#waiting.splice(0, this.#waiting.length - LONGEST_WAIT);
+    for (const name of ["progress", "searched", "follows", "sampled", "note"])
+      if (name in found) this.#state[name] = found[name];
+    if (found.ended) return this.#end({ ended: true });
     this.#draw();
   }
 
   #draw() {
-    if (this.#due || this.#paused) return;
+    if (this.#due) return;
     this.#due = true;
     requestAnimationFrame(() => {
       this.#due = false;
-      if (this.#paused) return;
-      const list = by("line-list");
-      const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-      const some = this.#waiting.splice(0).slice(-MOST);
-      list.append(
-        ...some.map(([piece, line]) =>
-          line === null
-            ? make("li", "… lines were skipped here, as too many arrive …", "passed")
-            : item(piece, line),
-        ),
-      );
-      while (list.childElementCount > MOST) list.firstElementChild.remove();
-      if (isAtEnd) list.scrollTop = list.scrollHeight;
-      const sampled = this.#passed ? "; too many lines arrive: this is a sample" : "";
-      const searched = this.#searched
-        ? `; only the last ${counted(this.#searched, "message")} searched: give a time`
-        : "";
-      by("line-note").textContent =
-        this.#trouble || `${counted(list.childElementCount, "line")}${sampled}${searched}`;
+      if (this.#counts.length) {
+        this.#histogram.add(this.#counts.splice(0));
+        this.#histogram.draw();
+      }
+      if (!this.#paused) this.#append();
+      by("line-note").textContent = this.#note();
+      by("line-stop").hidden = !this.#isSearching();
+      by("line-pause").hidden = !this.#state.follows;
+      by("lines").ariaBusy = String(this.#isSearching());
     });
   }
 
-  #text() {
-    return (
-      [...by("line-list").children]
-        .map((item) => item.lastElementChild?.textContent ?? "")
-        .join("\n") + "\n"
+  #append() {
+    const list = by("line-list");
+    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+    list.prepend(...this.#older.splice(0).map((line) => item(line)));
+    const skipped = "… lines were skipped here, as too many arrive …";
+    list.append(
+      ...this.#waiting.splice(0).slice(-MOST).map((line) =>
+        line ? item(line) : make("li", skipped, "passed")),
     );
+    while (list.childElementCount > MOST) list.firstElementChild.remove();
+    if (isAtEnd && by("line-order").value === "last") list.scrollTop = list.scrollHeight;
+  }
+
+  #isSearching() {
+    const { searched, stopped, trouble, ended } = this.#state;
+    return !(searched || stopped || trouble || ended);
+  }
+
+  #note() {
+    const { progress, trouble, stopped, sampled, follows, note } = this.#state;
+    if (trouble) return trouble;
+    const isSearching = this.#isSearching();
+    const until = progress?.until && isSearching ? `, until ${stamp(progress.until)}` : "";
+    return [
+      counted(by("line-list").childElementCount, "line"),
+      progress?.of ? `searched ${size(progress.read)} of ${size(progress.of)}${until}`
+        : isSearching && "searching",
+      stopped ? "stopped" : follows && !isSearching && "following new lines",
+      sampled && "too many lines arrive: this is a sample",
+      note && plain(note),
+    ].filter(Boolean).join(" · ");
+  }
+
+  #text() {
+    const texts = [...by("line-list").querySelectorAll("span")].map((one) => one.textContent);
+    return `${texts.join("\n")}\n`;
+  }
+
+  // Show a line, by its key, among those before and after it of the same host and file.
+  async #around(key) {
+    const dialog = by("around");
+    if (!dialog.open) dialog.showModal();
+    by("around-said").textContent = "";
+    by("around-title").textContent = "Reading …";
+    try {
+      const found = await ask(`around?${new URLSearchParams({ line: key, lines: AROUND })}`);
+      if (!location.hash.includes(encodeURIComponent(key)) || !dialog.open) return;
+      this.#detail(found);
+    } catch (error) {
+      by("around-title").textContent = plain(error.message);
+      for (const one of ["around-facts", "around-list"]) by(one).replaceChildren();
+    }
+  }
+
+  #detail({ lines, chosen }) {
+    const line = lines[chosen];
+    by("around-title").textContent = plain(`${line.host} ${line.file}`);
+    by("around-facts").replaceChildren(
+      table([], [
+        ["Stored", `${stamp(line.time)} ${zone}, ${new Date(line.time).toISOString()}`],
+        ["Host", link(plain(line.host), `#hosts/${encodeURIComponent(line.host)}`)],
+        ["File", plain(line.file || "none: from another NATS client")],
+        ["Level", [line.level || "none", line.level ? `level ${line.level}` : ""]],
+        ["Message", plain(line.key)],
+      ]),
+    );
+    by("around-all").href = address({
+      host: glob(line.host), file: glob(line.file), zone,
+      since: stamp(line.time - 300_000).replace(" ", "T"),
+      until: stamp(line.time + 300_000).replace(" ", "T"), count: "1000",
+    });
+    by("around-list").replaceChildren(...lines.map((one) => item(one, false)));
+    const found = by("around-list").children[chosen];
+    found.ariaCurrent = "true";
+    found.scrollIntoView({ block: "center" });
+    found.focus({ preventScroll: true });
   }
 }

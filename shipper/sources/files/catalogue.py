@@ -256,7 +256,7 @@ class Catalogue:
         if decision.state is FileState.COPY:
             self._leave_copy(sample, cursor)
         elif decision.state is FileState.LEFT:
-            self.memory.left[sample.entry.key] = replace(sample, head=b"", fits={}, copy_of=None)
+            self.memory.left[sample.entry.key] = replace(sample, head=b"", fits=(), copy_of=None)
             self._report_left(sample, decision.actions)
         elif cursor is not None:
             self._inherit(sample, cursor, now)
@@ -283,7 +283,7 @@ class Catalogue:
         if sample.entry.compression is None and sample.copy_of is not None:
             original = sample.copy_of  # which may have been truncated since
         if original is not None:
-            self.memory.left[sample.entry.key] = replace(sample, fits={}, copy_of=original)
+            self.memory.left[sample.entry.key] = replace(sample, fits=(), copy_of=original)
 
     def _inherit(self, sample: Sample, cursor: Cursor, now: int) -> None:
         if self.memory.remembered.pop(cursor.file, None) is None:

@@ -6,12 +6,11 @@ A record is a line unless lines are joined. Files and spools of inputs are cut a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nats_logship.wire.records import RecordForm, Records
+from nats_logship.wire.records import Records
 from shipper.sources.files.identity import is_inside_line
 from shipper.sources.files.progress import Progress, Reading, Search
 from shipper.sources.files.records import end_of_lines, end_of_records
 
-_NEIGHBOUR = 128 * 1024  # bytes of a line beside an offset; a container's has 16 KiB, escaped
 _LEAST_SEARCHED = 64 * 1024  # bytes
 Read = Callable[[int, int], bytes]
 """Reads so many bytes at a position."""
@@ -129,16 +128,6 @@ class Cutter:
             if has_end or is_last:
                 break
         return has_end, reached, Search(at, lines)
-
-
-def is_inside_record(records: Records, read: Read, offset: int) -> bool:
-    """Whether an offset is inside a record, by the lines beside it."""
-    if records.form is RecordForm.START:
-        line = read(_NEIGHBOUR, offset).partition(b"\n")[0]
-        return not records.begins(line, 0, len(line))
-    begin = max(0, offset - _NEIGHBOUR)
-    line = read(offset - begin, begin)
-    return not records.find_boundaries(line, line.rfind(b"\n", 0, -1) + 1)
 
 
 def end_of_run(data: bytes | bytearray, start: int, end: int, most: int, max_line: int) -> int:

@@ -71,12 +71,12 @@ class FollowedFile(NamedTuple):
     @classmethod
     def follow(cls, cursor: Cursor, sample: Sample, home: str, now: int) -> "FollowedFile":
         """Return a file that is read from the cursor on, which may be inside a line."""
-        in_line, inode = sample.fits.get(cursor.file, False), sample.entry.key.inode
+        inode = sample.entry.key.inode
         return cls(
             home=home,
             entry=sample.entry,
             state=FileState.FOLLOWED,
-            progress=Progress.begin(cursor, inode, sample.beginning, in_line),
+            progress=Progress.begin(cursor, inode, sample.beginning),
             size=sample.size,
             modified=sample.entry.modified,
             grown_at=now,
@@ -223,9 +223,8 @@ class FollowedFile(NamedTuple):
 
     def note_sample(self, sample: Sample, now: int) -> "FollowedFile":
         """Return the file with what a sample shows, which has all that was read of it."""
-        in_line = self.progress.in_line or sample.fits[self.file]
         file = self._note_beginning(sample.beginning).mark(now)
-        progress = file.progress._replace(in_line=in_line, searched=None)
+        progress = file.progress._replace(searched=None)
         return file._replace(progress=progress, size=sample.size)
 
     def mark(self, now: int) -> "FollowedFile":
@@ -236,11 +235,6 @@ class FollowedFile(NamedTuple):
         """Return the file with the hash of its first bytes, which another run read."""
         content = self.progress.content.add(0, head)
         return self._replace(progress=self.progress._replace(content=content))
-
-    def resume(self, *, in_record: bool) -> "FollowedFile":
-        """Return the file, of which it is known by now whether its offset is inside a record."""
-        in_line = self.progress.in_line or in_record
-        return self._replace(progress=self.progress._replace(in_line=in_line, is_resumed=False))
 
     def rewind(self, cursor: Cursor, now: int) -> "FollowedFile":
         """Return the file to be read from the cursor on; one that has a path is sampled first."""

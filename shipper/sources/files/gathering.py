@@ -6,7 +6,6 @@ A gathering only reads; it leaves a doubtful file to the next scan.
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
@@ -76,23 +75,12 @@ class Gathering:
 
     def resume(self) -> None:
         """Go on in the record that was read last, if the offset of a file is inside one."""
-        for file in list(self._files.values()):
-            if file.progress.is_resumed:
-                self._find_record(file)
         inside = [
             (file.progress.seen, key)
             for key, file in self._files.items()
             if file.progress.in_line and file.readable_since is not None
         ]
         self._last = max(inside)[1] if inside else None
-
-    def _find_record(self, file: FollowedFile) -> FollowedFile:
-        """Return a file that is read on; find out whether its offset is inside a record."""
-        if file.progress.is_resumed and file.entry.key in self._reader and not file.is_doubtful:
-            with suppress(OSError):  # which reading reports
-                file = file.resume(in_record=self._reader.is_inside_record(file))
-                self._files[file.entry.key] = file
-        return file
 
     def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines, the oldest file of each chain first."""
@@ -101,7 +89,7 @@ class Gathering:
             if not (files := self._open(self._choose())):
                 break
             share = max(min(_LEAST_SHARE, self._reader.limits.block_size), budget // len(files))
-            for file in map(self._find_record, files):
+            for file in files:
                 reading = self._read(file, share)
                 budget -= len(reading.run) + reading.unfinished
                 blocks += self._accept(file, reading)

@@ -5,7 +5,7 @@ cannot be distinguished. Pure functions of what was seen and read of a file.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -138,9 +138,9 @@ def is_inside_line(tail: bytes) -> bool:
 class Sample:
     """What was read of a file to recognise it: its size, its first bytes, and which cursors fit.
 
-    `fits` maps the file id of each cursor whose bytes the file has to whether that cursor is inside
-    a line. `end` is a cursor at the file's end. `last` is the offset behind the last newline, with
-    the bytes before it. `copy_of` is the id of the file that this one was a copy of before.
+    `fits` are the file ids of cursors whose bytes the file has. `end` is a cursor at the file's
+    end. `last` is the offset behind the last newline, with the bytes before it. `copy_of` is the id
+    of the file that this one was a copy of before.
     `written` are the first bytes without NULs that may be overwritten; None if there are no such.
     `is_in_live`: a rotated file begins like the live file of its group, which has its end, or it
     has no end yet.
@@ -152,7 +152,7 @@ class Sample:
     entry: FileEntry
     size: int
     head: bytes
-    fits: Mapping[str, bool]
+    fits: Collection[str]
     end: Cursor | None = None
     is_in_live: bool = False
     is_partial: bool = False

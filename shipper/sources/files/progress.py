@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nats_logship.wire.message import Identity, Section, Span
+from nats_logship.wire.message import Identity, Rest, Section, Span
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.files.identity import (
@@ -81,12 +81,11 @@ class Progress(NamedTuple):
     beginning: bytes  # the first bytes that were ever seen; while they stay, it is the same file
     content: ContentHash  # of the first bytes that were read
     is_fresh: bool = False  # it was unknown when it was found, and nothing was read of it yet
-    is_resumed: bool = False  # it is unknown whether the offset is inside a record
     record_lines: int = 0  # of the record that the offset is inside
     searched: Search | None = None  # how far the end of the over-long record there was searched
 
     @classmethod
-    def begin(cls, cursor: Cursor, inode: int, beginning: bytes, in_line: bool) -> "Progress":
+    def begin(cls, cursor: Cursor, inode: int, beginning: bytes) -> "Progress":
         """Return the progress of a file that begins so, at a cursor."""
         identity = cursor.identity._replace(inode=inode)
         return cls(
@@ -95,10 +94,9 @@ class Progress(NamedTuple):
             offset=cursor.offset,
             identity=identity,
             seen=cursor.seen,
-            in_line=in_line,
+            in_line=bool(cursor.rest),
             beginning=beginning,
             content=ContentHash(),
-            is_resumed=cursor.offset > 0,
         )
 
     @property
@@ -109,7 +107,8 @@ class Progress(NamedTuple):
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what recognises the file there."""
-        return Cursor(self.file, self.label, self.offset, self.identity, self.seen)
+        identity, rest = self.identity, _rest(self.in_line)
+        return Cursor(self.file, self.label, self.offset, identity, self.seen, rest=rest)
 
     @property
     def start(self) -> Cursor:
@@ -128,15 +127,13 @@ class Progress(NamedTuple):
         return self.cursor if self.offset else self.start
 
     def rewind(self, cursor: Cursor) -> "Progress":
-        """Return the progress at another cursor of the file, at the beginning of a line."""
+        """Return the progress at another cursor of the file."""
         identity = cursor.identity._replace(inode=self.identity.inode)
-        offset, seen = cursor.offset, cursor.seen
         return self._replace(
-            offset=offset,
-            seen=seen,
+            offset=cursor.offset,
+            seen=cursor.seen,
             identity=identity,
-            in_line=False,
-            is_resumed=offset > 0,
+            in_line=bool(cursor.rest),
             searched=None,
         )
 
@@ -164,11 +161,17 @@ class Progress(NamedTuple):
         # a third of the time that `bytes.count` takes for lines of 100 bytes
         count = len(run) - len(run.replace(b"\n", b""))
         span = Span(self.file, self.offset, after.offset)
-        section = Section(
-            self.label, span, len(run), count, after.identity, records=reading.records
-        )
         continues = is_inside_line(before) or (bool(reading.records) and self.in_line)
         goes_on = after.in_line or (reading.goes_on and run is reading.run)
+        section = Section(
+            path=self.label,
+            span=span,
+            size=len(run),
+            lines=count,
+            identity=after.identity,
+            records=reading.records,
+            rest=_rest(goes_on),
+        )
         if goes_on and reading.records:
             lines = self.record_lines if continues else 0
             after = after._replace(in_line=True, record_lines=lines + count)
@@ -179,7 +182,8 @@ class Progress(NamedTuple):
         nuls = bytes(min(hole, ContentHash.MOST))
         after = self._move(hole, nuls, nuls[:TAIL_BYTES], now)
         span = Span(self.file, self.offset, after.offset)
-        section = Section(self.label, span, 0, 0, after.identity, filtered=True)
+        rest = _rest(self.in_line)
+        section = Section(self.label, span, 0, 0, after.identity, filtered=True, rest=rest)
         return after._replace(in_line=self.in_line), Block(section, b"", now)
 
     def _move(self, length: int, data: bytes, tail: bytes, now: int) -> "Progress":
@@ -203,3 +207,7 @@ class Progress(NamedTuple):
             beginning=beginning,
             content=self.content.add(start, data),
         )
+
+
+def _rest(in_line: bool) -> Rest:
+    return "kept" if in_line else ""  # unless a filter leaves it out

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from nats_logship.wire.records import Records
-from shipper.sources.files.cutter import Cutter, is_inside_record
+from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
 from shipper.sources.files.file import FollowedFile, Limits
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
@@ -171,16 +171,6 @@ class Reader:
                     data = os.pread(self._open[file.entry.key], wanted, 0)
                     left -= len(data)
                     yield file, data
-
-    def is_inside_record(self, file: FollowedFile) -> bool:
-        """Whether an open file's offset is inside a record, by the lines beside it.
-
-        False for a compressed file. Raises OSError.
-        """
-        records, descriptor = self._records_of(file), self._open[file.entry.key]
-        if records is None or file.entry.compression is not None:
-            return False
-        return is_inside_record(records, partial(os.pread, descriptor), file.offset)
 
     def _records_of(self, file: FollowedFile) -> Records | None:
         return self.limits.records.records_of(file.entry.real)

@@ -20,7 +20,6 @@ from shipper.sources.files.identity import (
     fingerprint,
     has_head,
     identify,
-    is_inside_line,
 )
 from shipper.sources.notices import Notice, NoticeKind
 
@@ -152,14 +151,14 @@ def _find_last_line(before: Callable[[int, int], bytes], size: int) -> int:
 
 def _find_fitting(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
-) -> dict[str, bool]:
-    fitting = {}
+) -> set[str]:
+    fitting = set()
     for cursor in cursors:
         # a compressed file has tails of those cursors only that its head fits
         known, tail = cursor.identity, tails.get(cursor.file, b"")
         same_head = fingerprint(head[: known.head_length]) == known.head_hash
         if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
-            fitting[cursor.file] = is_inside_line(tail)
+            fitting.add(cursor.file)
     return fitting
 
 

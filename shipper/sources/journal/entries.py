@@ -1,23 +1,40 @@
-"""Makes entries of what `journalctl` prints, in the export format and as JSON.
+"""Makes entries of what `journalctl --output=export` prints.
 
 The export format is a text field `NAME=value` or a binary one (name, newline, 64 bits of length,
-value) on each line, and an empty line behind an entry. One expression matches a whole entry without
-binary fields, which nearly all are.
+value) on each line, and an empty line behind an entry. Nearly all entries have no binary field, and
+so no NUL: such ones are found together, and only those fields of them that are needed.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
 
-from shipper.sources.journal.rules import EntryRules
+from shipper.sources.journal.rules import NAMES, EntryRules
 
-_CURSOR = rb"s=[0-9a-f]+;i=([0-9a-f]+);(b=[0-9a-f]+;m=[0-9a-f]+;t=[0-9a-f]+);x=[0-9a-f]+"
-_TEXT_ENTRY = re.compile(rb"__CURSOR=" + _CURSOR + rb"\n((?:(?!__CURSOR=)[^=\n]+=[^\n]*\n)*)\n")
-_FIELD = re.compile(rb"([^=\n]+)=([^\n]*)\n")
-_ANY_CURSOR = re.compile(_CURSOR)
-_JSON_LINE = re.compile(rb'[^\n]*?"__CURSOR" ?: ?"' + _CURSOR + rb'"[^\n]*\n')
+_HEAD = b"__CURSOR="
+_CURSOR = re.compile(
+    rb"s=[0-9a-f]+;i=([0-9a-f]+);(b=[0-9a-f]+;m=[0-9a-f]+;t=[0-9a-f]+);x=[0-9a-f]+"
+)
 _LENGTH = 8  # bytes
 Fields = Mapping[bytes, bytes]
+Pairs = Sequence[tuple[bytes, bytes]]
+"""Fields in the order of the entry; a name may come again."""
+
+
+class Form(Protocol):
+    """How the lines of an entry are made, with their newlines.
+
+    `names` are the fields that `format` needs beside the text; empty if none.
+    """
+
+    names: Sequence[str]
+
+    def format(self, fields: Fields, text: bytes) -> bytes:
+        """Return the lines of an entry without binary fields, which is printed as `text`."""
+
+    def format_pairs(self, pairs: Pairs) -> bytes:
+        """Return the lines of an entry with these fields."""
 
 
 class JournalEntry(NamedTuple):
@@ -32,14 +49,17 @@ class JournalEntry(NamedTuple):
     lines: bytes | None
 
 
+_make = partial(tuple.__new__, JournalEntry)  # in half the time
+
+
 class EntryParser:
     """Parses a stream in pieces of any size; `feed` returns the entries that are complete."""
 
-    head = b""
-    """What an entry begins with."""
-
-    def __init__(self, rules: EntryRules) -> None:
-        self._rules = rules
+    def __init__(self, form: Form, rules: EntryRules) -> None:
+        self._form, self._select = form, None if rules.selects_all else rules.select
+        names = [*form.names, *(NAMES if self._select else ())]
+        self._find = re.compile(rb"\n(%b)=([^\n]*)" % "|".join(names).encode()).findall
+        self._needs_fields = bool(names)
         self._rest = b""
         self.unfinished = 0
         """How many bytes were fed since the last entry that is complete."""
@@ -47,18 +67,47 @@ class EntryParser:
     def feed(self, data: bytes) -> list[JournalEntry]:
         """Return the entries that end in `data`."""
         self.unfinished += len(data)
-        data = self._rest + data if self._rest else data
+        data, at = self._rest + data if self._rest else data, 0
         entries: list[JournalEntry] = []
-        at = self._parse(data, entries.append)
+        while True:
+            binary = data.find(b"\0", at)
+            end = _find_end(data, at, binary if binary >= 0 else len(data))
+            if end > at:
+                texts = data[at:end].split(b"\n\n")
+                if data.count(b"\n" + _HEAD, at, end) >= len(texts):
+                    # one that journalctl could not print to its end has no empty line behind it
+                    texts = [text[text.rfind(b"\n" + _HEAD) + 1 :] for text in texts]
+                entries += filter(None, map(self._parse_text, texts))
+                at = end + 2
+            if binary < 0 or (parsed := _parse_fields(data, at)) is None:
+                break
+            pairs, at = parsed
+            entries += filter(None, [self._parse_pairs(pairs)])
         self._rest = data[at:]
         if entries:
             self.unfinished = len(self._rest)
         return entries
 
+    def _parse_text(self, text: bytes) -> JournalEntry | None:
+        if (cursor := _CURSOR.match(text, len(_HEAD))) is None:
+            return None
+        fields = dict(self._find(text)) if self._needs_fields else {}
+        is_left_out = self._select is not None and not self._select(fields)
+        lines = None if is_left_out else self._form.format(fields, text)
+        return _make((int(cursor[1], 16), cursor[2], lines))
+
+    def _parse_pairs(self, pairs: Pairs) -> JournalEntry | None:
+        fields = dict(pairs)
+        if (cursor := _CURSOR.fullmatch(fields.get(b"__CURSOR", b""))) is None:
+            return None
+        is_left_out = self._select is not None and not self._select(fields)
+        lines = None if is_left_out else self._form.format_pairs(pairs)
+        return JournalEntry(int(cursor[1], 16), cursor[2], lines)
+
     @property
     def holds_entry(self) -> bool:
         """Whether what is held is the beginning of an entry."""
-        return self._rest.startswith(self.head)
+        return self._rest.startswith(_HEAD)
 
     def cut(self, number: int) -> JournalEntry:
         """Return the entry that is held, as far as it was read, and forget it.
@@ -66,84 +115,37 @@ class EntryParser:
         It is `number` if that was not read yet.
         """
         data, self._rest = self._rest, b""
-        found = _ANY_CURSOR.search(data)
+        found = _CURSOR.search(data)
         number, mark = (int(found[1], 16), found[2]) if found else (number, b"")
-        return JournalEntry(number, mark, self._make_lines(data))
-
-    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
-        raise NotImplementedError
-
-    def _make_lines(self, data: bytes) -> bytes:
-        """Return the lines of an entry that ends too early."""
-        raise NotImplementedError
+        pairs = [(name, value) for name, value, _ in _walk(data + b"\n", 0)]
+        return JournalEntry(number, mark, self._form.format_pairs(pairs))
 
 
-class JsonParser(EntryParser):
-    """Parses `--output=json`, and gives its lines as they are."""
-
-    head = b"{"
-
-    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
-        at, select = 0, None if self._rules.selects_all else self._rules.select_json
-        while found := _JSON_LINE.match(data, at):
-            at = found.end()
-            lines = found[0]
-            add(
-                JournalEntry(
-                    int(found[1], 16), found[2], None if select and not select(lines) else lines
-                )
-            )
-        return at
-
-    def _make_lines(self, data: bytes) -> bytes:
-        return data + b"\n"
+def _find_end(data: bytes, at: int, until: int) -> int:
+    """Return where the last entry in `[at, until)` ends, which has no NUL; -1 if none does."""
+    end = data.rfind(b"\n\n", at, until)
+    # behind a name there is no empty line, but the length of a binary field that begins with 10
+    while end > at and b"=" not in data[data.rfind(b"\n", at, end) + 1 : end]:
+        end = data.rfind(b"\n\n", at, end + 1)
+    return end
 
 
-class ExportParser(EntryParser):
-    """Parses `--output=export`; `format_entry` makes lines of the fields."""
-
-    head = b"__CURSOR="
-
-    def __init__(self, rules: EntryRules, format_entry: Callable[[Fields], bytes]) -> None:
-        super().__init__(rules)
-        self._format = format_entry
-
-    def _parse(self, data: bytes, add: Callable[[JournalEntry], None]) -> int:
-        at, form = 0, self._format
-        select = None if self._rules.selects_all else self._rules.select
-        match, find_fields = _TEXT_ENTRY.match, _FIELD.findall
-        while True:
-            while found := match(data, at):
-                at = found.end()
-                fields = dict(find_fields(found[3]))
-                lines = None if select and not select(fields) else form(fields)
-                add(JournalEntry(int(found[1], 16), found[2], lines))
-            if (parsed := _parse_fields(data, at)) is None:
-                return at
-            fields, at = parsed
-            if cursor := _ANY_CURSOR.fullmatch(fields.get(b"__CURSOR", b"")):
-                lines = None if select and not select(fields) else form(fields)
-                add(JournalEntry(int(cursor[1], 16), cursor[2], lines))
-
-    def _make_lines(self, data: bytes) -> bytes:
-        return self._format({name: value for name, value, _ in _walk(data + b"\n", 0)})
-
-
-def _parse_fields(data: bytes, at: int) -> tuple[dict[bytes, bytes], int] | None:
+def _parse_fields(data: bytes, at: int) -> tuple[Pairs, int] | None:
     """Return the fields of an entry, and where the next one begins; None if it is not complete.
 
     There are no fields if `journalctl` could not print the entry to its end: another one follows
     without an empty line.
     """
-    fields: dict[bytes, bytes] = {}
+    pairs = list[tuple[bytes, bytes]]()
     for name, value, end in _walk(data, at):
         if not name:
-            return fields, end
-        if name == b"__CURSOR" and fields:
-            return {}, at
+            return pairs, end
+        if name == b"__CURSOR" and pairs:
+            return [], at
         if end > len(data):
             break
-        fields[name], at = value, end
+        pairs.append((name, value))
+        at = end
     return None
 
 

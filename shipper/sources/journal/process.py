@@ -21,15 +21,13 @@ _READS = 32  # of messages, at a time: a program that writes them without an end
 _ENDING = 10.0  # seconds for its end, after it has closed its output
 
 
-def command(
-    output: str, fields: Sequence[str], journal: str, number: int, files: Iterable[str]
-) -> list[str]:
+def command(fields: Sequence[str], journal: str, number: int, files: Iterable[str]) -> list[str]:
     """Return the command that prints the entries of a journal from a number on.
 
     `files` are all files of that journal that have such entries. Without `fields` all are printed.
     """
     return [
-        *(PROGRAM, "--quiet", "--no-pager", "--all", f"--output={output}"),
+        *(PROGRAM, "--quiet", "--no-pager", "--all", "--output=export"),
         *([f"--output-fields={','.join(fields)}"] if fields else []),
         f"--cursor=s={journal};i={number:x}",
         *(f"--file={glob.escape(path)}" for path in files),

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
-from shipper.sources.journal import format as short
-from shipper.sources.journal import rules
-from shipper.sources.journal.entries import EntryParser, ExportParser, JournalEntry, JsonParser
+from shipper.sources.journal.entries import EntryParser, JournalEntry
+from shipper.sources.journal.format import JsonForm, ShortForm
 from shipper.sources.journal.headers import JournalFile
 from shipper.sources.journal.journal import Journal, choose, time_of
 from shipper.sources.journal.journals import Journals
 from shipper.sources.journal.process import PROGRAM, Run, command
-from shipper.sources.journal.rules import Options
+from shipper.sources.journal.rules import NAMES, Options
 from shipper.sources.notices import Notice, NoticeKind
 
 _READ = 1024 * 1024  # bytes of what journalctl prints, at a time
@@ -54,6 +54,8 @@ class JournalReader:
         """Why journalctl failed the last time."""
         self._options, self._clock = options, clock
         self._reading: _Reading | None = None
+        self._form = JsonForm() if options.is_json else ShortForm()
+        self._is_narrow = False  # the next run prints only the fields that are needed
         self._failures = 0
         self._next_run = 0.0  # by the monotonic clock
         self._covered_at = time.monotonic()
@@ -123,25 +125,20 @@ class JournalReader:
     def _start(self, journal: Journal) -> _Reading | None:
         # the entry before the position shows whether the journal is the same
         first = max(1, journal.position - bool(journal.mark))
-        files, is_json = journal.files_from(first), self._options.is_json
-        fields: tuple[str, ...] = () if is_json else short.FIELDS
-        if fields and not self.rules.selects_all:
-            fields += rules.FIELDS
-        arguments = command(
-            "json" if is_json else "export", fields, journal.name, first, [f.path for f in files]
-        )
+        files, form = journal.files_from(first), self._form
+        fields = [*form.names, *NAMES] if self._is_narrow and form.names else []
+        arguments = command(fields, journal.name, first, [f.path for f in files])
         try:
             run = Run(arguments)
         except OSError as error:
             self._fail(f"{PROGRAM} cannot be run: {error.strerror}")
             return None
-        parser = ExportParser(self.rules, short.format_short)
         return _Reading(
             journal=journal,
             files=_names(files),
             last=journal.end - 1,
             run=run,
-            parser=JsonParser(self.rules) if is_json else parser,
+            parser=EntryParser(form, self.rules),
             began=time.monotonic(),
         )
 
@@ -152,7 +149,7 @@ class JournalReader:
         if problem:
             self._fail(problem)
             return []
-        self._failures, self.problem = 0, ""
+        self._failures, self.problem, self._is_narrow = 0, "", False
         for text in reported:
             self.journals.report_once(NoticeKind.DAMAGED, text)
         now = time.monotonic()
@@ -168,7 +165,7 @@ class JournalReader:
             self._silent = journal.file, journal.position, now
         if now - self._silent[2] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
             return []
-        blocks = self._pass_over(journal, reading.last + 1)
+        blocks = self._pass_over(journal, reading.last + 1, journal.last_time)
         journal.position = reading.last + 1
         return [*blocks, journal.cover(b"", self._clock())]
 
@@ -187,10 +184,11 @@ class JournalReader:
     def _take(self, reading: _Reading, entries: Iterable[JournalEntry]) -> list[Block]:
         """Return blocks of entries; ends a run that is to be repeated."""
         journal, blocks = reading.journal, list[Block]()
-        lines, size = list[bytes](), 0
+        lines, size, longest, most = list[bytes](), 0, self._max_line, self._block_size
         for entry in entries:
-            if entry.number != journal.position:
-                if entry.number < journal.position and self._is_same(journal, entry):
+            number, mark, text = entry
+            if number != journal.position:
+                if number < journal.position and self._is_same(journal, entry):
                     continue
                 blocks += self._make_block(journal, lines)
                 lines, size = [], 0
@@ -198,15 +196,14 @@ class JournalReader:
                     self.close()
                     self._next_run = time.monotonic() + _LONGEST_WAIT
                     return blocks
-            text = entry.lines
-            if not text or len(text) > self._max_line or journal.newer_than:
+            if not text or len(text) > longest or journal.newer_than:
                 text = self._select(journal, entry)
-            journal.position = entry.number + 1
-            journal.mark = entry.mark
+            journal.position = number + 1
+            journal.mark = mark
             if text:
                 lines.append(text)
                 size += len(text)
-                if size >= self._block_size:
+                if size >= most:
                     blocks += self._make_block(journal, lines)
                     lines, size = [], 0
             else:
@@ -225,28 +222,33 @@ class JournalReader:
             return False
         if not self._has_all_files(reading, entry.number):
             return False
-        blocks += self._pass_over(journal, entry.number)
+        blocks += self._pass_over(journal, entry.number, time_of(entry.mark))
         return True
 
     def _has_all_files(self, reading: _Reading, end: int) -> bool:
         """Return whether the run was about all files that may have entries below `end`."""
         journal = reading.journal
         self.journals.check_headers()
-        if self.journals.folder.trouble or self.journals.found.get(journal.name) is not journal:
+        if self.journals.folder.may_recover or self.journals.found.get(journal.name) is not journal:
             return False
         files = journal.files_from(journal.position)
         return _names(one for one in files if one.head < end) <= reading.files
 
-    def _pass_over(self, journal: Journal, end: int) -> list[Block]:
-        """Leave a gap for missing entries `[position, end)` that are lost; cover those before."""
+    def _pass_over(self, journal: Journal, end: int, until: int) -> list[Block]:
+        """Leave a gap for missing entries `[position, end)` that are lost; cover those before.
+
+        `until` is the time of the entry behind them, or of the last one, in microseconds.
+        """
         start = journal.position
         files = [file for one in self.journals.found.values() for file in one.files]
         if not (lost := journal.holes.count_lost(start, end, journal.name, files)):
             return []
         blocks = [journal.cover(b"", self._clock())] if journal.covered < start else []
         journal.covered = journal.position = start + lost
-        text = f"entries {start} to {start + lost - 1} of journal {journal.name} are lost"
-        reason = f"{text}: they were deleted before they were read, or cannot be read"
+        begin, end_ = (format_time(at * 1000, "seconds") for at in (time_of(journal.mark), until))
+        when = f"between {begin} and {end_}" if journal.mark else f"before {end_}"
+        text = f"entries {start} to {start + lost - 1} of journal {journal.name}, written {when}"
+        reason = f"{text}, are lost: they were deleted before they were read, or cannot be read"
         self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
         return blocks
 
@@ -256,7 +258,7 @@ class JournalReader:
         for journal in self.journals.found.values():
             is_read = self._reading is not None and self._reading.journal is journal
             if not journal.files and journal.position < journal.known_end and not is_read:
-                blocks += self._pass_over(journal, journal.known_end)
+                blocks += self._pass_over(journal, journal.known_end, journal.last_time)
                 blocks.append(journal.cover(b"", self._clock()))
         return blocks
 
@@ -283,6 +285,10 @@ class JournalReader:
         """Ship the beginning of an entry that is too large to be held."""
         if not reading.parser.holds_entry:
             self._give_up(f"has printed {_MOST_HELD >> 20} MiB that are no entry")
+            return []
+        if self._form.names and not self._is_narrow:  # other fields may be large
+            self.close()
+            self._is_narrow = True
             return []
         journal = reading.journal
         entry = reading.parser.cut(journal.position)

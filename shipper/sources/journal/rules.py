@@ -1,15 +1,18 @@
 """Which entries of a journal are shipped, and how: a value."""
 
 import fnmatch
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-FIELDS = ("PRIORITY", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT", "_UID")
+NAMES = (
+    *("PRIORITY", "_PID", "_UID", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT"),
+)
+"""The fields that rules need."""
+
 _MAGIC = re.compile(r"[*?[]")
 _TYPES = {
     *("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer"),
@@ -66,32 +69,26 @@ class EntryRules:
 
     def select(self, fields: Mapping[bytes, bytes]) -> bool:
         """Whether an entry of these fields is shipped."""
-        if self.least is not None and not self._is_urgent(fields.get(b"PRIORITY", b"")):
-            return False
-        units = [fields.get(b"_SYSTEMD_UNIT")]
+        get = fields.get
         # others may send these fields, but for those of the system
-        if fields.get(b"_PID") == _MANAGER:
-            units.append(fields.get(b"UNIT"))
-        if fields.get(b"_UID") == _ROOT:
-            units += [fields.get(b"OBJECT_SYSTEMD_UNIT"), fields.get(b"COREDUMP_UNIT")]
-        return self._selects_units(tuple(one for one in units if one))
-
-    def select_json(self, line: bytes) -> bool:
-        """Whether an entry is shipped that is a line of JSON."""
-        return self.select(_read_fields(json.loads(line)))
-
-    def _is_urgent(self, priority: bytes) -> bool:
-        return len(priority) == 1 and b"0" <= priority <= b"%d" % (self.least or 0)
+        managed = get(b"UNIT") if get(b"_PID") == _MANAGER else None
+        is_root = get(b"_UID") == _ROOT
+        others = (get(b"OBJECT_SYSTEMD_UNIT"), get(b"COREDUMP_UNIT")) if is_root else ()
+        return self._selects(get(b"PRIORITY", b""), get(b"_SYSTEMD_UNIT"), managed, *others)
 
     @cached_property
-    def _selects_units(self) -> Callable[[tuple[bytes, ...]], bool]:
+    def _selects(self) -> Callable[..., bool]:
         wanted, unwanted = _compile(self.units), _compile(self.excluded)
+        urgent = [b"%d" % number for number in range(8 if self.least is None else self.least + 1)]
 
         @lru_cache(4096)
-        def selects(units: tuple[bytes, ...]) -> bool:
-            if self.units and not any(map(wanted.match, units)):
-                return False
-            return not (self.excluded and any(map(unwanted.match, units)))
+        def selects(priority: bytes, *found: bytes | None) -> bool:
+            units = [one for one in found if one]
+            return not (
+                (self.least is not None and priority not in urgent)
+                or (self.units and not any(map(wanted.match, units)))
+                or (self.excluded and any(map(unwanted.match, units)))
+            )
 
         return selects
 
@@ -120,8 +117,3 @@ class Options:
 def _compile(globs: Sequence[str]) -> re.Pattern[bytes]:
     parts = (fnmatch.translate(name_unit(one)) for one in globs)
     return re.compile("|".join(parts).encode("utf-8", "surrogateescape"))
-
-
-def _read_fields(entry: Mapping[str, Any]) -> dict[bytes, bytes]:
-    found = ((name, entry.get(name)) for name in (*FIELDS, "_PID"))
-    return {name.encode(): one.encode() for name, one in found if isinstance(one, str)}

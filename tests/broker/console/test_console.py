@@ -5,8 +5,8 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from bench.cpu import peak_bytes_of
 from broker.cli import group
 from nats_logship.app.exits import ConfigurationError
 from nats_logship.client.connection import Connection
+from nats_logship.client.find import find_message
 from nats_logship.wire.offset import Offset
 from nats_logship.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
+from tests.nats_logship.test_history import BEGAN, SECOND, Written
 from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
@@ -122,85 +124,199 @@ async def test_the_overview_counts_arriving_lines(
     assert view["active_hosts"] == 1
 
 
+async def lines_of(views: AsyncIterator[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return so many lines of a search, the oldest first."""
+    found: list[dict[str, Any]] = []
+    while len(found) < most:
+        document = await anext(views)
+        assert "trouble" not in document
+        found = [*document.get("older", []), *found, *document.get("lines", [])]
+    return found
+
+
+async def search(web: aiohttp.ClientSession, address: str) -> tuple[list[str], dict[str, Any]]:
+    """Return the texts of the lines of a search that ends, and all other fields of its answer."""
+    texts: list[str] = []
+    last: dict[str, Any] = {"counts": []}
+    async with web.get(address) as answer:
+        async for one in documents(answer):
+            last |= one | {"counts": [*last["counts"], *one.get("counts", [])]}
+            older = [line["text"] for line in one.get("older", [])]
+            texts = [*older, *texts, *(line["text"] for line in one.get("lines", []))]
+            if one.get("ended"):
+                break
+    return texts, last
+
+
 async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
     await publish("web01", b"first\nbad \xff byte\n", file="/var/log/a.log")
     await publish("db01", b"other\n")
     url = start_console(logs_url)
-    async with web.get(f"{url}/lines?host=web*&last=5") as answer:
-        found = documents(answer)
-        pieces = [await anext(found) for _ in range(2)]
-        await publish("web01", b"next\nand next\n")
-        pieces += [await anext(found)]
+    async with web.get(f"{url}/lines?host=web*&count=5") as answer:
+        views = documents(answer)
+        found = await lines_of(views, 2)
+        while not (await anext(views)).get("searched"):
+            pass
+        await publish("web01", b"next\n<11>and next\n")
+        found += await lines_of(views, 2)
 
-    lines = [one["lines"] for one in pieces]
-    assert lines == [["first"], ["bad \udcff byte"], ["next", "and next"]]
-    piece = pieces[1]
-    assert (piece["host"], piece["file"], piece["sequence"]) == ("web01", "/var/log/a.log", 1)
-    wrong_last, wrong_match = ("-1", "100000", "x"), ("(", "%00", 501 * "x")
-    asked = [*(f"last={one}" for one in wrong_last), *(f"match={one}" for one in wrong_match)]
-    for wrong in ("since=never", *asked):
+    assert [one["text"] for one in found] == ["first", "bad \udcff byte", "next", "<11>and next"]
+    assert [one["level"] for one in found] == ["", "", "", "error"]
+    assert (found[1]["host"], found[1]["file"]) == ("web01", "/var/log/a.log")
+    assert found[1]["key"].endswith(":1:1")
+    wrong_match = ("(", "%00", 501 * "x", "(((a{99}){9}){9}){9}")
+    asked = [
+        *(f"count={one}" for one in ("-1", "100000", "x")),
+        *(f"match={one}" for one in wrong_match),
+        *("since=never", "until=x", "zone=../etc/passwd", "level=bad", "order=none", "buckets=1e9"),
+    ]
+    for wrong in asked:
         async with web.get(f"{url}/lines?{wrong}") as answer:
-            assert (answer.status, "Traceback" in await answer.text()) == (400, False)
+            assert (answer.status, "Traceback" in await answer.text()) == (400, False), wrong
+    for wrong in ("", "x:1:2", f"LOGS/{'9' * 500}:1:1", "LOGS/x:1:-1", "LOGS/x:9:9"):
+        async with web.get(f"{url}/around?line={wrong}") as answer:
+            assert (answer.status, "Traceback" in await answer.text()) == (400, False), wrong
 
 
-async def test_matching_lines_since_a_time_are_followed_by_new_ones(
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("order=first&count=2", ["line 0", "ERROR 0"]),
+        ("order=last&count=3&until=now", ["ERROR 28", "line 29", "ERROR 29"]),
+        ("order=first&since=6&count=1", ["line 5"]),
+        ("since=6&until=8", ["line 5", "ERROR 5", "line 6", "ERROR 6"]),
+        ("until=3&file=db.*", ["line 1", "ERROR 1"]),
+        ("until=4&file=*/log/app.log", ["line 0", "ERROR 0", "line 2", "ERROR 2"]),
+        ("until=now&match=[12]7$&level=warning", ["ERROR 17", "ERROR 27"]),
+        ("until=now&match=9$&count=2", ["line 29", "ERROR 29"]),
+        ("until=3&host=nobody", []),
+    ],
+)
+async def test_a_search_finds_the_first_or_last_lines_of_a_range(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    asked: str,
+    found: list[str],
+) -> None:
+    for number in range(30):
+        file = f"/var/log/{'db' if number % 2 else 'app'}.log"
+        await publish("web01", f"line {number}\nERROR {number}\n".encode(), file=file)
+    url = start_console(logs_url)
+
+    assert (await search(web, f"{url}/lines?{asked}"))[0] == found
+
+
+async def test_all_lines_of_a_range_are_counted_by_time_and_severity(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
-    for number in range(100):
-        await publish("web01", f"line {number}\nother {number}\n".encode())
+    for _ in range(200):
+        await publish("web01", b"ERROR x\nlevel=warn y\nINFO z\nplain\n" * 10)
     url = start_console(logs_url)
-    lines: list[str] = []
-    async with web.get(f"{url}/lines?since=81&last=3&match=line%20.*9$") as answer:
-        found = documents(answer)
-        while len(lines) < 3:
-            lines += (await anext(found))["lines"]
-            if len(lines) == 2:
-                await publish("web01", b"other\n" * 5000 + b"line of 9\nother\n")
 
-    assert lines == ["line 89", "line 99", "line of 9"]  # sequence 81 has line 80
-    async with web.get(f"{url}/lines?since=earliest&last=1&match=line%20.*9$") as answer:
-        assert (await anext(documents(answer)))["lines"] == ["line of 9"]
+    found, last = await search(web, f"{url}/lines?until=now&count=5&buckets=100&since=1h")
+    sums = [sum(n for _, severity, n in last["counts"] if severity == one) for one in range(3)]
+    assert (len(found), sums) == (5, [4000, 2000, 2000])
+    begin, end, step = (last["range"][name] for name in ("from", "to", "step"))
+    assert 40 <= (end - begin) / step <= 101
+    assert {(time - begin) % step for time, _, _ in last["counts"]} == {0}
+    assert last["progress"]["read"] == last["progress"]["of"] > 0
 
 
-async def test_a_slow_expression_ends_its_view_and_delays_no_other_page(
+async def test_the_lines_around_a_line_are_those_of_its_host_and_file(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
-    await publish("web01", b"a" * 64 + b"\n")
     url = start_console(logs_url)
-    async with web.get(f"{url}/lines?match=(a%2B)%2Bb") as answer:
-        found = asyncio.ensure_future(anext(documents(answer)))
-        while not found.done():
-            began = time.monotonic()
-            async with web.get(f"{url}/healthz") as healthy:
-                assert healthy.status == 200
-            assert time.monotonic() - began < 1
-            await asyncio.sleep(0.1)
+    for number in range(40):
+        more = (("/var/log/[b]*.log", f"b{2 * number}\nb{2 * number + 1}\n".encode()),)
+        await publish("web01", b"of another file\n", more=more)
+        await publish("web02", b"of another host\n", file="/var/log/[b]*.log")
+    async with web.get(f"{url}/lines?order=first&match=b41$&host=web01") as answer:
+        line = (await lines_of(documents(answer), 1))[0]
 
-    assert "simpler" in (await found)["trouble"]
+    async with web.get(f"{url}/around", params={"line": line["key"], "lines": 30}) as answer:
+        around = await answer.json()
+    assert [one["text"] for one in around["lines"]] == [f"b{n}" for n in range(11, 72)]
+    assert around["lines"][around["chosen"]] == line
+
+
+async def test_lines_that_the_stream_has_no_more_come_from_the_table(
+    start_console: StartConsole,
+    logs_url: str,
+    connection: Connection,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path / "table")
+    written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
+    for number in range(10):
+        sequence = await publish("web01", f"web01 {number}\n".encode())
+        stored = await find_message(connection, "LOGS", {"seq": sequence})
+        if stored and number < 8:
+            seconds = Fraction(stored.stored_at - BEGAN, SECOND)
+            written.add(("web01", "/var/log/app.log", seconds, f"web01 {number}\n".encode()))
+    await connection.api("STREAM.PURGE.LOGS", {"seq": 6})
+    url = start_console(logs_url, "--table", written.address)
+
+    texts = [f"web01 {number}" for number in range(10)]
+    for asked, wanted in (
+        ("count=100", texts),
+        ("count=3", texts[7:]),
+        ("count=3&order=first", texts[:3]),
+        ("match=web01 [2-8]", texts[2:9]),
+    ):
+        found, last = await search(web, f"{url}/lines?until=now&buckets=50&{asked}")
+        assert found == wanted
+    assert sum(number for _, _, number in last["counts"]) == 7
+    async with web.get(f"{url}/lines?match=[49]$&order=first") as answer:
+        keys = [one["key"] for one in await lines_of(documents(answer), 2)]
+    for key, chosen in zip(keys, (4, 9), strict=True):
+        async with web.get(f"{url}/around", params={"line": key}) as answer:
+            around = await answer.json()
+        assert [one["text"] for one in around["lines"]][: chosen + 1] == texts[: chosen + 1]
+        assert around["chosen"] == chosen
+
+
+async def test_a_table_that_cannot_be_read_is_named_and_the_stream_is_searched(
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    tmp_path: Path,
+) -> None:
+    await publish("web01", b"a line\n")
+    url = start_console(logs_url, "--table", tmp_path / "absent")
+
+    found, last = await search(web, f"{url}/lines?until=now")
+    assert found == ["a line"]
+    assert "only the stream is searched: cannot read the table" in last["note"]
 
 
 async def test_of_too_many_lines_a_sample_is_shown_that_says_so(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
-    await publish("web01", b"first\n")
     url = start_console(logs_url)
-    begins = []
+    shown = counted = 0
     async with web.get(f"{url}/lines") as answer:
-        found = documents(answer)
-        assert (await anext(found))["lines"] == ["first"]
+        views = documents(answer)
+        while not (await anext(views)).get("searched"):
+            pass
         for _ in range(20):
             await publish("web01", b"a line of a flood\n" * 5000)
-        while not (piece := await anext(found)).get("sampled"):
-            begins.append((len(piece["lines"]), piece["more"]))
-        coming = asyncio.ensure_future(anext(found))
+        while not (one := await anext(views)).get("sampled"):
+            shown += len(one["lines"])
+            counted += sum(number for _, _, number in one["counts"])
+        coming = asyncio.ensure_future(lines_of(views, 1))
         while not (await asyncio.wait({coming}, timeout=0.2))[0]:
             await publish("web01", b"now\n")  # the view goes on with new lines
         last = coming.result()
 
-    assert begins == [(999, 4001)]  # the first line counts
-    assert last["lines"] == ["now"]
+    assert shown == 1000 < counted
+    assert [one["text"] for one in last] == ["now"]
 
 
 async def test_clients_that_do_not_read_cost_little_memory(
@@ -243,7 +359,7 @@ async def test_a_monitor_s_rights_suffice_and_hosts_equal_those_of_the_command(
         found = await answer.json()
     assert (found["files"], found["version"], found["gaps"][0]["partition"]) == ([], "9.1", 0)
     async with web.get(f"{url}/lines?host=web01") as answer:
-        assert (await anext(documents(answer)))["lines"] == ["a line"]
+        assert (await lines_of(documents(answer), 1))[0]["text"] == "a line"
     async with web.get(f"{url}/events") as answer:
         async for view in documents(answer):
             if "receivers" in view:
@@ -256,7 +372,7 @@ async def test_a_monitor_s_rights_suffice_and_hosts_equal_those_of_the_command(
     command = [sys.executable, "-m", "broker", "hosts", "--json", *server.options("watch")]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
     listed = json.loads(ended.stdout)
-    assert all(one.pop("rate")["lines"] == 0 for one in shown)
+    assert all(one.pop("rate")["lines"] == 0 and one.pop("state") == "sending" for one in shown)
     for one in (*shown, *listed):
         one.pop("silent_seconds")
         one.pop("behind_seconds")

@@ -1,7 +1,4 @@
-"""The console in a real browser: all views, thousands of hosts, hostile hosts and lines.
-
-With LOGSHIP_PICTURES=FOLDER in the environment the pictures of docs/console.md are taken.
-"""
+"""The console in a real browser: all views, thousands of hosts, hostile hosts and lines."""
 
 import asyncio
 import os
@@ -34,7 +31,7 @@ pytestmark = pytest.mark.nats
 _STARTS = 30_000  # milliseconds, of a browser on a busy machine
 _ATTEMPTS = 4
 MARKUP = '<img/src=x/onerror="document.title=1">'
-HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \xff\xfe end"
+HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \0\xff\xfe end"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +86,6 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 async def test_all_views_show_what_real_programs_do(
     browser: Browser, start_console: StartConsole, tmp_path: Path
 ) -> None:
-    pictures = Path(os.environ.get("LOGSHIP_PICTURES") or tmp_path)
     with Processes(tmp_path) as programs:
         suite = Suite(tmp_path / "suite", programs)
         await asyncio.to_thread(suite.start_broker)
@@ -120,35 +116,100 @@ async def test_all_views_show_what_real_programs_do(
         has_all = lambda: received_bytes(suite.output, "web01") == written  # noqa: E731
         await asyncio.to_thread(wait_until, "all is received", has_all, 30, [receiver])
         await expect(page.locator("#chart-lines svg")).to_have_attribute(
-            "aria-label", "now: in 0, out 0", timeout=30_000
+            "aria-label", "now: in 0, written 0", timeout=30_000
         )
-        await page.screenshot(path=pictures / "overview.png")
+        await page.locator("#chart-lines svg").hover()
+        await expect(page.locator("#chart-lines output")).to_contain_text(re.compile(r"\d:\d\d in"))
 
         await page.keyboard.press("2")
         await expect(page.locator("a.row")).to_have_count(3)
         await page.locator("a.row", has_text="web01").focus()
         await page.keyboard.press("Enter")
-        await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
-        await expect(page.locator("#host td").nth(1)).to_have_text(f"byte {written:,}")
-        await expect(page.locator("#host")).to_contain_text("rounds/s with")
-        await expect(page.locator("#host")).to_contain_text("p0: 0 in the last day")
+        files = page.locator("#host .wide td")
+        await expect(files.first).to_have_text(str(tmp_path / "web01.log"))
+        await expect(files.nth(1)).to_have_text(f"byte {written:,}")
+        facts = page.locator("#host .facts")
+        await expect(facts).to_contain_text("Gaps of a day0, in .gaps.p0.jsonl")
+        await expect(facts.locator(".good")).to_have_text("sending")
         last = page.locator("#host .lines li").last
-        await expect(last).to_have_text("web01web01 goes on with 1999")
-        await page.screenshot(path=pictures / "hosts.png")
+        await expect(last).to_contain_text("web01 goes on with 1999")
 
         await page.get_by_text("all its lines").click()
-        await expect(page.locator("#line-list li").last).to_have_text(
-            "web01web01 goes on with 1999"
-        )
-        await page.fill("#line-hosts", "db* mail*")
+        last = page.locator("#line-list li").last
+        await expect(last).to_contain_text("web01 goes on with 1999")
+        await page.fill("#line-host", "db* mail*")
         await page.fill("#line-match", "(line|with) 1?99$")
         await page.fill("#line-since", "earliest")
-        await page.fill("#line-last", "1000")
-        await page.get_by_role("button", name="Show").click()
+        await page.get_by_role("button", name="Search").click()
         await expect(page.locator("#line-list li", has_text="db01")).to_have_count(2)
-        await page.screenshot(path=pictures / "lines.png")
-        title = await page.locator("#line-list li").first.get_attribute("title") or ""
-        assert "log\nstored 20" in title
+        await expect(page.locator("#line-list li")).to_have_count(4)
+        assert "match=%28line%7Cwith%29+1%3F99%24" in page.url
+
+
+async def test_a_line_is_found_zoomed_to_and_opened_by_the_keyboard_alone(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    for number in range(60):
+        await publish("web01", f"\tat line {number}\n".encode())
+        await publish("web02", b"2026-11-29 ERROR of another host\n")
+    url = start_console(logs_url)
+    await page.emulate_media(color_scheme="dark")
+    await page.goto(f"{url}/#lines?host=web01&since=5m&until=now&zone=Asia/Tokyo")
+    lines = page.locator("#line-list li")
+    await expect(page.locator("#lines")).to_have_attribute("aria-busy", "false", timeout=30_000)
+    await expect(lines).to_have_count(60)
+    await expect(page.locator("#line-note")).to_contain_text(re.compile("searched .* of"))
+    assert await lines.first.locator("span").text_content() == "\tat line 0"
+    dark = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark == "rgb(21, 23, 26)"
+
+    await page.locator("#histogram").focus()
+    await page.keyboard.press("ArrowRight")
+    for _ in range(200):  # to the end of the axis
+        await page.keyboard.press("Shift+ArrowRight")
+    await expect(page.locator("#histogram-note")).to_contain_text("60 lines, 0 errors")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#lines")).to_have_attribute("aria-busy", "false", timeout=30_000)
+    await expect(lines).to_have_count(60)
+    assert "since=20" in page.url
+    assert "zone=Asia%2FTokyo" in page.url
+
+    await page.locator("#line-list").focus()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    around = page.locator("#around-list li")
+    await expect(around).to_have_count(52, timeout=30_000)
+    await expect(page.locator("#around-list [aria-current]")).to_contain_text("at line 1")
+    await expect(page.locator("#around-facts")).to_contain_text("/var/log/app.log")
+    linked = page.url
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#around")).to_be_hidden()
+    await expect(lines).to_have_count(60)
+    await page.goto("about:blank")
+    await page.goto(linked)
+    await expect(page.locator("#around-list [aria-current]")).to_contain_text("at line 1")
+
+
+async def test_the_severity_of_a_line_is_seen_and_a_range_is_dragged(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    await publish("web01", b'{"level":"error"}\n<12>warned\nplain\n')
+    await page.goto(f"{start_console(logs_url)}/#lines?since=2m&until=now")
+    await expect(page.locator("#line-list .error")).to_have_text(re.compile('"level"'))
+    await expect(page.locator("#line-list .warning")).to_have_text(re.compile("warned"))
+    await expect(page.locator("#histogram rect.error")).to_have_count(1)
+
+    box = await page.locator("#histogram").bounding_box()
+    assert box
+    await page.mouse.move(box["x"] + 2, box["y"] + 9)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 9)
+    await page.mouse.up()
+    await expect(page.locator("#line-list li")).to_have_count(0, timeout=20_000)
+    assert "until=20" in page.url
+    await page.go_back()
+    await expect(page.locator("#line-list li")).to_have_count(3, timeout=20_000)
 
 
 @pytest.mark.long
@@ -182,15 +243,20 @@ async def test_hostile_lines_are_shown_as_text_and_an_invalid_query_is_reported(
     await page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     await page.goto(f"{start_console(logs_url)}/#lines")
 
-    line = page.locator("#line-list li").first
+    line = page.locator("#line-list li span").first
     await expect(line).to_have_text(
-        f"<b{MARKUP} \\x1b[31mred \\u202eesrever \\xff\\xfe end", timeout=20_000
+        f"{MARKUP} \\x1b[31mred \\u202eesrever \\x00\\xff\\xfe end", timeout=20_000
     )
     await expect(page.locator("#line-list li").last).to_contain_text("and 1,032,192 bytes more")
     await page.click("#line-copy")  # without a clipboard of the page
-    await expect(page.locator("#line-note")).to_have_text("copied")
+    await expect(page.locator("#line-said")).to_have_text("copied")
+    await line.click()
+    await expect(page.locator("#around-title")).to_have_text(f"<b /var/{MARKUP}\\x1b.log")
+    await page.click("#around-copy")
+    await expect(page.locator("#around-said")).to_have_text("copied")
+    await page.keyboard.press("Escape")
     await page.fill("#line-match", "(")
-    await page.get_by_role("button", name="Show").click()
+    await page.get_by_role("button", name="Search").click()
     await expect(page.locator("#line-note")).to_contain_text("not a regular expression")
     await page.goto(f"{page.url.partition('#')[0]}#hosts")
     await expect(page.locator("a.row")).to_contain_text("<b")
@@ -210,6 +276,8 @@ async def test_the_page_says_that_the_broker_is_away_until_it_is_back(
 
     await asyncio.to_thread(own_server.stop)
     await expect(page.locator("#trouble")).to_contain_text("does not answer", timeout=30_000)
+    await expect(page.locator("#trouble")).to_contain_text("The figures are those of")
+    await expect(page.locator("body")).to_have_class("away")
     await asyncio.to_thread(own_server.start)
     await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
 
@@ -233,13 +301,15 @@ async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause_and_entries(
     await page.goto(f"{start_console(logs_url)}/#hosts")
 
     row = page.locator("a.row", has_text="web3")
-    await expect(row.get_by_text("s, paused")).to_be_in_viewport(timeout=20_000)
+    await expect(row.get_by_text("paused")).to_be_in_viewport(timeout=20_000)
     await row.focus()
     await page.locator("#find").evaluate("one => one.dispatchEvent(new Event('input'))")
     await expect(row).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("#host h2")).to_have_text("web3")
-    await expect(page.locator("#host table")).to_contain_text("entry 1,234")
+    await expect(page.locator("#host .wide")).to_contain_text("entry 1,234")
+    wide = "document.documentElement.scrollWidth"
+    assert await page.evaluate(wide) == 360
     await expect(row).to_be_focused()
     await page.goto(f"{page.url.partition('#')[0]}#overview")
     await expect(page.locator("#partitions")).to_contain_text("; hosts paused: 1", timeout=20_000)

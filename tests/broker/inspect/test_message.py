@@ -6,14 +6,13 @@ import pytest
 
 from broker.inspect.message import (
     StoredMessage,
-    escape,
     format_message,
     json_object,
     serialize_message,
 )
 from broker.inspect.reader import get_message
-from broker.inspect.tail import prefix_lines
 from nats_logship.app.exits import OperatorError
+from nats_logship.app.text import escape, prefix_lines
 from nats_logship.client.connection import Connection
 from nats_logship.wire.delivery import RawMessage
 from tests.broker.inspect.conftest import Publish, message

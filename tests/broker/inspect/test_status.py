@@ -12,8 +12,14 @@ from broker.inspect.collect import collect_status
 from broker.inspect.hosts import collect_hosts
 from broker.inspect.message import StoredMessage
 from broker.inspect.servers import collect_reports
-from broker.inspect.status import BrokerStatus, PartitionStatus, SiteStatus, StreamStatus
-from broker.inspect.status_table import describe, format_partition
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    SiteStatus,
+    StreamStatus,
+    describe,
+    format_partition,
+)
 from broker.inspect.top import TopView
 from broker.report import REPORT_SUBJECT, NodeReport
 from nats_logship.client.answer import Rejected

@@ -6,7 +6,7 @@ import pytest
 
 from broker.inspect.checks import Grade, judge
 from broker.inspect.collect import collect_status
-from broker.inspect.status_table import describe
+from broker.inspect.status import describe
 from broker.retention.purge import find_needs
 from nats_logship.client.bucket import write
 from nats_logship.client.connection import Connection

@@ -8,9 +8,10 @@ import pytest
 import zstandard
 
 from broker.inspect.reader import get_message
-from broker.inspect.tail import TailOptions, prefix_lines, tail
+from broker.inspect.tail import TailOptions, tail
 from broker.topology import Topology
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import prefix_lines
 from nats_logship.app.timestamps import format_time
 from nats_logship.client.connection import Connection
 from nats_logship.wire.message import Origin, Section, Span, encode_origin

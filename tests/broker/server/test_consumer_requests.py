@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.server.consumer_requests import (
+from broker.server.requests import (
     RefusedRequest,
+    listen,
     rewrite_copy_request,
     rewrite_pull_request,
 )
-from broker.server.requests import listen
 from nats_logship.client.connection import Connection, Message
 
 

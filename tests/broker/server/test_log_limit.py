@@ -4,7 +4,7 @@ from logging import ERROR, WARNING
 
 import pytest
 
-from broker.server.log_limit import LogLimit
+from broker.server.process import LogLimit
 
 
 def denial(connection: int, address: str = "10.0.0.1") -> str:

@@ -186,6 +186,16 @@ def test_the_stream_leaves_space_for_offsets_and_positions(
     assert max_bytes is None or bound <= max_bytes
 
 
+def test_a_restart_on_a_disk_that_others_use_keeps_the_limit_of_the_streams(tmp_path: Path) -> None:
+    limits = {
+        resolved(tmp_path, Space(free, 0, 10**11), reserve=0).topology.max_bytes
+        for free in (60_000_000_000, 60_000_600_000, 60_100_000_000)
+    }
+
+    assert len(limits) == 1
+    assert 57_000_000_000 < (limits.pop() or 0) < 60_000_000_000
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

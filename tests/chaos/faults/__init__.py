@@ -12,4 +12,5 @@ from tests.chaos.faults import (  # noqa: F401 - each adds its own
     points,
     processes,
     rivals,
+    tables,
 )

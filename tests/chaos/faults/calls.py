@@ -51,6 +51,11 @@ def _receivers(world: World, _: Chance) -> list[tuple[Control, Path]]:
     return [(world.control(program), world.output.parent) for program in programs]
 
 
+def _tables(world: World, _: Chance) -> list[tuple[Control, Path]]:
+    programs = [*world.tables, *world.spark_programs]
+    return [(world.control(program), world.table_folder.parent) for program in programs]
+
+
 def _logbrokers(world: World, chance: Chance) -> list[tuple[Control, Path]]:
     broker = chance.choice(world.brokers)
     return [(world.control(broker.program), broker.store)]
@@ -78,13 +83,13 @@ def _stepped(
     world: World, chance: Chance, where: Callable[[World, Chance], list[Program]]
 ) -> Iterator[None]:
     """Step the programs' clock; times of files stay true, so files look older or younger."""
-    controls = [world.control(program) for program in where(world, chance)]
+    controls = {(one := world.control(program)): one.ahead for program in where(world, chance)}
     seconds = chance.choice(_STEPS) * chance.choice((1, -1))
-    for control in controls:
-        control.step(seconds)
+    for control, ahead in controls.items():
+        control.step(ahead + seconds)
     yield
-    for control in controls:
-        control.step(0)
+    for control, ahead in controls.items():
+        control.step(ahead)
 
 
 def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -> Iterator[None]:
@@ -135,14 +140,17 @@ for _what, _refuse in {
     "calls-fail": _fail_calls,
     "slow-sync": _slow_syncs,
 }.items():
-    for _whom, _where in {"receiver": _receivers, "logbroker": _logbrokers}.items():
+    for _whom, _where, *_needs in (
+        *(("receiver", _receivers), ("logbroker", _logbrokers), ("table", _tables, "table")),
+    ):
         act = partial(_refused, where=_where, refuse=_refuse)
-        add(f"{_what}-{_whom}", act, (0.5, 15.0), "shim")
+        add(f"{_what}-{_whom}", act, (0.5, 15.0), "shim", *_needs)
 for _what, _call in {"fsync-fails": _failing_syncs, "writes-fail": _failing_writes}.items():
     add(f"{_what}-server", partial(_injected, injected=_call), (0.5, 10.0), "strace")
-for _whom, _programs in {
-    "shipper": lambda world, chance: [one_that_runs(world.shippers, chance)],
-    "receiver": lambda world, _: [*world.receivers, *world.spark_programs],
-    "logbroker": lambda world, chance: [chance.choice(world.broker_programs)],
-}.items():
-    add(f"clock-{_whom}", partial(_stepped, where=_programs), (1.0, 15.0), "shim")
+for _whom, _programs, *_needs in (
+    ("shipper", lambda world, chance: [one_that_runs(world.shippers, chance)]),
+    ("receiver", lambda world, _: [*world.receivers, *world.spark_programs]),
+    ("logbroker", lambda world, chance: [chance.choice(world.broker_programs)]),
+    ("table", lambda world, _: world.tables, "table"),
+):
+    add(f"clock-{_whom}", partial(_stepped, where=_programs), (1.0, 15.0), "shim", *_needs)

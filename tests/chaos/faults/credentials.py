@@ -18,7 +18,7 @@ def _choose(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
         host = chance.choice(world.hosts)
         return host.name, host.shipper
-    program = chance.choice(world.receivers)
+    program = chance.choice([*world.receivers, *world.tables])
     return program.name.removeprefix("receiver-"), program
 
 

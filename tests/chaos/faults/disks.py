@@ -55,6 +55,8 @@ def _users(world: World, disk: Disk) -> list[Program]:
             return [host.shipper for host in world.hosts if host.name == name]
         case "broker":
             return [broker.program for broker in world.brokers if broker.name == name]
+        case "table":
+            return [*world.tables, *world.spark_programs]
         case _:
             return [*world.receivers, *world.spark_programs]
 
@@ -78,10 +80,13 @@ def _at(world: World, chance: Chance, machine_kind: str, trouble: Trouble) -> It
         yield from trouble(world, disk, chance)
 
 
-for _machine_kind, _owner in {"host": "host", "broker": "broker", "central": "receiver"}.items():
-    add(f"full-{_owner}", partial(_at, machine_kind=_machine_kind, trouble=_fill), (2.0, 20.0))
+for _machine_kind, _owner, *_needs in (
+    *(("host", "host"), ("broker", "broker"), ("central", "receiver"), ("table", "table", "table")),
+):
+    filling = partial(_at, machine_kind=_machine_kind, trouble=_fill)
+    add(f"full-{_owner}", filling, (2.0, 20.0), *_needs)
     if _machine_kind != "host":  # hosts have no block device
         failing = partial(_at, machine_kind=_machine_kind, trouble=_fail)
-        add(f"read-only-{_owner}", failing, (1.0, 15.0), "blocks")
+        add(f"read-only-{_owner}", failing, (1.0, 15.0), "blocks", *_needs)
         cut = partial(_at, machine_kind=_machine_kind, trouble=_cut_power)
-        add(f"power-{_owner}", cut, (0.5, 8.0), "blocks")
+        add(f"power-{_owner}", cut, (0.5, 8.0), "blocks", *_needs)

@@ -11,7 +11,7 @@ from threading import Lock
 
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import STREAM
-from tests.chaos.fault import CannotStrike, Chance, add, alone, fault, one_that_runs
+from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, alone, fault, one_that_runs
 from tests.chaos.faults.memory import HARMED, memory
 from tests.chaos.program import Program
 from tests.chaos.world import World
@@ -20,7 +20,8 @@ from tests.support.commands import CommandFailed, retried, run_command
 _SECONDS = 240.0  # Spark starts within some of them
 _OUT_OF_REACH = 1
 _SHORT = (5.0, 15.0)  # seconds
-_short_of_space = Lock()
+purging = Lock()
+"""Held while the stream has space for few messages."""
 
 
 def _run(program: str, *arguments: str | Path) -> None:
@@ -74,7 +75,7 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
 @fault()
 def short_of_space(world: World, chance: Chance) -> None:
     """Give the stream space for few messages: retention purges, hosts wait, nothing is lost."""
-    with alone(_short_of_space, "it is short of space already"):
+    with alone(purging, "it is short of space already"):
         _hold(world, chance.randint(20, 200))
         time.sleep(chance.uniform(*_SHORT))
         _hold(world, -1)
@@ -98,10 +99,11 @@ def _signal(
         time.sleep(chance.uniform(0.0, 0.5))
 
 
-for _name, _programs, _number in (
+for _name, _programs, _number, *_needs in (
     ("rotate-now", lambda world: world.receivers, signal.SIGUSR1),
     ("hang-up-receiver", lambda world: world.receivers, signal.SIGHUP),
+    ("hang-up-table", lambda world: world.tables, signal.SIGHUP, "table"),
     ("hang-up-shipper", lambda world: world.shippers, signal.SIGHUP),
     ("hang-up-broker", lambda world: world.broker_programs, signal.SIGHUP),
 ):
-    add(_name, partial(_signal, programs=_programs, number=_number))
+    add(_name, partial(_signal, programs=_programs, number=_number), MOMENT, *_needs)

@@ -301,12 +301,13 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Delete the bucket of offsets; an operator does what the receiver says."""
     with alone(memory, HARMED):
         numbers = range(world.shape.partitions)
-        with dead(world):
-            received = {str(number) for number in numbers if _has_received(world, number)}
-            world.delete(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
-            wait_for = _listen(world)
-        yield
-        _apply(world)
+        with held(world.tables, kill=True):  # alive it takes this for `logreceiver table --forget`
+            with dead(world):
+                received = {str(number) for number in numbers if _has_received(world, number)}
+                world.delete(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
+                wait_for = _listen(world)
+            yield
+            _apply(world)
         if received:
             advice = rb"`logreceiver (offsets adopt) --partition (?:[0-9]+,)*%d\b"
             for number in received:

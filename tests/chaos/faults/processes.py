@@ -114,6 +114,9 @@ def _spark(world: World) -> list[Program]:
 
 
 for _name, _pick, *_needs in (
+    ("table", _one_of(lambda world: world.tables), "table"),
+    ("table-jvm", _below(lambda world: world.tables, _is_java), "table"),
+    ("table-worker", _below(lambda world: world.tables, _is_python_daemon), "table"),
     ("shipper", _one_of(lambda world: world.shippers)),
     ("broker", _one_of(lambda world: world.broker_programs)),
     ("server", _below(lambda world: world.broker_programs, _is_server)),
@@ -126,5 +129,5 @@ for _name, _pick, *_needs in (
 ):
     add(f"kill-{_name}", partial(_kill, pick=_pick), MOMENT, *_needs)
     add(f"stop-{_name}", partial(stop, pick=_pick), (0.2, 12.0), *_needs)
-    if _name in ("shipper", "broker", "driver"):
-        add(f"end-{_name}", partial(_end, pick=_pick))
+    if _name in ("shipper", "broker", "driver", "table"):
+        add(f"end-{_name}", partial(_end, pick=_pick), MOMENT, *_needs)

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from tests.chaos.fault import CannotStrike, Chance, fault, one_that_runs
@@ -13,7 +13,7 @@ _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _KEPT_OUT = "on this machine; stop it, or use --take-over"
 TAKEN_OVER = (_KEPT_OUT, "ships for the same host and started later", "has taken it over")
-_FENCED = (*TAKEN_OVER, "; this receiver stops")
+_FENCED = (*TAKEN_OVER, "; this receiver stops", "a table has one writer", "; this writer stops")
 _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
 
@@ -52,6 +52,17 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     _put_back(first)
 
 
+@fault((0.5, 12.0), "table")
+def second_table(world: World, chance: Chance) -> Iterator[None]:
+    """Start a second writer of the table: one of the two ends with 78, and is put back."""
+    first = one_that_runs(world.tables, chance)
+    second = _start_second(world, first, chance, first.process.arguments)
+    yield
+    _wait_for_one(world, first, second, lambda: False)
+    world.supervisor.dismiss(second)
+    _put_back(first)
+
+
 @fault((1.0, 15.0))
 def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Stop a receiver with all that it has started; another may take over meanwhile."""
@@ -73,7 +84,8 @@ def ping_pong(world: World, chance: Chance) -> None:
 @fault()
 def all_anew(world: World, chance: Chance) -> None:
     """End all programs at once, as an upgrade or a power cut does; start them in any order."""
-    programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
+    programs = [*world.shippers, *world.receivers, *world.tables, *world.spark_programs]
+    programs += world.broker_programs
     chance.shuffle(programs)
     number = chance.choice((signal.SIGTERM, signal.SIGKILL))
     with ExitStack() as stack:
@@ -88,7 +100,9 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _start_second(world: World, first: Program, chance: Chance, arguments: list[str]) -> Program:
+def _start_second(
+    world: World, first: Program, chance: Chance, arguments: Sequence[str]
+) -> Program:
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)

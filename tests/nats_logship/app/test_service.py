@@ -55,6 +55,7 @@ class View:
     is_ready = True
     def status(self): return "well"
     def is_moving(self, most): return True
+    def left(self): return 0
 pause = time.sleep
 async def change(settings): say("changed")
 def say(word): print(word, flush=True)

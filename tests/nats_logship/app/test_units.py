@@ -72,6 +72,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("2026-11-20", datetime(2026, 11, 19, 23, tzinfo=UTC)),
         ("today", datetime(2026, 11, 20, 23, tzinfo=UTC)),
         ("yesterday", datetime(2026, 11, 19, 23, tzinfo=UTC)),
+        ("01:29:30", datetime(2026, 11, 21, 0, 29, 30, tzinfo=UTC)),
+        ("14:03", datetime(2026, 11, 20, 13, 3, tzinfo=UTC)),  # not in the future
+        ("00:15+00:00", datetime(2026, 11, 21, 0, 15, tzinfo=UTC)),
     ],
 )
 def test_a_moment_is_read(text: str, meant: Moment) -> None:
@@ -79,7 +82,7 @@ def test_a_moment_is_read(text: str, meant: Moment) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "seq:", "seq:x", "-1", "2026-13-01", "10:00", "9" * 30]
+    "text", ["", "soon", "seq:", "seq:x", "-1", "2026-13-01", "24:01", "9" * 30]
 )
 def test_any_other_moment_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):

@@ -14,7 +14,7 @@ from nats_logship.wire.pause import Pause, UnreadablePauses, active_pause, decod
 
 times = st.just("") | st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
 fields = (
-    (("next", "lines", "size"), st.integers(0, 2**63)),
+    (("next", "lines", "size"), st.integers(0, 2**63 - 1)),
     (("epoch", "moved_in"), st.integers(0, 2**31)),
     (("stream_created", "owner", "commit"), st.text()),
     (("last_time", "committed_at"), times),

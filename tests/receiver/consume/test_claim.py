@@ -15,9 +15,14 @@ from nats_logship.wire.offset import Offset
 from nats_logship.wire.restored import Ancestor
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, adapt_to_restored
+from receiver.consume.claim import (
+    Claim,
+    StreamMismatch,
+    StreamStates,
+    adapt_to_restored,
+    find_first_sequence,
+)
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry, StaleRead, confirm_entry
-from receiver.consume.stream_check import StreamMismatch, StreamStates, find_first_sequence
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.damage import Damaged
 from tests.lagging import Crowded, Lagging

@@ -14,7 +14,7 @@ import pytest
 from nats_logship.app.exits import OperatorError
 from nats_logship.client.connection import Connection
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, ForcedRotation
-from receiver.driver.clean_segments import clean_segments
+from receiver.driver.driver import clean_segments
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.rotation_timer import RotationTimer

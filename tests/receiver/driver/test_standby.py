@@ -15,9 +15,8 @@ from nats_logship.wire.streams import StreamLayout
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offset_entry import EntryTaken, OffsetEntry
-from receiver.driver.preflight import require_unused
-from receiver.driver.presence import ReceiverPresence, is_gone
-from receiver.driver.standby import wait_until_free
+from receiver.driver.partitions import require_unused
+from receiver.driver.standby import ReceiverPresence, is_gone, wait_until_free
 from receiver.meter import Meter
 from tests.receiver.supervised import RequestCounter
 from tests.receiver.threaded import Receiver

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import scratch_folder
 from receiver.spark.session import pack_for_executors
 from tests.descriptors import held_by
 from tests.support.processes import Processes, proc, wait_until

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from nats_logship.wire.offset import Offset
-from receiver.storage.adoption import adopt
 from receiver.storage.damage import Damaged
 from receiver.storage.folders import walk_files
 from receiver.storage.partition_folders import PartitionFolders
-from receiver.storage.recovery import find_first_to_undo
+from receiver.storage.recovery import adopt, find_first_to_undo
 from receiver.storage.rows import FileRow, StoredBatch
 from receiver.storage.spans import StoredSpanEnds
 from receiver.storage.store import Store

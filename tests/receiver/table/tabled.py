@@ -24,7 +24,7 @@ from nats_logship.client.access import Access
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import OFFSETS_BUCKET
 from nats_logship.wire.table_progress import TableProgress, table_key
-from receiver.driver.presence import ReceiverPresence
+from receiver.driver.standby import ReceiverPresence
 from receiver.table import gaps
 from receiver.table.claim import TableClaim
 from receiver.table.columns import SCHEMA
@@ -146,6 +146,7 @@ def make_writer(
     presence: str = "",
     commit_bytes: int = 10**9,
     keep: timedelta = timedelta(),
+    grace: timedelta = timedelta(hours=1),
     every: float = 0.1,
     access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> TableWriter:
@@ -171,7 +172,7 @@ def make_writer(
             merge=merge,
             tasks=2,
             keep=keep,
-            grace=timedelta(hours=1),
+            grace=grace,
             clock=lambda: datetime.now(UTC) + timedelta(hours=hours),  # noqa: TID251
         ),
         run_tasks=read,

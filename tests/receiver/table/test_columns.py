@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from nats_logship.client.find import StreamMessage
+from nats_logship.wire.levels import level_runs
 from receiver.storage.containers import name_container
 from receiver.table.columns import Splitter, make_rows
 from receiver.table.level import find_levels
@@ -71,6 +72,8 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
         ("2026-11-20 ERROR no", "error"),
         ('{"level":"warn","msg":"x"}', "warning"),
         ("ts=1 level=Info msg=x", "info"),
+        ("<11>Nov 29 14:03:07 app: INFO x", "error"),
+        ("<192>x", None),
         ("[20/Nov/2026] [core:notice] x", "info"),
         ("2026/11/20 [crit] 1#1: x", "critical"),
         ("the error was INFORMATIONAL", None),
@@ -82,6 +85,9 @@ def test_what_cannot_be_read_is_kept_aside_with_its_reason() -> None:
 def test_a_level_counts_only_where_programs_write_one(line: str, level: str | None) -> None:
     other = "WARN another line"
     assert find_levels(pa.array([line, other])).to_pylist() == [level, "warning"]
+    block = f"{other}\n{line}\n".encode()
+    ranges = level_runs(level or "trace", block, len(other) + 1, len(block))
+    assert [*ranges] == ([(len(other) + 1, len(block))] if level else [])
 
 
 _T = datetime(2026, 11, 20, 14, 3, 5, tzinfo=UTC)

@@ -53,7 +53,7 @@ def inherit(cursor: Cursor) -> Decision:
         (COPY, Known(LONG, Presence.FOLLOWED), Decision(COPIED, (), LONG)),
         (COPY, Known(READ, Presence.FOLLOWED), BEGIN),
         (COPY, Known(READ, Presence.DELETED), Decision(COPIED, (), READ)),
-        (replace(COPY, damage="cut", fits={}), Known(READ, Presence.MISSING), DAMAGED),
+        (replace(COPY, damage="cut", fits=()), Known(READ, Presence.MISSING), DAMAGED),
         (
             replace(OTHER, head=HEAD[:9], is_partial=True),
             Known(READ, Presence.FOLLOWED),

@@ -97,6 +97,24 @@ async def test_pieces_of_a_long_record_follow_one_another_also_after_a_restart(
         assert len(host.shipped) == 6 * len(long)
 
 
+async def test_lines_behind_a_record_that_was_waited_for_are_another_one_also_after_a_restart(
+    make_host: MakeHost,
+) -> None:
+    for is_restarted in (False, True):
+        host = make_host(f"{is_restarted}.log", records=RecordRules("start:^[0-9]", "", SECOND, 9))
+        host.write(f"{is_restarted}.log", ONE)
+        await host.ship()
+        host.later += 2 * SECOND
+        assert await gathered(host) == ONE
+        if is_restarted:
+            await host.restart()
+        host.write(f"{is_restarted}.log", b" late\n")
+        await host.ship_out()
+
+        (late,) = host.blocks[1:]
+        assert (late.lines, late.continues, late.section.rest) == (b" late\n", False, "")
+
+
 def _without_others_between(blocks: list[Block]) -> bool:
     files = [block.section.span.file_id for block in blocks]
     return all(

@@ -47,7 +47,7 @@ class Reading:
             blocks = await self.source.gather(_BUDGET)
             for block in blocks:
                 self._take(block)
-                found += re.findall(r": (.*)\n", block.lines.decode())
+                found += re.findall(r": (.*)\n", block.lines.decode(errors="replace"))
             if blocks:
                 quiet_at = time.monotonic() + _QUIET
             elif not any(state.is_awaited for state in self.source.files()):

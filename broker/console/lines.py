@@ -1,0 +1,302 @@
+"""Lines for a page: those of a range of time, then new ones; and the lines around one.
+
+With a table, lines come from there, and from the streams those that are newer. A page that closes
+ends its search. `search` and `around` raise `OperatorError`, `ConnectionLost`, `Rejected`, and
+ValueError for what a page must not ask.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.console.request import MOST_LINES, LineRequest
+from broker.console.table import (
+    count_in_table,
+    find_begin,
+    find_in_table,
+    join_records,
+    open_table,
+    run,
+)
+from broker.inspect.around import find_around
+from broker.inspect.ranges import (
+    StreamRange,
+    find_first_time,
+    find_range,
+    find_time,
+    name_stream,
+    read_states,
+    to_nanoseconds,
+)
+from broker.inspect.reader import MessageReader, follow
+from broker.inspect.streams import read_known_layout
+from broker.inspect.windows import WindowFound, search_streams, summarize_messages
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.timestamps import SECOND
+from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import LineFilter
+from nats_logship.client.stream_reader import at_sequence
+from nats_logship.client.stream_state import StreamState
+from nats_logship.history import History, Line, Order
+
+Document = dict[str, Any]
+_LONGEST = 16 * 1024  # bytes shown of a line
+_MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
+_MOST_DIGITS = 18
+_LATE = 10.0  # seconds that new lines may be late before some are skipped
+_HOUR = 3600
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(hours * _HOUR for hours in (1, 2, 3, 6, 12, 24)),
+)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search that runs; times are in nanoseconds, and what is read is in bytes."""
+
+    request: LineRequest
+    ranges: list[StreamRange]
+    history: History | None
+    since: int
+    until: int
+    step: int
+    wanted: int
+    read: int = 0
+
+    @property
+    def range(self) -> Document:
+        """The axis of a histogram, in milliseconds."""
+        return {"from": self.since / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
+
+    @property
+    def left(self) -> int:
+        """The bytes of the streams that are not searched."""
+        return sum(one.size for one in self.ranges)
+
+    def document(self, found: WindowFound, read: int, of: int) -> Document:
+        """Return what was found, and that so many bytes are searched."""
+        self.wanted -= len(found.lines)
+        is_newest = self.request.order is Order.NEWEST
+        return {
+            "older" if is_newest else "lines": list(map(describe_line, found.lines)),
+            "counts": _list_counts(found, self.step),
+            "progress": {"read": read, "of": of, "until": found.until / 1e6},
+        }
+
+
+class Lines:
+    """Finds lines for all pages: at a broker, and in a table if there is one."""
+
+    def __init__(self, connection: Connection, table: str = "") -> None:
+        """Ask nothing yet."""
+        self._connection, self._table = connection, table
+
+    async def search(self, request: LineRequest) -> AsyncGenerator[Document, None]:
+        """Yield documents for a page: lines, counts and progress; then new lines, if wanted."""
+        states = await read_states(self._connection)
+        async with AsyncExitStack() as stack:
+            history, note = await self._open_table(stack)
+            search = await self._begin(request, states, history)
+            yield {"range": search.range, "note": note}
+            parts = [self._search_streams(search), self._search_table(search)]
+            for part in parts if request.order is Order.NEWEST else reversed(parts):
+                async with aclosing(part) as documents:
+                    async for document in documents:
+                        yield document
+        yield {"searched": True, "follows": request.is_followed, "ended": not request.is_followed}
+        if request.is_followed:
+            async with aclosing(self._follow(request, states)) as documents:
+                async for document in documents:
+                    yield document
+
+    async def around(self, key: str, most: int) -> Document:
+        """Return a line by its key, and so many before and after it in its host and file."""
+        stream, sequence, pos = _parse_key(key)
+        states = await read_states(self._connection)
+        state = next((one for one in states if name_stream(one) == stream), None)
+        async with AsyncExitStack() as stack:
+            history, _ = await self._open_table(stack)
+            if state and state.first <= sequence < state.until:
+                found = await find_around(self._connection, state, sequence, pos, most)
+                before, line, after = found
+                if history and len(before) < most:
+                    oldest = (before or [line])[0]
+                    some = await asyncio.to_thread(history.around, oldest, most - len(before), 0)
+                    older = [one for one in join_records(some) if one.place < oldest.place]
+                    before = older + before
+            elif history and (one := await asyncio.to_thread(history.get, stream, sequence, pos)):
+                some = join_records(await asyncio.to_thread(history.around, one, most, most))
+                at = max(number for number, other in enumerate(some) if other.place <= one.place)
+                before, line, after = some[:at], some[at], some[at + 1 :]
+            else:
+                raise OperatorError("this line is no longer in the stream, nor in a table")
+        lines = [*before[-most:], line, *after[:most]]
+        return {"lines": list(map(describe_line, lines)), "chosen": len(before[-most:])}
+
+    async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:
+        """Open the table if there is one; return it, or why it cannot be read."""
+        try:
+            if self._table:
+                return await stack.enter_async_context(open_table(self._table)), ""
+        except OperatorError as error:
+            return None, f"only the stream is searched: {error}"
+        return None, ""
+
+    async def _begin(
+        self, request: LineRequest, states: Sequence[StreamState], history: History | None
+    ) -> _Search:
+        since, until = [
+            await find_time(self._connection, states, one) for one in (request.since, request.until)
+        ]
+        now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
+        end = to_nanoseconds(now) if until is None else until
+        begin = since
+        if begin is None and history:
+            begin = await asyncio.to_thread(find_begin, history)
+        if begin is None:
+            begin = await find_first_time(self._connection, states)
+        begin = end - SECOND if begin is None else begin
+        if begin > end:
+            raise ValueError("until is before since")
+        step = _choose_step(end - begin, request.buckets)
+        if request.buckets:  # the first bar is a whole one
+            begin = begin // step * step
+        ranges = [
+            await find_range(self._connection, one, begin if since else None, until)
+            for one in states
+        ]
+        for one in ranges if history else ():
+            assert history
+            newer = history.next_sequence(one.state) or 0
+            one.first = max(one.first, newer)
+        return _Search(request, ranges, history, begin, end, step, request.most)
+
+    async def _search_streams(self, search: _Search) -> AsyncGenerator[Document, None]:
+        request, before, size = search.request, search.read, search.left
+        found = search_streams(
+            self._connection, search.ranges, request.wanted, request.order, search.wanted
+        )
+        async with aclosing(found) as windows:
+            async for window in windows:
+                search.read = before + size - search.left
+                yield search.document(window, search.read, before + size)
+                if search.wanted <= 0 and not request.buckets:
+                    return
+
+    async def _search_table(self, search: _Search) -> AsyncGenerator[Document, None]:
+        history, request = search.history, search.request
+        if history is None:
+            return
+        query = request.make_query(search.since, search.until)
+        works: list[Callable[[], WindowFound]] = []
+        if search.wanted > 0:
+            works.append(lambda: find_in_table(history, query, search.wanted, request.order))
+        if request.buckets:
+            works.append(lambda: count_in_table(history, query, search.step))
+        for work in works:
+            before, rest = search.read, search.left
+            async for progress, found in run(history, work):
+                search.read = before + progress.bytes
+                shown = found or WindowFound(until=progress.until or 0)
+                yield search.document(shown, search.read, before + progress.of + rest)
+
+    async def _follow(
+        self, request: LineRequest, states: Sequence[StreamState]
+    ) -> AsyncGenerator[Document, None]:
+        """Yield new lines, at most a thousand a second; say so if lines were skipped."""
+        clock = asyncio.get_running_loop().time
+        layout = await read_known_layout(self._connection)
+        while True:
+            names = {one.name: name_stream(one) for one in states}
+            began = clock()
+            async with AsyncExitStack() as stack:
+                readers = [self._reader(one, request.wanted) for one in states]
+                for one in readers:
+                    stack.push_async_callback(one.close)
+                pace = _Pace(clock)
+                async for some in follow(readers):
+                    stream = layout.stream_of(some[0].subject.partition) if some[0].subject else ""
+                    what = (some, names.get(stream, stream), request.wanted, pace.left)
+                    found = await asyncio.to_thread(summarize_messages, *what)
+                    lines = list(map(describe_line, found.lines))
+                    yield {"lines": lines, "counts": _list_counts(found, SECOND)}
+                    if pace.is_exceeded(found.lines, some[-1].stored_at):
+                        break
+            await asyncio.sleep(max(0.0, began + 1.0 - clock()))
+            yield {"sampled": True}
+            states = await read_states(self._connection)
+
+    def _reader(self, state: StreamState, wanted: LineFilter) -> MessageReader:
+        start = at_sequence(state.until)
+        return MessageReader(self._connection, state.name, start, wanted.subjects)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """Counts what is shown in a second, and how late it is."""
+
+    clock: Callable[[], float]
+    began: float = 0.0
+    lines: int = 0
+    size: int = 0
+    newest: float = float("-inf")
+
+    @property
+    def left(self) -> int:
+        """How many more lines may be shown."""
+        return MOST_LINES - self.lines
+
+    def is_exceeded(self, shown: Sequence[Line], stored_at: int) -> bool:
+        """Count lines, the last one stored at a time; whether some must be skipped."""
+        now = self.clock()
+        if now - self.began >= 1.0:
+            self.began, self.lines, self.size = now, 0, 0
+        self.lines += len(shown)
+        self.size += sum(min(_LONGEST, len(one.line)) for one in shown)
+        # by our clock; the message that came with the least delay tells how the clocks differ
+        delay = stored_at / SECOND - now
+        self.newest = max(self.newest, delay)
+        return self.left <= 0 or self.size >= _MOST_BYTES or self.newest - delay > _LATE
+
+
+def describe_line(line: Line) -> Document:
+    """Return a line, or a record, as pages show it; bytes that are not UTF-8 are surrogates."""
+    more = len(line.line) - _LONGEST
+    rest = f" … and {more:,} bytes more" if more > 0 else ""
+    return {
+        "key": f"{line.stream}:{line.sequence}:{line.pos}",
+        "time": line.time / 1e6,
+        "host": line.host,
+        "file": line.file,
+        "level": line.level,
+        "text": line.line[:_LONGEST].decode("utf-8", "surrogateescape") + rest,
+    }
+
+
+def _list_counts(found: WindowFound, step: int) -> list[tuple[float, int, int]]:
+    """Return numbers of lines by the begin of a step in milliseconds, and by severity."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for (time, severity), number in found.counts.items():
+        counts[time // step * step, severity] += number
+    return [(time / 1e6, severity, number) for (time, severity), number in counts.items()]
+
+
+def _choose_step(length: int, buckets: int) -> int:
+    """Return the length of a bucket, so that there are about so many of them."""
+    seconds = length / SECOND / max(1, buckets)
+    return next((one for one in _STEPS if one >= seconds), math.ceil(seconds)) * SECOND
+
+
+def _parse_key(text: str) -> tuple[str, int, int]:
+    stream, _, rest = text.rpartition(":")[0].rpartition(":")
+    pos = text.rpartition(":")[2]
+    is_number = (rest + pos).isascii() and rest.isdigit() and pos.isdigit()
+    if not is_number or max(len(rest), len(pos)) > _MOST_DIGITS:
+        raise ValueError(f"{text[:200]!r} is not the key of a line")
+    return stream, int(rest), int(pos)

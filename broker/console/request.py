@@ -1,0 +1,86 @@
+"""What a page asks for: which lines, of which time, and in which order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import parse_moment
+from nats_logship.client.line_search import LineFilter
+from nats_logship.history import Order, Query
+
+MOST_LINES = 1000
+"""Lines of one answer, and new lines of a second."""
+_MOST_BUCKETS = 500  # of a histogram
+_MOST_CHARACTERS = 500  # of globs, and of an expression
+_ORDERS = {"": Order.NEWEST, "last": Order.NEWEST, "first": Order.OLDEST}
+
+
+@dataclass(frozen=True, slots=True)
+class LineRequest:
+    """Lines that are `wanted` and were stored in `[since, until)`; None is no bound.
+
+    The first `most` lines in `order`, and a histogram of about so many `buckets` of all, 0 meaning
+    none. The last lines up to now are followed by new ones.
+    """
+
+    wanted: LineFilter
+    since: Moment | None
+    until: Moment | None
+    order: Order
+    most: int
+    buckets: int
+
+    def make_query(self, since: int, until: int) -> Query:
+        """Return the same for a table, with times in nanoseconds."""
+        one = self.wanted
+        return Query(one.selection, since, until, one.match, one.level)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether new lines belong to it."""
+        return self.until is None and self.order is Order.NEWEST
+
+
+def parse_line_request(parameter: Callable[[str], str], now: datetime) -> LineRequest:
+    """Read the parameters of a page; raises ValueError for an invalid value.
+
+    Compiles an expression and globs, which takes a while: call it in a thread.
+    """
+    zone = parse_zone(parameter("zone"))
+    hosts, files, match = parameter("host"), parameter("file"), parameter("match")
+    if max(len(hosts), len(files), len(match)) > _MOST_CHARACTERS:
+        raise ValueError(f"globs and expressions have at most {_MOST_CHARACTERS} characters")
+    selection = LineSelection(tuple(hosts.split()), tuple(files.split()))
+    selection.wants_host(""), selection.wants_file("x")  # fnmatch keeps what it has compiled
+    if parameter("order") not in _ORDERS:
+        raise ValueError("order must be first or last")
+    return LineRequest(
+        wanted=LineFilter(selection, match=match, level=parameter("level")),
+        since=_parse_moment(parameter("since"), now, zone),
+        until=_parse_moment(parameter("until"), now, zone),
+        order=_ORDERS[parameter("order")],
+        most=parse_number("count", parameter("count") or "100", MOST_LINES),
+        buckets=parse_number("buckets", parameter("buckets") or "0", _MOST_BUCKETS),
+    )
+
+
+def parse_number(name: str, text: str, most: int) -> int:
+    """Read a number from 0 to `most`; raises ValueError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
+        raise ValueError(f"{name} must be a number up to {most}")
+    return int(text)
+
+
+def parse_zone(name: str) -> tzinfo:
+    """Return a time zone by its name, by default UTC; raises ValueError."""
+    try:
+        return UTC if name in {"", "UTC"} else ZoneInfo(name)
+    except (ValueError, KeyError, OSError):
+        raise ValueError(f"{name!r} is not a time zone that this machine knows") from None
+
+
+def _parse_moment(text: str, now: datetime, zone: tzinfo) -> Moment | None:
+    return parse_moment(text, now, zone) if text else None

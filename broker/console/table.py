@@ -1,0 +1,70 @@
+"""The table as the console asks it: in a thread, one search at a time, with progress."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import groupby
+from typing import TypeVar
+
+from broker.inspect.windows import WindowFound
+from nats_logship.history import History, Line, Order, Progress, Query, SearchLimits
+
+Value = TypeVar("Value")
+_LIMITS = SearchLimits(seconds=120.0, memory=256 * 1024 * 1024)
+_REPORTED = 0.3  # seconds between two reports of progress
+_SEVERITIES = {"warning": 1, "error": 2, "critical": 2}
+_one_search = asyncio.Semaphore(1)  # each takes much memory
+
+
+@asynccontextmanager
+async def open_table(table: str) -> AsyncGenerator[History, None]:
+    """Open the newest version of a table; raises `OperatorError`, which may be of our settings."""
+    async with _one_search:
+        with await asyncio.to_thread(History.open, table, limits=_LIMITS) as history:
+            yield history
+
+
+async def run(
+    history: History, work: Callable[[], Value]
+) -> AsyncGenerator[tuple[Progress, Value | None], None]:
+    """Yield the progress of a search in a thread, at last with its result.
+
+    The search ends with the generator. Raises what `work` raises.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        while not running.done():
+            await asyncio.wait({running}, timeout=_REPORTED)
+            yield history.progress, running.result() if running.done() else None
+    finally:
+        if not running.done():
+            history.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def find_in_table(history: History, query: Query, most: int, order: Order) -> WindowFound:
+    """Return the first lines, or records, in an order."""
+    return WindowFound(join_records(history.find(query, most, order)))
+
+
+def join_records(lines: Iterable[Line]) -> list[Line]:
+    """Return lines as pages show them: the oldest first, a record as one."""
+    ordered = sorted(lines, key=lambda one: one.place)
+    grouped = groupby(ordered, lambda one: (one.stream, one.sequence, one.file, one.record))
+    groups = (list(some) for _, some in grouped)
+    return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]
+
+
+def find_begin(history: History) -> int | None:
+    """Return the time of the oldest line of a table, in nanoseconds; None without lines."""
+    return min((one.time for one in history.find(Query(), 1, Order.OLDEST)), default=None)
+
+
+def count_in_table(history: History, query: Query, step: int) -> WindowFound:
+    """Count the lines of a query with times in steps of so many nanoseconds."""
+    begin, end = query.since or 0, query.until or 0
+    found, result = history.count(query, max(1, -(-(end - begin) // step))), WindowFound()
+    for number, levels in enumerate(found.counts):
+        for level, lines in levels.items():
+            result.counts[begin + number * step, _SEVERITIES.get(level, 0)] += lines
+    return result

@@ -1,0 +1,80 @@
+"""Which part of each stream a range of time is; times are in nanoseconds since the epoch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from broker.inspect.streams import list_streams
+from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, Moment
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.find import StreamMessage, find_message, resolve_moment
+from nats_logship.client.stream_state import StreamState, get_stream_state
+
+
+@dataclass(slots=True)
+class StreamRange:
+    """The sequences `[first, until)` of a stream that are still to be searched."""
+
+    state: StreamState
+    first: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """About how many bytes that is, as stored."""
+        held = self.state.until - self.state.first
+        return self.state.size * max(0, self.until - self.first) // max(1, held)
+
+
+def name_stream(state: StreamState) -> str:
+    """Return a stream's name with its creation, as tables have it."""
+    return f"{state.name}/{state.created}"
+
+
+def to_nanoseconds(moment: datetime) -> int:
+    """Return a moment since the epoch."""
+    return (moment - EPOCH) // timedelta(microseconds=1) * 1000
+
+
+async def read_states(connection: Connection) -> list[StreamState]:
+    """Return the states of all streams; raises `ConnectionLost`, `Rejected`."""
+    ask = partial(retry_until_answered, connection, patience=ELECTION)
+    names = await ask(list_streams)
+    return [await ask(partial(get_stream_state, name=name)) for name in names]
+
+
+async def find_time(
+    connection: Connection, states: Sequence[StreamState], moment: Moment | None
+) -> int | None:
+    """Return the time of a moment: for a sequence that of its message, None for the earliest."""
+    if isinstance(moment, datetime):
+        return to_nanoseconds(moment)
+    for state in states if moment else ():
+        if found := await _find_at(connection, state, moment or 0):
+            return found.stored_at
+    return None
+
+
+async def find_first_time(connection: Connection, states: Sequence[StreamState]) -> int | None:
+    """Return the time of the oldest message of all streams, None without one."""
+    found = [await _find_at(connection, one, one.first) for one in states if one.messages]
+    return min((one.stored_at for one in found if one), default=None)
+
+
+async def find_range(
+    connection: Connection, state: StreamState, since: int | None, until: int | None
+) -> StreamRange:
+    """Return the messages of a stream that were stored in `[since, until)`; None is no bound."""
+    ends = []
+    for time, default in ((since, EARLIEST), (until, LATEST)):
+        moment = default if time is None else EPOCH + timedelta(microseconds=time // 1000)
+        ends.append(await resolve_moment(connection, moment, state))
+    return StreamRange(state, max(state.first, ends[0]), ends[1])
+
+
+async def _find_at(
+    connection: Connection, state: StreamState, sequence: int
+) -> StreamMessage | None:
+    request = {"seq": max(1, sequence), "next_by_subj": ">"}
+    return await find_message(connection, state.name, request)

@@ -1,0 +1,175 @@
+"""Searches the streams for a page, window by window, from the newest or the oldest message on.
+
+A window is a range of time, so that several streams are searched side by side. What is found
+becomes lines and counts in threads. A record of several lines is one `Line`, with newlines in it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+
+from broker.inspect.message import StoredMessage
+from broker.inspect.ranges import StreamRange, name_stream
+from nats_logship.app.timestamps import to_datetime
+from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
+from nats_logship.client.find import StreamMessage, find_message, find_sequence
+from nats_logship.client.line_search import FoundLines, LineFilter, count_lines, search, select
+from nats_logship.client.ranges import SequenceRange
+from nats_logship.history import Line, Order
+from nats_logship.wire.levels import find_level, level_runs
+
+_FIRST_WINDOW = 64  # messages of the fullest stream
+_WIDER = 4  # each window covers so many times more messages
+_LARGEST_WINDOW = 16_384
+_LARGEST_OF_HOST = 1_000_000  # where the broker selects the messages of one host
+
+
+@dataclass(slots=True)
+class WindowFound:
+    """The lines that are wanted, the oldest first, and the numbers of all lines that fit.
+
+    `counts` are by time of storage, in nanoseconds, and by severity: 2 for errors, 1 for warnings,
+    0 for others. `until` is the time that the search has reached, 0 if that is unknown.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
+    until: int = 0
+
+
+async def search_streams(
+    connection: Connection,
+    ranges: Sequence[StreamRange],
+    wanted: LineFilter,
+    order: Order,
+    most: int,
+) -> AsyncGenerator[WindowFound, None]:
+    """Yield what each window has: in all at most `most` lines. Takes the windows from the ranges.
+
+    Raises `OperatorError`, `ConnectionLost`, `Rejected`.
+    """
+    window, largest = _FIRST_WINDOW, _LARGEST_OF_HOST if wanted.only_host else _LARGEST_WINDOW
+    while any(one.first < one.until for one in ranges):
+        parts, until = await _take_window(connection, ranges, order, window)
+        total = WindowFound(until=until)
+        for one, part in zip(ranges, parts, strict=True):
+            async with aclosing(search(connection, part, wanted)) as runs:
+                async for run in runs:
+                    how = (name_stream(one.state), order, most)
+                    found = await asyncio.to_thread(summarize, run.found, *how)
+                    total.counts += found.counts
+                    total.lines = _keep(total.lines + found.lines, order, most)
+        most -= len(total.lines)
+        yield total
+        window = min(largest, window * _WIDER)
+
+
+def _keep(lines: list[Line], order: Order, most: int) -> list[Line]:
+    lines.sort(key=lambda one: one.place)
+    return lines[:most] if order is Order.OLDEST else lines[max(0, len(lines) - most) :]
+
+
+async def _take_window(
+    connection: Connection, ranges: Sequence[StreamRange], order: Order, window: int
+) -> tuple[list[SequenceRange], int]:
+    """Take a window from the ranges; return its part of each, and the time that it reaches."""
+    fullest = max(ranges, key=lambda one: one.until - one.first)
+    cut = fullest.until - window if order is Order.NEWEST else fullest.first + window
+    at: StreamMessage | None = None
+    if fullest.first < cut < fullest.until:
+        request = {"seq": cut, "next_by_subj": ">"}
+        ask = partial(find_message, stream=fullest.state.name, request=request)
+        at = await retry_until_answered(connection, ask, ELECTION)
+    parts = []
+    for one in ranges:
+        middle = one.first if order is Order.NEWEST else one.until
+        if at is not None:
+            middle = cut if one is fullest else await _find_cut(connection, one, at.stored_at)
+        ends = (middle, one.until) if order is Order.NEWEST else (one.first, middle)
+        parts.append(SequenceRange(">", *ends, one.state.name))
+        if order is Order.NEWEST:
+            one.until = middle
+        else:
+            one.first = middle
+    return parts, at.stored_at if at else 0
+
+
+async def _find_cut(connection: Connection, one: StreamRange, time: int) -> int:
+    ask = partial(find_sequence, stream=one.state.name, time=to_datetime(time))
+    found = await retry_until_answered(connection, ask, ELECTION)
+    return max(one.first, min(one.until, one.until if found is None else found))
+
+
+def summarize_messages(
+    messages: Sequence[StoredMessage], stream: str, wanted: LineFilter, most: int
+) -> WindowFound:
+    """Return what messages have of the lines that are wanted: the first `most`, and counts."""
+    found = [
+        lines
+        for one in messages
+        for lines in select(
+            StreamMessage(
+                subject=one.name,
+                sequence=one.sequence,
+                stored_at=one.stored_at,
+                headers=dict(one.headers),
+                payload=one.payload,
+            ),
+            wanted,
+        )
+    ]
+    return summarize(found, stream, Order.OLDEST, most)
+
+
+def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> WindowFound:
+    """Return the first or the last `most` lines, or few more, and count all."""
+    result = WindowFound()
+    for some in found:
+        _count(some, result.counts)
+    for some in found if order is Order.OLDEST else reversed(found):
+        if most <= 0:
+            break
+        lines = [_make_line(one, stream) for one in _cut(some, order, most)]
+        result.lines += lines
+        most -= len(lines)
+    result.lines.sort(key=lambda one: one.place)
+    return result
+
+
+def _count(found: FoundLines, counts: Counter[tuple[int, int]]) -> None:
+    lines, size = found.lines, len(found.lines)
+    bad = len(level_runs("warning", lines, 0, size))
+    worse = len(level_runs("error", lines, 0, size)) if bad else 0
+    for severity, number in enumerate((count_lines(lines) - bad, bad - worse, worse)):
+        counts[found.stored_at, severity] += number
+
+
+def _cut(found: FoundLines, order: Order, most: int) -> Iterator[FoundLines]:
+    """Yield the first or the last lines, or records, each by itself."""
+    if order is Order.NEWEST:
+        yield from found.last(most)
+        return
+    texts = found.records
+    if texts is None:
+        texts = tuple(found.lines.removesuffix(b"\n").split(b"\n", most)[:most])
+    number = found.number
+    for text in texts[:most]:
+        yield found._replace(lines=text, number=number)
+        number += count_lines(text)
+
+
+def _make_line(found: FoundLines, stream: str) -> Line:
+    text = found.lines.removesuffix(b"\n")
+    return Line(
+        time=found.stored_at,
+        host=found.host,
+        file=found.file,
+        stream=stream,
+        sequence=found.sequence,
+        pos=found.number,
+        line=text,
+        level=find_level(text),
+    )

@@ -1,0 +1,343 @@
+"""Finds lines in the messages of a stream: of hosts and files, by an expression, by level.
+
+Messages are read by direct gets, some thousands at a time. RE2 searches the lines of all of them as
+one block, in a thread; Python parses only those messages that have a line that is wanted.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import zstandard
+
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.text import printable
+from nats_logship.client.connection import Connection
+from nats_logship.client.find import StreamMessage, StreamPlace
+from nats_logship.client.ranges import SequenceRange, read_runs
+from nats_logship.wire.delivery import RawMessage
+from nats_logship.wire.expressions import Expression, bounded_expression, matching_runs
+from nats_logship.wire.levels import LEVELS, hint_of, level_runs
+from nats_logship.wire.message import (
+    MalformedMessage,
+    Section,
+    decode_origin,
+    decode_payload,
+    split_sections,
+)
+from nats_logship.wire.records import parse_records
+from nats_logship.wire.subjects import (
+    InvalidHost,
+    InvalidSubject,
+    Subject,
+    host_filter,
+    partition_filter,
+)
+
+_BLOCK_BYTES = 4 * 1024 * 1024  # of lines that are searched at once
+_MOST_JOINED = 500_000  # lines of a section: more are shown line by line
+_MOST_RUNS = 10_000  # runs of lines of a section: more are one, with the number of its first line
+_FIRST_WINDOW = 32  # messages at the end of a stream that are searched for the last lines
+_WIDER = 8  # each further search covers so many times more messages
+_ENCODING = b"Content-Encoding"
+Range = tuple[int, int]
+
+logger = logging.getLogger(__name__)
+
+
+class FoundLines(NamedTuple):
+    """Lines in a row from one file of a host; `stored_at` is in nanoseconds since the epoch.
+
+    `number` is that of the first line in its message, from 0. `file_id` and `end` are those of the
+    section's span; empty and 0 for the lines of another client. `records` are the lines as they
+    belong together; None: each is alone.
+    """
+
+    host: str
+    partition: int
+    sequence: int
+    stored_at: int
+    file: str
+    lines: bytes
+    number: int = 0
+    file_id: str = ""
+    end: int = 0
+    records: tuple[bytes, ...] | None = None
+
+    def split(self) -> list[bytes]:
+        """Return the records, each without its last newline; without records the lines."""
+        if self.records is not None:
+            return [record.removesuffix(b"\n") for record in self.records]
+        return self.lines.removesuffix(b"\n").split(b"\n")
+
+    def last(self, most: int) -> Iterator["FoundLines"]:
+        """Yield the last records or lines, at most `most`, each by itself."""
+        if self.records is not None:
+            parts = list(self.records[-most:])
+        else:
+            ended = self.lines.endswith(b"\n")
+            found = self.lines.rsplit(b"\n", most + ended)
+            parts = found[-most - ended : len(found) - ended]
+        sizes = [part.removesuffix(b"\n").count(b"\n") + 1 for part in parts]
+        number = self.number + count_lines(self.lines) - sum(sizes)
+        for part, size in zip(parts, sizes, strict=True):
+            whole = part.removesuffix(b"\n") + b"\n"
+            records = None if self.records is None else (whole,)
+            yield self._replace(lines=whole, records=records, number=number)
+            number += size
+
+
+@dataclass(frozen=True, slots=True)
+class LineFilter:
+    """Which lines are wanted: of the hosts and files of `selection`, in `partitions` (none: all).
+
+    `match` is an expression of RE2, `level` the least level; empty is any line. Records of several
+    lines are chosen whole. Raises ValueError if the expression or the level is bad.
+    """
+
+    selection: LineSelection = field(default_factory=LineSelection)
+    partitions: tuple[int, ...] = ()
+    match: str = ""
+    level: str = ""
+    _expression: Expression | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the expression and the level."""
+        found = bounded_expression(self.match) if self.match else None
+        object.__setattr__(self, "_expression", found)
+        if self.level and self.level not in LEVELS:
+            raise ValueError(f"{self.level!r} is no level: give one of {', '.join(LEVELS)}")
+
+    @property
+    def only_host(self) -> str | None:
+        """The host, if exactly one is selected by its name."""
+        hosts = self.selection.hosts
+        return hosts[0] if len(hosts) == 1 and not set(hosts[0]) & set("*?[") else None
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects that the broker selects; globs of hosts are matched here."""
+        if host := self.only_host:
+            return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
+        return list(map(partition_filter, self.partitions))
+
+    def wants(self, subject: Subject) -> bool:
+        """Whether lines of a subject are wanted."""
+        is_of = not self.partitions or subject.partition in self.partitions
+        return is_of and self.selection.wants_host(subject.host)
+
+    def find(self, lines: bytes | bytearray, start: int = 0, end: int | None = None) -> list[Range]:
+        """Return the half-open ranges of the lines in `[start, end)` that match."""
+        end = len(lines) if end is None else end
+        found = [(start, end)] if start < end else []
+        if self._expression is not None:
+            found = matching_runs((self._expression,), lines, start, end)
+        if self.level:
+            found = [run for one in found for run in level_runs(self.level, lines, *one)]
+        return found
+
+    def may_match(self, lines: bytes) -> list[Range]:
+        """Return ranges of lines with all that match, quickly."""
+        expression = self._expression or (hint_of(self.level) if self.level else None)
+        return [(0, len(lines))] if expression is None else matching_runs((expression,), lines)
+
+
+class SearchedRun(NamedTuple):
+    """What was found in some messages. All messages before the sequence `following` are searched.
+
+    `size` are the bytes of messages since the last such report, and `stored_at` is the time of the
+    last one; 0 if not all of them are searched.
+    """
+
+    found: list[FoundLines]
+    size: int
+    following: int
+    stored_at: int = 0
+
+
+def select(message: StreamMessage, wanted: LineFilter) -> Iterator[FoundLines]:
+    """Yield the wanted lines of a message; log why a message that should have lines has none."""
+    subject = _parse(message.subject)
+    if subject is None:
+        _log_trouble(message.sequence, f"{message.subject!r} is not the subject of a host")
+        return
+    if not wanted.wants(subject):
+        return
+    try:
+        sections = _split(message)
+    except MalformedMessage as error:
+        _log_trouble(message.sequence, str(error))
+        return
+    number, place = 0, (subject.host, subject.partition, message.sequence, message.stored_at)
+    for section, lines in sections:
+        path = section.path if section else ""
+        if lines and wanted.selection.wants_file(path):
+            found = FoundLines(*place, path, lines, number)
+            if section:
+                found = found._replace(file_id=section.span.file_id, end=section.span.end)
+            yield from _select(found, section, wanted)
+        number += count_lines(lines)
+
+
+def search_run(run: Iterable[RawMessage], wanted: LineFilter) -> Iterator[list[FoundLines]]:
+    """Yield the wanted lines of direct gets' answers, about `_BLOCK_BYTES` at a time."""
+    found, size = list[FoundLines](), 0
+    for answer in _choose(run, wanted):
+        message = StreamMessage.from_direct_get(answer)
+        for one in select(message, wanted) if message else ():
+            found.append(one)
+            size += len(one.lines)
+            if size >= _BLOCK_BYTES:
+                yield found
+                found, size = [], 0
+    yield found
+
+
+async def search(
+    connection: Connection, item: SequenceRange, wanted: LineFilter
+) -> AsyncGenerator[SearchedRun, None]:
+    """Yield what is found in a range of a stream, in order, whenever some MB were searched.
+
+    Raises as `read_runs`.
+    """
+    if len(subjects := wanted.subjects) == 1:
+        item = replace(item, subject=subjects[0])
+    following = item.first
+    async with aclosing(read_runs(connection, item)) as runs:
+        async for run in runs:
+            blocks = search_run(run, wanted)
+            while (found := await asyncio.to_thread(next, blocks, None)) is not None:
+                yield SearchedRun(found, 0, following)
+            if last := StreamMessage.from_direct_get(run[-1]) if run else None:
+                following = last.sequence + 1
+                size = sum(len(one.head) + len(one.data) for one in run)
+                yield SearchedRun([], size, following, last.stored_at)
+
+
+async def search_newest(
+    connection: Connection,
+    item: SequenceRange,
+    wanted: LineFilter,
+    lines: int,
+    most: int | None = None,
+) -> tuple[list[FoundLines], int]:
+    """Return the last lines of a range, each by itself, and how many messages were searched.
+
+    The search starts at the end and widens, at least to `most` messages; the number is 0 if it
+    covered the whole range or found so many lines. Raises as `read_runs`.
+    """
+    window, until = _FIRST_WINDOW, item.until
+    found: list[FoundLines] = []
+    while True:
+        first = max(item.first, item.until - window)
+        kept: deque[FoundLines] = deque(maxlen=lines - len(found))
+        async with aclosing(
+            search(connection, replace(item, first=first, until=until), wanted)
+        ) as runs:
+            async for run in runs:
+                for one in run.found:
+                    kept.extend(one.last(lines))
+        found, until = [*kept, *found], first
+        if first == item.first or len(found) == lines:
+            return found, 0
+        if most is not None and window > most:
+            return found, window
+        window *= _WIDER
+
+
+def count_lines(lines: bytes) -> int:
+    """Return the number of lines; the last one may lack its newline."""
+    return lines.count(b"\n") + (bool(lines) and not lines.endswith(b"\n"))
+
+
+def _choose(run: Iterable[RawMessage], wanted: LineFilter) -> Iterator[RawMessage]:
+    """Yield the messages that may have wanted lines, in order."""
+    if not (wanted.match or wanted.level):
+        yield from run
+        return
+    decompressor = zstandard.ZstdDecompressor()
+    some, texts, size = list[RawMessage](), list[bytes](), 0
+    for message in run:
+        lines = _read_lines(message, decompressor)
+        some.append(message)
+        texts.append(lines if lines.endswith(b"\n") else lines + b"\n")
+        size += len(lines)
+        if size >= _BLOCK_BYTES:
+            yield from _match(some, texts, wanted)
+            some, texts, size = [], [], 0
+    yield from _match(some, texts, wanted)
+
+
+def _match(
+    some: Sequence[RawMessage], texts: Sequence[bytes], wanted: LineFilter
+) -> Iterator[RawMessage]:
+    """Yield the messages that have lines which may match, by the lines of each."""
+    ends = list(accumulate(map(len, texts)))
+    following = 0
+    for start, end in wanted.may_match(b"".join(texts)):
+        first = max(following, bisect_right(ends, start))
+        following = bisect_left(ends, end) + 1
+        yield from some[first:following]
+
+
+def _read_lines(message: RawMessage, decompressor: zstandard.ZstdDecompressor) -> bytes:
+    """Return the lines of a message; none if it cannot be decompressed, which is logged."""
+    if _ENCODING not in message.head:
+        return message.data
+    try:
+        return decode_payload(message.headers, message.data, decompressor)
+    except MalformedMessage as error:
+        place = StreamPlace.read(message.head)
+        _log_trouble(place.sequence if place else 0, str(error))
+        return b""
+
+
+def _log_trouble(sequence: int, reason: str) -> None:
+    logger.warning("message %d holds no lines: %s", sequence, printable(reason))
+
+
+def _split(message: StreamMessage) -> list[tuple[Section | None, bytes]]:
+    """Return each section with its lines; those of another client have none."""
+    origin, payload = decode_origin(message.headers), message.payload
+    lines = decode_payload(message.headers, payload)
+    if origin is not None:
+        return [*split_sections(origin, lines)]
+    return [(None, lines if not lines or lines.endswith(b"\n") else lines + b"\n")]
+
+
+@lru_cache(100_000)
+def _parse(subject: str) -> Subject | None:
+    """Return the subject of a host's lines; None for any other subject."""
+    try:
+        return Subject.parse(subject)
+    except (InvalidSubject, InvalidHost):
+        return None
+
+
+def _select(found: FoundLines, section: Section | None, wanted: LineFilter) -> Iterator[FoundLines]:
+    """Yield the wanted lines of all lines of a section, run by run, whole records."""
+    lines, ranges = found.lines, wanted.find(found.lines)
+    records = parse_records(section.records) if section and section.records else None
+    if records and lines.count(b"\n") <= _MOST_JOINED:
+        ranges = records.widen(lines, ranges)
+    else:
+        records = None
+    if len(ranges) > _MOST_RUNS:
+        joined = b"".join(lines[start:end] for start, end in ranges)
+        yield found._replace(
+            lines=joined, number=found.number + lines.count(b"\n", 0, ranges[0][0])
+        )
+        return
+    at, number = 0, found.number
+    for start, end in ranges:
+        number += lines.count(b"\n", at, start)
+        at, run = start, lines[start:end]
+        whole = None if records is None else tuple(records.split(run))
+        yield found._replace(lines=run, number=number, records=whole)

@@ -1,0 +1,502 @@
+"""Finds lines in a Delta table of `logreceiver table`: what is older than the streams.
+
+    with History.open("/srv/logs/table") as history:
+        query = Query(LineSelection(("web*",)), match="timeout")
+        for line in history.find(query, limit=100, order=Order.NEWEST):
+            ...
+
+A `History` reads the version of the table that was the newest when it was opened, so nothing that
+is written meanwhile disturbs it. It is for one search at a time, in a thread; `cancel` and
+`progress` are for other threads. It needs the extra `table`. Times are those of storage, in
+nanoseconds since the epoch; a table has them in microseconds.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import groupby, islice
+from threading import Timer
+from typing import Any, NamedTuple
+
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.selection import LineSelection
+from nats_logship.app.timestamps import to_datetime
+from nats_logship.app.units import format_size
+from nats_logship.client.stream_state import StreamState
+from nats_logship.table_files import TableFile, TableVersion
+from nats_logship.wire.expressions import bounded_expression
+from nats_logship.wire.levels import LEVELS
+
+_STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
+_FETCHED = 2000  # rows at a time
+_COLUMNS = (
+    "epoch_us(time) * 1000, host, coalesce(file, ''), stream, sequence, pos, "
+    "coalesce(raw, encode(line)), coalesce(level, ''), piece, record"
+)
+_RECORD = "stream, sequence, file, record"
+
+
+class Cancelled(Exception):
+    """`History.cancel` was called."""
+
+
+class Order(Enum):
+    """Which lines come first."""
+
+    OLDEST = "ASC"
+    NEWEST = "DESC"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which lines are wanted: those stored in `[since, until)` that fit everything else.
+
+    `match` is a regular expression of RE2, which is searched in each line; `level` is the least
+    level. Both choose whole records, where lines belong to one. With `following` only lines of
+    these streams are wanted, from a sequence on. Raises ValueError for a bad expression or level.
+    """
+
+    selection: LineSelection = field(default_factory=LineSelection)
+    since: int | None = None
+    until: int | None = None
+    match: str = ""
+    level: str = ""
+    following: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the expression and the level."""
+        if self.match:
+            bounded_expression(self.match)
+        if self.level and self.level not in LEVELS:
+            raise ValueError(f"{self.level!r} is no level: {', '.join(LEVELS)}")
+
+
+class Line(NamedTuple):
+    """A line without its newline; `stream`, `sequence` and `pos` are its key.
+
+    `stream` has the time of its creation: `LOGS/2026-11-20T10:00:00Z`. `file` is empty for lines of
+    other NATS clients. If it `is_piece`, the line goes on in the next one of its file. `record` is
+    the `pos` of the line that begins its record, None if that is in an earlier message.
+    """
+
+    time: int
+    host: str
+    file: str
+    stream: str
+    sequence: int
+    pos: int
+    line: bytes = b""
+    level: str = ""
+    is_piece: bool = False
+    record: int | None = None
+
+    @property
+    def place(self) -> tuple[int, str, int, int]:
+        """By this lines are ordered: the time in microseconds, then the key."""
+        return self.time // 1000, self.stream, self.sequence, self.pos
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The number of lines of each level in each bucket; the first bucket begins at `since`.
+
+    Buckets are `width` nanoseconds long. Lines without a level have the level "".
+    """
+
+    since: int
+    width: int
+    counts: tuple[Mapping[str, int], ...]
+
+
+class Progress(NamedTuple):
+    """How many bytes of files were searched, of how many, and the time that was reached.
+
+    `until` is the last time of which all lines were searched, in the order of the search; None
+    before the first.
+    """
+
+    bytes: int = 0
+    of: int = 0
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """What a call may take: seconds (None: any time), and bytes of memory."""
+
+    seconds: float | None = 60.0
+    memory: int = 512 * 1024 * 1024
+
+
+class History:
+    """A version of a table, and a search in it."""
+
+    def __init__(self, version: TableVersion, limits: SearchLimits) -> None:
+        """Search a version; see `open`."""
+        import duckdb
+
+        self.progress = Progress()
+        """How far the search is."""
+        self._version, self._limits = version, limits
+        self._ended_by: Exception | None = None
+        settings = {
+            "memory_limit": f"{limits.memory}B",
+            "temp_directory": f"{tempfile.gettempdir()}/logship-search-{os.getpid()}",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        self._duckdb = duckdb.connect(":memory:", config=settings)
+        self._duckdb.execute("SET TimeZone = 'UTC'")
+
+    @classmethod
+    def open(
+        cls,
+        table: str,
+        options: Mapping[str, str] | None = None,
+        limits: SearchLimits = SearchLimits(),
+    ) -> "History":
+        """Open the newest version of a table: a folder, or an address such as s3://bucket/logs.
+
+        `options` are those of delta-rs for the object store. Raises `ConfigurationError` if
+        packages are missing, `OperatorError` if the table cannot be read.
+        """
+        return cls(TableVersion.read(table, options or {}), limits)
+
+    def another(self) -> "History":
+        """Return a `History` of the same version, for another search at the same time."""
+        return History(self._version, self._limits)
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        self._duckdb.close()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(one.size for one in self._version.files)
+
+    def cancel(self) -> None:
+        """Have the call that runs, and each later one, end with `Cancelled`."""
+        self._end(Cancelled())
+
+    def next_sequence(self, state: StreamState) -> int | None:
+        """Return the first sequence of a stream that is newer than this version; None: all are.
+
+        A stream that was restored from a known one is the same up to where that ended.
+        """
+        found = self._version.transaction(state.name, state.created)
+        for one in reversed(state.ancestors if found is None else ()):
+            if (known := self._version.transaction(state.name, one.created)) is not None:
+                return min(known, one.until)
+        return found
+
+    def first_sequence(self, state: StreamState) -> int | None:
+        """Return the least sequence of a stream that the table has; None if it has none.
+
+        A table may begin later than the stream. Raises as `find`.
+        """
+        stream = f"{state.name}/{state.created}"
+        files = [one for one in self._version.files if one.streams[0] <= stream <= one.streams[1]]
+        with self._searching(files):
+            for some in _pack(_sort(files, Order.OLDEST)):
+                sql = "SELECT min(sequence) FROM lines WHERE stream = ?"
+                for (found,) in self._ask(sql, [stream], some):
+                    if found is not None:
+                        return int(found)
+        return None
+
+    def find(
+        self, query: Query, limit: int | None = None, order: Order = Order.NEWEST
+    ) -> Iterator[Line]:
+        """Yield lines in order; at most `limit` of them or, if there are records, of these.
+
+        Raises `Cancelled`, and `OperatorError` if the files are gone, or a limit is exceeded.
+        """
+        files = self._choose(query)
+        with self._searching(files):
+            if limit is not None:
+                yield from self._find_first(files, query, limit, order)
+                return
+            for some in _in_order(files, order):
+                yield from self._search(some, query, "", order)
+                self._note(some, order)
+
+    def count(self, query: Query, buckets: int) -> Histogram:
+        """Count lines in so many buckets from `since` to `until`, by level. Raises as `find`.
+
+        These are the first and the last line of the table, if the query has none.
+        """
+        files = self._choose(query)
+        since = min((one.begins for one in files), default=0)
+        since = since if query.since is None else query.since // 1000
+        until = max((one.ends for one in files), default=since) + 1
+        until = until if query.until is None else query.until // 1000
+        width = max(1, -(-(until - since) // buckets))
+        counts: list[dict[str, int]] = [{} for _ in range(buckets)]
+        condition, values = _condition(query)
+        sql = (
+            "SELECT (epoch_us(time) - ?) // ?, coalesce(level, ''), count(*) FROM lines "
+            f"WHERE {condition} GROUP BY ALL"
+        )
+        with self._searching(files):
+            for some in _pack(_sort(files, Order.NEWEST)):
+                for bucket, level, number in self._ask(sql, [since, width, *values], some):
+                    counts[bucket][level] = counts[bucket].get(level, 0) + number
+                self._note(some, Order.NEWEST)
+        return Histogram(since * 1000, width * 1000, tuple(counts))
+
+    def around(self, line: Line, before: int, after: int) -> list[Line]:
+        """Return a line with those before and after it in its host and file. Raises as `find`.
+
+        Only the place, host and file of `line` are used. If it is newer than the table, only lines
+        before it are found.
+        """
+        files = [one for one in self._version.files if one.may_have_host((line.host,))]
+        with self._searching(files):
+            earlier = self._find_beside(files, line, before, Order.NEWEST)
+            return earlier[::-1] + self._find_beside(files, line, after + 1, Order.OLDEST)
+
+    def get(self, stream: str, sequence: int, pos: int) -> Line | None:
+        """Return the line with a key, None if it is not in the table. Raises as `find`."""
+        sql = f"SELECT {_COLUMNS} FROM lines WHERE stream = ? AND sequence = ? AND pos = ?"
+        low_high = ((one, *one.sequences) for one in self._version.files)
+        files = [one for one, low, high in low_high if low <= sequence <= high]
+        with self._searching(files):
+            found = self._ask(sql, [stream, sequence, pos], files)
+            return next(map(Line._make, found), None)
+
+    def _find_first(
+        self, files: Iterable[TableFile], query: Query, limit: int, order: Order
+    ) -> list[Line]:
+        """Return the first lines; read no file that cannot have one of them."""
+        found: list[Line] = []
+        for some in _pack(_sort(files, order)):
+            if _is_complete(found, limit, some[0], order):
+                break
+            found += self._search(some, query, f"LIMIT {limit}", order)
+            found = _cut(found, limit, order)
+            self._note(some, order)
+        return found
+
+    def _find_beside(
+        self, files: Sequence[TableFile], line: Line, most: int, order: Order
+    ) -> list[Line]:
+        """Return the lines before a line, the newest first, or the line and those after it."""
+        time, *key = line.place
+        if order is Order.NEWEST:
+            files, sides = [one for one in files if one.begins <= time], ("<=", "<")
+        else:
+            files, sides = [one for one in files if one.ends >= time], (">=", ">=")
+        sql = (
+            f"SELECT {_COLUMNS} FROM lines WHERE host = ? AND coalesce(file, '') = ? "
+            f"AND time {sides[0]} ? AND (epoch_us(time), stream, sequence, pos) {sides[1]} "
+            f"(?, ?, ?, ?) {_order_by(order)} LIMIT {most}"
+        )
+        values = [line.host, line.file, to_datetime(line.time), time, *key]
+        found: list[Line] = []
+        for some in _pack(_sort(files, order)):
+            if _is_complete(found, most, some[0], order):
+                break
+            found += map(Line._make, self._ask(sql, values, some))
+            found = sorted(found, key=lambda one: one.place, reverse=order is Order.NEWEST)[:most]
+        return found
+
+    def _search(
+        self, files: Sequence[TableFile], query: Query, limit: str, order: Order
+    ) -> Iterator[Line]:
+        """Yield the lines of some files in order, records whole."""
+        condition, values = _condition(query)
+        by = _order_by(order)
+        sql = f"SELECT {_COLUMNS} FROM lines WHERE {condition} {by} {limit}"
+        if (query.match or query.level) and self._have_records(files):
+            sql = (
+                f"WITH hits AS (SELECT {_RECORD}, min(lines.time) AS time, min(pos) AS pos "
+                f"FROM lines WHERE {condition} GROUP BY {_RECORD} {by} {limit}) "
+                f"SELECT {_COLUMNS} FROM lines WHERE EXISTS (FROM hits WHERE "
+                "hits.stream = lines.stream AND hits.sequence = lines.sequence AND "
+                "hits.file IS NOT DISTINCT FROM lines.file AND "
+                f"hits.record IS NOT DISTINCT FROM lines.record) {by}"
+            )
+        yield from map(Line._make, self._ask(sql, values, files))
+
+    def _have_records(self, files: Sequence[TableFile]) -> bool:
+        sql = "SELECT 1 FROM lines WHERE record IS DISTINCT FROM pos LIMIT 1"
+        return any(self._ask(sql, [], files))
+
+    def _choose(self, query: Query) -> list[TableFile]:
+        since, until = query.since or 0, 2**63 if query.until is None else query.until
+        return [
+            one
+            for one in self._version.files
+            if one.ends >= since // 1000
+            and one.begins < until // 1000
+            and one.may_have_host(query.selection.hosts)
+        ]
+
+    def _ask(
+        self, sql: str, values: Sequence[Any], files: Sequence[TableFile]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, for which `lines` are those of some files."""
+        if not files:
+            return
+        self._version.show(self._duckdb, files)
+        answer = self._duckdb.execute(sql, values)
+        while rows := answer.fetchmany(_FETCHED):
+            self._raise_end()
+            yield from rows
+
+    @contextmanager
+    def _searching(self, files: Iterable[TableFile]) -> Iterator[None]:
+        """Bound a search in time, and explain its errors."""
+        import duckdb
+
+        self._raise_end()
+        self.progress = Progress(0, sum(one.size for one in files))
+        timer = self._start_timer()
+        memory = format_size(self._limits.memory)
+        try:
+            yield
+        except duckdb.InterruptException:
+            self._raise_end()
+            raise
+        except duckdb.OutOfMemoryException:
+            raise OperatorError(f"the search takes over {memory} of memory: ask for less") from None
+        except (duckdb.IOException, OSError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise OperatorError(
+                f"the table's files cannot be read, search again: {reason}"
+            ) from None
+        finally:
+            timer.cancel()
+
+    def _start_timer(self) -> Timer:
+        """Start a timer that ends the search when it takes too long."""
+        seconds = self._limits.seconds
+        late = OperatorError(f"the search took over {seconds} s: ask for less time or fewer lines")
+        timer = Timer(seconds or 0, self._end, [late])
+        timer.daemon = True
+        if seconds is not None:
+            timer.start()
+        return timer
+
+    def _end(self, error: Exception) -> None:
+        self._ended_by = self._ended_by or error
+        self._duckdb.interrupt()
+
+    def _raise_end(self) -> None:
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    def _note(self, files: Sequence[TableFile], order: Order) -> None:
+        self._raise_end()
+        is_newest = order is Order.NEWEST
+        until = min(one.begins for one in files) if is_newest else max(one.ends for one in files)
+        read = self.progress.bytes + sum(one.size for one in files)
+        self.progress = self.progress._replace(bytes=read, until=until * 1000)
+
+
+def _condition(query: Query) -> tuple[str, list[Any]]:
+    """Return a condition of SQL for the lines that are wanted, and its parameters."""
+    found = [*_conditions(query)]
+    condition = " AND ".join(f"({part})" for part, _ in found)
+    return condition or "true", [value for _, values in found for value in values]
+
+
+def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each condition with its parameters."""
+    hosts, files = query.selection.hosts, query.selection.files
+    of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
+    levels = LEVELS[LEVELS.index(query.level) :] if query.level else ()
+    for part, values in (
+        ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
+        ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
+        (_any_of("host GLOB ?" for _ in hosts), [*map(_as_text, hosts)]),
+        (_any_of(of_path["/" in glob] for glob in files), [*map(_as_text, files)]),
+        (
+            _any_of("stream = ? AND sequence >= ?" for _ in query.following),
+            [value for pair in query.following for value in pair],
+        ),
+        (_any_of("level = ?" for _ in levels), [*levels]),
+        ("regexp_matches(line, ?)", [_as_text(query.match)] if query.match else []),
+    ):
+        if values:
+            yield part, values
+
+
+def _any_of(parts: Iterable[str]) -> str:
+    return " OR ".join(parts)
+
+
+def _as_text(value: str) -> str:
+    """Return a text as the table has it: with U+FFFD for bytes that are not UTF-8."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _order_by(order: Order) -> str:
+    return "ORDER BY " + ", ".join(
+        f"{name} {order.value}" for name in ("time", "stream", "sequence", "pos")
+    )
+
+
+def _sort(files: Iterable[TableFile], order: Order) -> list[TableFile]:
+    if order is Order.NEWEST:
+        return sorted(files, key=lambda one: one.ends, reverse=True)
+    return sorted(files, key=lambda one: one.begins)
+
+
+def _pack(files: Iterable[TableFile]) -> Iterator[list[TableFile]]:
+    """Yield files in their order, about `_STEP_BYTES` of them at a time."""
+    some, size = list[TableFile](), 0
+    for one in files:
+        if some and size + one.size > _STEP_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one.size
+    if some:
+        yield some
+
+
+def _in_order(files: Iterable[TableFile], order: Order) -> Iterator[list[TableFile]]:
+    """Yield files so that all lines of one list come before those of the next."""
+    some, size, reached = list[TableFile](), 0, 0
+    for one in _sort(files, order):
+        first, last = one.begins, one.ends
+        if order is Order.NEWEST:
+            first, last = -last, -first
+        if some and size + one.size > _STEP_BYTES and first > reached:
+            yield some
+            some, size = [], 0
+        reached = max(reached, last) if some else last
+        some.append(one)
+        size += one.size
+    if some:
+        yield some
+
+
+def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order: Order) -> bool:
+    """Whether no line of a file, or of those after it, belongs to the first lines found."""
+    if not found or len(list(_by_record(found))) < limit:
+        return False
+    last = found[-1].time // 1000
+    return following.ends < last if order is Order.NEWEST else following.begins > last
+
+
+def _cut(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
+    """Return the first lines in order: so many records, where a line alone is one."""
+    found = sorted(lines, key=lambda one: one.place, reverse=order is Order.NEWEST)
+    return [line for record in islice(_by_record(found), limit) for line in record]
+
+
+def _by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    for _, record in groupby(lines, lambda one: (*one.place[:3], one.file, one.record)):
+        yield list(record)

@@ -1,0 +1,110 @@
+"""The files of a table's newest version: what their statistics say, and DuckDB's view of them.
+
+delta-rs reads the log. DuckDB reads files of a folder by itself, and those of an object store
+through pyarrow with delta-rs' own access, so that it loads no extension.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nats_logship.app.exits import ConfigurationError, OperatorError
+
+_GLOB = re.compile(r"[*?\[]")
+_LAST = "\U0010ffff"  # above all letters
+
+
+class TableFile(NamedTuple):
+    """A file, and the least and largest values in it; times in microseconds, both included."""
+
+    path: str
+    size: int
+    begins: int
+    ends: int
+    hosts: tuple[str, str]
+    streams: tuple[str, str]
+    sequences: tuple[int, int]
+
+    def may_have_host(self, globs: Sequence[str]) -> bool:
+        """Whether a host that one of the globs matches may be in it; no globs match any host."""
+        low, high = self.hosts
+        prefixes = [_GLOB.split(glob, maxsplit=1)[0] for glob in globs] or [""]
+        return any(low <= prefix + _LAST and prefix <= high for prefix in prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A version of a table: delta-rs' handle of its lines, and their files."""
+
+    table: Any
+    options: Mapping[str, str]
+    files: tuple[TableFile, ...]
+
+    @classmethod
+    def read(cls, address: str, options: Mapping[str, str]) -> "TableVersion":
+        """Read the newest version; raises `ConfigurationError`, `OperatorError`."""
+        require_libraries()
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        root = f"{address.removeprefix('file://').rstrip('/')}/lines"
+        try:
+            table = DeltaTable(root, storage_options=dict(options))
+            return cls(table, options, tuple(_list_files(table)))
+        except (DeltaError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise OperatorError(f"cannot read the table {address}: {reason}") from None
+
+    def transaction(self, stream: str, created: str) -> int | None:
+        """Return the first sequence of a stream that is not in it; None if none of them is."""
+        found: int | None = self.table.transaction_version(f"logship/{stream}/{created}")
+        return found
+
+    def show(self, database: Any, files: Iterable[TableFile]) -> None:
+        """Have `lines` of a connection of DuckDB be the rows of some files, at least one."""
+        folder = self.table.table_uri.removeprefix("file://").rstrip("/")
+        paths = [one.path for one in files]
+        if "://" not in folder and not _GLOB.search(folder):
+            names = ", ".join("'" + f"{folder}/{path}".replace("'", "''") + "'" for path in paths)
+            database.execute(f"CREATE OR REPLACE TEMP VIEW lines AS FROM read_parquet([{names}])")
+            return
+        import pyarrow.dataset as datasets
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        stored = PyFileSystem(DeltaStorageHandler(self.table.table_uri, dict(self.options)))
+        database.register("lines", datasets.dataset(paths, format="parquet", filesystem=stored))
+
+
+def require_libraries() -> None:
+    """Raise `ConfigurationError` if packages of the extra `table` are missing."""
+    try:
+        import deltalake  # noqa: F401 - an extra
+        import duckdb  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(f"{error.name} is missing: install nats-logship[table]") from None
+
+
+def _list_files(table: Any) -> Iterator[TableFile]:
+    import pyarrow as pa
+
+    known = pa.table(table.get_add_actions(flatten=True))
+    if not known.num_rows:
+        return
+    for name in ("min.time", "max.time"):
+        at = known.schema.get_field_index(name)
+        known = known.set_column(
+            at, name, known[name].cast(pa.timestamp("us", "UTC")).cast("int64")
+        )
+    for row in known.to_pylist():
+        yield TableFile(
+            path=row["path"],
+            size=row["size_bytes"],
+            begins=row["min.time"],
+            ends=row["max.time"],
+            hosts=(row["min.host"], row["max.host"]),
+            streams=(row["min.stream"], row["max.stream"]),
+            sequences=(row["min.sequence"], row["max.sequence"]),
+        )

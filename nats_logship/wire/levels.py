@@ -1,0 +1,87 @@
+"""The severity of a line, as most programs write it.
+
+A word counts in capitals, after a key such as `level=` or `"severity":`, or in brackets as nginx
+and Apache write it; so does syslog's priority (`<11>`) at the beginning of a line. Only the
+beginning of a line is searched, and the first hit counts.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from nats_logship.wire.expressions import Expression, expression, matching_runs
+
+SEARCHED = 160
+"""Bytes of a line that are searched."""
+_WORDS = {
+    "trace": ("trace", "trc", "verbose"),
+    "debug": ("debug", "dbg"),
+    "info": ("info", "information", "notice", "inf"),
+    "warning": ("warning", "warn", "wrn"),
+    "error": ("error", "err", "severe"),
+    "critical": ("critical", "crit", "fatal", "panic", "alert", "emerg", "emergency", "ftl"),
+}
+LEVELS = tuple(_WORDS)
+"""The levels of lines, the least first."""
+_OF_SEVERITY = ("critical", "critical", "critical", "error", "warning", "info", "info", "debug")
+_OF_PRIORITY = {str(number): _OF_SEVERITY[number % 8] for number in range(192)}
+LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words} | _OF_PRIORITY
+"""The level of each word, and of each priority: eight times syslog's facility, and severity."""
+_KEYS = "level|LEVEL|Level|lvl|severity|Severity|SEVERITY"
+
+
+def _list_words(levels: tuple[str, ...]) -> tuple[str, str]:
+    """Return alternatives of an expression: the words of levels, and the same in capitals."""
+    words = sorted((word for level in levels for word in _WORDS[level]), key=len, reverse=True)
+    return "|".join(words), "|".join(word.upper() for word in words)
+
+
+_ANY, _CAPITALS = _list_words(LEVELS)
+LEVEL_PATTERN = (
+    rf"\b(?P<a>{_CAPITALS})\b"
+    rf"""|\b(?:{_KEYS})["']?\s?[=:]\s?["']?(?P<b>(?i:{_ANY}))\b"""
+    rf"|\[(?:[a-z_]+:)?(?P<c>{_ANY})\]|^<(?P<d>[0-9]{{1,3}})>"
+)
+"""Finds the word, in one of its groups."""
+LEVEL_HINT = rf"{_CAPITALS}|{_KEYS}|\[[a-z_:]*(?:{_ANY})\]|^<[0-9]{{1,3}}>"
+"""Matches every line that `LEVEL_PATTERN` matches, and is several times as fast."""
+
+
+def find_level(line: bytes) -> str:
+    """Return the level of a line, empty if the line names none."""
+    found = _compile_pattern().search(line[:SEARCHED])
+    word = next(filter(None, found.groups()), b"") if found else b""
+    return LEVEL_OF.get(word.decode("latin-1").lower(), "")
+
+
+@lru_cache(maxsize=8)
+def hint_of(least: str) -> Expression:
+    """Return an expression that matches every line of a level, or of a higher one."""
+    wanted = LEVELS[LEVELS.index(least) :]
+    words, capitals = _list_words(wanted)
+    numbers = "|".join(number for number, level in _OF_PRIORITY.items() if level in wanted)
+    return expression(
+        rf"""(?:{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})|[[:](?:{words})\]"""
+        rf"|^<(?:{numbers})>)"
+    )
+
+
+def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the half-open ranges of the lines in `[start, end)` with at least a level."""
+    wanted, found = LEVELS[LEVELS.index(least) :], list[tuple[int, int]]()
+    for begin, until in matching_runs((hint_of(least),), lines, start, end):
+        while begin < until:
+            after = lines.find(b"\n", begin, until) + 1 or until
+            line = bytes(lines[begin : min(after, begin + SEARCHED)])
+            if find_level(line.rstrip(b"\n")) in wanted:
+                found.append((begin, after))
+            begin = after
+    return found
+
+
+@lru_cache(maxsize=1)
+def _compile_pattern() -> Any:
+    import re2  # a library that hosts without expressions do not need
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(LEVEL_PATTERN.encode(), options)

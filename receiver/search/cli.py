@@ -1,0 +1,142 @@
+"""`logreceiver search`: options in, lines out."""
+
+import asyncio
+import os
+import signal
+from contextlib import aclosing
+from typing import Any
+
+import click
+
+from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
+from nats_logship.app.program import log_to_stderr
+from nats_logship.app.selection import LineSelection
+from nats_logship.client.connection import Connection, raise_for_operator
+from nats_logship.client.line_search import LineFilter
+from nats_logship.history import Query
+from receiver.search.context import with_context
+from receiver.search.files import FilesFinder
+from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
+from receiver.search.found import Found, Printer, Status
+from receiver.search.settings import SearchSettings
+
+_PROGRAM = "logreceiver search"
+
+
+@click.command(cls=SectionedCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
+@settings_options(SearchSettings)
+def search(as_json: bool, **options: Any) -> None:
+    """Find lines in a table or in received files, and in the stream what is newer.
+
+    Each line starts with its host, unless --host names exactly one.
+    """
+    settings = settings_from_options(SearchSettings, options)
+    if settings.table and settings.output:
+        raise click.UsageError("give --table or --output, not both")
+    if not (settings.table or settings.output or settings.stream):
+        raise click.UsageError("--no-stream needs --table or --output: nothing would be searched")
+    log_to_stderr(settings)
+    query = _make_query(settings)
+    wanted = LineFilter(query.selection)
+    printer = Printer(is_prefixed=wanted.only_host is None, as_json=as_json)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    asyncio.run(_search(settings, query, printer))
+
+
+def _end(number: int, _: object) -> None:
+    """End at once: a thread may wait for a reader of standard output who reads no more."""
+    os._exit(128 + number)
+
+
+def _make_query(settings: SearchSettings) -> Query:
+    return Query(
+        selection=LineSelection(settings.host, settings.file),
+        since=settings.moment("since"),
+        until=settings.moment("until"),
+        match=settings.match,
+        level=settings.level or "",
+    )
+
+
+async def _search(settings: SearchSettings, query: Query, printer: Printer) -> None:
+    connection, status = None, Status()
+    if settings.stream:
+        connection = Connection(settings.server, _PROGRAM, access=settings.access)
+    try:
+        if connection is None:
+            await _show(settings, query, None, status, printer)
+            return
+        with raise_for_operator(connection):
+            await connection.connect()
+            await _show(settings, query, connection, status, printer)
+    finally:
+        status.clear()
+        if connection is not None:
+            await connection.close()
+
+
+async def _show(
+    settings: SearchSettings,
+    query: Query,
+    connection: Connection | None,
+    status: Status,
+    printer: Printer,
+) -> None:
+    finder = await _open(settings, query, connection, status)
+    groups = _choose(finder, settings.limit, is_first=query.since is not None)
+    if settings.context and not settings.output:  # files are searched with theirs
+        groups = with_context(finder, groups, settings.context)
+    async with aclosing(groups):
+        async for found in groups:
+            status.clear()
+            await asyncio.to_thread(printer.write, found)
+
+
+async def _open(
+    settings: SearchSettings, query: Query, connection: Connection | None, status: Status
+) -> Finder:
+    if settings.table:
+        options = dict(pair.split("=", 1) for pair in settings.storage_option)
+        table = TableFinder(settings.table, options, query, connection, status)
+        await table.open()
+        return table
+    if settings.output:
+        state = settings.state_dir or settings.output / ".logreceiver"
+        folders = settings.output, state
+        return await FilesFinder.open(folders, query, settings.context, connection, status)
+    assert connection is not None, "something is searched"
+    return await StreamFinder.open(connection, query, status)
+
+
+async def _choose(finder: Finder, limit: int | None, *, is_first: bool) -> Groups:
+    """Yield the lines to show: all, or the first or last ones."""
+    if limit is not None and not is_first:
+        yield await finder.find_last(limit)
+        return
+    async with aclosing(finder.find(limit)) as groups:
+        left = limit
+        async for found in groups:
+            if left is None:
+                yield found
+                continue
+            found, left = _cut(found, left)
+            yield found
+            if not left:
+                return
+
+
+def _cut(found: list[Found], most: int) -> tuple[list[Found], int]:
+    """Return the first lines, at most `most` without their context, and how many are left."""
+    kept = list[Found]()
+    for one in found:
+        if one.is_context:
+            kept.append(one)
+            continue
+        if not most:
+            break
+        lines = one.split()[:most]
+        kept.append(one._replace(lines=b"".join(line + b"\n" for line in lines)))
+        most -= len(lines)
+    return kept, most

@@ -1,0 +1,184 @@
+"""Searches received files, some at a time in threads, and the streams for what is not in them yet.
+
+zstd and RE2 work on whole blocks and leave the interpreter to other threads meanwhile.
+"""
+
+import asyncio
+import logging
+import os
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import Full, Queue
+from threading import Event
+
+import zstandard
+
+from nats_logship.app.exits import ConfigurationError
+from nats_logship.client.config import require_layout
+from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import LineFilter
+from nats_logship.client.stream_state import StreamState
+from nats_logship.history import Query
+from receiver.driver.partitions import request_partition_count
+from receiver.search.context import with_context
+from receiver.search.find import Groups, StreamFinder
+from receiver.search.found import Found, Status
+from receiver.search.newer import Newer
+from receiver.search.received import Part, Received
+from receiver.search.scan import Run, Search, scan
+
+_BLOCKS = 16  # of a file that wait until those of the files before are shown
+_SOON = 0.1  # seconds
+
+logger = logging.getLogger(__name__)
+_Blocks = Queue[list[Found] | None]
+
+
+@dataclass(slots=True)
+class FilesFinder:
+    """Finds lines in received files, and in the streams those that are not in the files."""
+
+    received: Received
+    query: Query
+    wanted: LineFilter
+    context: int
+    status: Status
+    newer: list[StreamFinder] = field(default_factory=list)
+
+    @classmethod
+    async def open(
+        cls,
+        folders: tuple[Path, Path],
+        query: Query,
+        context: int,
+        connection: Connection | None,
+        status: Status,
+    ) -> "FilesFinder":
+        """Read the stores in `folders` (output, state), and then ask the streams what they hold."""
+        received = await asyncio.to_thread(Received.read, *folders)
+        if query.selection.files and not received.has_sources:
+            raise ConfigurationError(
+                f"--file: the files in {folders[0]} do not say from which source file a line is; "
+                "search a table, or the stream alone"
+            )
+        wanted = LineFilter(query.selection, (), query.match, query.level)
+        found = cls(received, query, wanted, context, status)
+        if connection is not None:
+            await found._open_streams(connection)
+        status.size += sum(part.size for part in found._parts)
+        return found
+
+    def find(self, most: int | None) -> Groups:
+        """Yield the lines of files, by host and file in their order; then those of the streams."""
+        return self._find()
+
+    async def _find(self) -> Groups:
+        async with aclosing(self._search(self._parts)) as groups:
+            async for found in groups:
+                yield found
+        for streams in self.newer:
+            groups = streams.find(None)
+            groups = with_context(streams, groups, self.context) if self.context else groups
+            async with aclosing(groups):
+                async for found in groups:
+                    yield found
+
+    async def find_last(self, most: int) -> list[Found]:
+        """Return the last lines: those of the streams, before them those of the newest files."""
+        newest = [one for streams in self.newer for one in await streams.find_last(most)]
+        newest = sorted(newest, key=lambda one: one.time or 0)[-most:]
+        left = most - len(newest)
+        for part in sorted(self._parts, key=lambda one: one.ends, reverse=True):
+            if left <= 0:
+                break
+            kept: deque[Found] = deque(maxlen=left)
+            async with aclosing(self._search([part])) as groups:
+                async for found in groups:
+                    kept.extend(line for one in found for line in one.split_up())
+            left -= sum(not one.is_context for one in kept)
+            newest = [*kept, *newest]
+        return newest
+
+    @property
+    def _parts(self) -> list[Part]:
+        query = self.query
+        return self.received.choose(query.selection, query.since, query.until)
+
+    async def _open_streams(self, connection: Connection) -> None:
+        """Open what the streams have of each partition behind the stored batch."""
+        count = await request_partition_count(connection, await require_layout(connection))
+        for number in range(count):
+            query = self.query
+            wanted = LineFilter(query.selection, (number,), query.match, query.level)
+            streams = Newer(connection, wanted, self.status)
+            await streams.open(partial(self._behind, number), query.since, query.until)
+            self.newer.append(StreamFinder(streams))
+
+    def _behind(self, partition: int, state: StreamState) -> tuple[int, int]:
+        """Return which sequences of a stream are behind the files of a partition."""
+        batch = self.received.batches.get(partition)
+        if batch is None or batch.stream != state.name:
+            return state.first, state.until
+        until = batch.until
+        if batch.created not in {state.created, ""}:
+            until = min(until, state.in_common_with(batch.created) or 0)
+        return min(max(state.first, until), state.until), state.until
+
+    async def _search(self, parts: Sequence[Part]) -> Groups:
+        """Yield the lines of some files in order; others are searched meanwhile."""
+        stopped, queues = Event(), [_Blocks(_BLOCKS) for _ in parts]
+        workers = ThreadPoolExecutor(os.cpu_count() or 1)
+        try:
+            for part, queue in zip(parts, queues, strict=True):
+                workers.submit(self._scan, part, queue, stopped)
+            for part, queue in zip(parts, queues, strict=True):
+                while (found := await asyncio.to_thread(queue.get)) is not None:
+                    yield found
+                self.status.show(self.status.read + part.size, part.ends)
+        finally:
+            stopped.set()
+            workers.shutdown(wait=False, cancel_futures=True)
+
+    def _scan(self, part: Part, queue: _Blocks, stopped: Event) -> None:
+        """Put what is found in a part into a queue, and None at its end."""
+        try:
+            with self.received.open(part) as file:
+                for runs in scan(file, self._make_search(part), self.context, part.length):
+                    found = [_make_found(part, one) for one in runs]
+                    if stopped.is_set() or (found and not _put(queue, found, stopped)):
+                        return
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            logger.warning("lines are missing: %s cannot be read: %s", part.path, error)
+        _put(queue, None, stopped)
+
+    def _make_search(self, part: Part) -> Search:
+        """Return a function that finds the wanted lines of a part, by their times at its ends."""
+        query = self.query
+        since = query.since if query.since is not None and part.begins < query.since else None
+        until = query.until if query.until is not None and part.ends >= query.until else None
+        if since is None and until is None:
+            return self.wanted.find
+        from receiver.search.times import LineTimes  # pyarrow
+
+        times = LineTimes(since, until, part.ends)
+        return lambda block, start, end: times.choose(block, self.wanted.find(block, start, end))
+
+
+def _make_found(part: Part, run: Run) -> Found:
+    known = {"is_context": run.is_context, "begins": run.begins}
+    return Found(part.host, part.source, run.lines, **known)
+
+
+def _put(queue: _Blocks, found: list[Found] | None, stopped: Event) -> bool:
+    """Put something into a queue as soon as there is space; return False if the search ended."""
+    while not stopped.is_set():
+        with suppress(Full):
+            queue.put(found, timeout=_SOON)
+            return True
+    return False

@@ -1,0 +1,167 @@
+"""Joins what is older and what is newer: each line once, and none is missing.
+
+The version of the table is read before the streams are asked what they hold. So all lines that the
+table does not have are in the streams, unless the writer goes on and the broker removes what it
+wrote. Then the streams raise `LostSequences`, and the lines between are read from the newer version
+of the table.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from nats_logship.client.connection import Connection
+from nats_logship.client.line_search import LineFilter
+from nats_logship.client.ranges import LostSequences
+from nats_logship.history import Order, Query
+from receiver.search.found import Found, Status
+from receiver.search.newer import Newer
+from receiver.search.table import TableSide
+
+Groups = AsyncGenerator[list[Found], None]
+
+
+class Finder(Protocol):
+    """Finds lines in one place or two; raises `OperatorError` and what asking a broker raises."""
+
+    def find(self, most: int | None) -> Groups:
+        """Yield lines in the order of storage; only the first `most` of them are needed."""
+
+    async def find_last(self, most: int) -> list[Found]:
+        """Return the last lines in the order of storage."""
+
+    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """Return the lines before and after a line in its host and file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFinder:
+    """Finds lines in the streams alone."""
+
+    streams: Newer
+
+    @classmethod
+    async def open(cls, connection: Connection, query: Query, status: Status) -> "StreamFinder":
+        """Ask the streams what they hold."""
+        streams = Newer(connection, _make_filter(query), status)
+        await streams.open(lambda state: (state.first, state.until), query.since, query.until)
+        return cls(streams)
+
+    def find(self, most: int | None) -> Groups:
+        """Yield lines of one stream after the other; of each, the first `most` are needed."""
+        return self.streams.find()
+
+    async def find_last(self, most: int) -> list[Found]:
+        """See `Finder`."""
+        return await self.streams.find_last(most)
+
+    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """See `Finder`."""
+        return await self.streams.find_beside(one, most)
+
+
+@dataclass(slots=True)
+class TableFinder:
+    """Finds lines in a table, and in the streams those that are not in the table."""
+
+    address: str
+    options: dict[str, str]
+    query: Query
+    connection: Connection | None
+    status: Status
+    _table: TableSide = field(init=False)
+    _before: Newer | None = None  # what the streams have from before the table began
+    _after: Newer | None = None
+
+    async def open(self) -> None:
+        """Open the newest version of the table, and then the streams."""
+        self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
+        self.status.size += self._table.size
+        if self.connection is not None:
+            query, table, wanted = self.query, self._table, _make_filter(self.query)
+            self._after = Newer(self.connection, wanted, self.status)
+            await self._after.open(table.newer, query.since, query.until, is_seam=True)
+            self._before = Newer(self.connection, wanted, self.status)
+            await self._before.open(table.older, query.since, query.until)
+
+    async def find(self, most: int | None) -> Groups:
+        """See `Finder`."""
+        if self._before:
+            async with aclosing(self._before.find()) as groups:
+                async for found in groups:
+                    yield found
+        async with aclosing(self._search(self.query, most)) as groups:
+            async for found in groups:
+                yield found
+        if self._after:
+            async with aclosing(self._find_after(self._after)) as groups:
+                async for found in groups:
+                    yield found
+
+    async def find_last(self, most: int) -> list[Found]:
+        """See `Finder`."""
+        found = await self._find_last_newer(self._after, most) if self._after else []
+        if left := most - len(found):
+            async with aclosing(self._search(self.query, left, Order.NEWEST)) as groups:
+                older = [one async for some in groups for one in some]
+            found = [*older[::-1], *found]
+        if self._before and (left := most - len(found)) > 0:
+            found = [*await self._before.find_last(left), *found]
+        return found
+
+    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """See `Finder`."""
+        before, after = await self._table.find_beside(one, most)
+        if self._after:
+            more_before, more_after = await self._after.find_beside(one, most)
+            before, after = [*before, *more_before], [*after, *more_after]
+        if self._before:
+            more_before, more_after = await self._before.find_beside(one, most)
+            before, after = [*more_before, *before], [*more_after, *after]
+        return before[-most:], after[:most]
+
+    async def _find_last_newer(self, streams: Newer, most: int) -> list[Found]:
+        """Return the last lines of the streams; read the table again if it has some of them now."""
+        while True:
+            with suppress(LostSequences):
+                return await streams.find_last(most)
+            await self.open()
+            assert self._after is not None, "there is a connection"
+            streams = self._after
+
+    async def _find_after(self, streams: Newer) -> Groups:
+        """Yield what is newer than the table, also if the writer goes on and it is removed."""
+        while True:
+            try:
+                async with aclosing(streams.find()) as groups:
+                    async for found in groups:
+                        yield found
+            except LostSequences:
+                reached = streams.reached()
+            else:
+                return
+            self._table.close()
+            self._table = await asyncio.to_thread(TableSide.open, self.address, self.options)
+            async with aclosing(
+                self._search(replace(self.query, following=reached), None)
+            ) as groups:
+                async for found in groups:
+                    yield found
+            query = self.query
+            await streams.open(
+                self._table.newer_than(reached), query.since, query.until, is_seam=True
+            )
+
+    async def _search(self, query: Query, most: int | None, order: Order = Order.OLDEST) -> Groups:
+        read = self.status.read
+        async with aclosing(self._table.find(query, most, order)) as groups:
+            async for found in groups:
+                progress = self._table.history.progress
+                self.status.show(read + progress.bytes, progress.until)
+                yield found
+
+
+def _make_filter(query: Query) -> LineFilter:
+    return LineFilter(query.selection, (), query.match, query.level)

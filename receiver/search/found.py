@@ -1,0 +1,134 @@
+"""Lines that were found, and how they are shown: as text or JSON, safely on a terminal."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nats_logship.app.progress import TERMINAL
+from nats_logship.app.text import escape, prefix_lines
+from nats_logship.app.timestamps import format_time
+from nats_logship.app.units import format_size
+from nats_logship.client.line_search import FoundLines
+from nats_logship.history import Line
+
+
+class Found(NamedTuple):
+    """Lines in a row of a host and file; `time` in nanoseconds, None where it is not known.
+
+    `stream`, `sequence` and `pos` are the key of the first line; empty for received files. Lines
+    that are `begun` do not follow those that were shown before.
+    """
+
+    host: str
+    file: str
+    lines: bytes
+    time: int | None = None
+    stream: str = ""
+    sequence: int = 0
+    pos: int = 0
+    is_context: bool = False
+    begins: bool = False
+
+    @classmethod
+    def from_table(cls, line: Line) -> "Found":
+        """Return a line of a table."""
+        return cls(
+            host=line.host,
+            file=line.file,
+            lines=line.line + b"\n",
+            time=line.time,
+            stream=line.stream,
+            sequence=line.sequence,
+            pos=line.pos,
+        )
+
+    @classmethod
+    def from_stream(cls, lines: FoundLines, stream: str) -> "Found":
+        """Return lines of a stream, which is named with its creation."""
+        return cls(
+            host=lines.host,
+            file=lines.file,
+            lines=lines.lines,
+            time=lines.stored_at,
+            stream=stream,
+            sequence=lines.sequence,
+            pos=lines.number,
+        )
+
+    def as_line(self) -> Line:
+        """Return the place of the first line as tables have it."""
+        place = self.time or 0, self.host, self.file, self.stream, self.sequence, self.pos
+        return Line(*place, self.lines.partition(b"\n")[0])
+
+    def split_up(self) -> list["Found"]:
+        """Return each line by itself."""
+        return [
+            self._replace(lines=line + b"\n", pos=number, begins=self.begins and number == self.pos)
+            for number, line in enumerate(self.split(), self.pos)
+        ]
+
+    def split(self) -> list[bytes]:
+        """Return the lines without their newlines."""
+        return self.lines.removesuffix(b"\n").split(b"\n")
+
+
+@dataclass(slots=True)
+class Printer:
+    """Writes lines to standard output: with the host before each unless there is only one."""
+
+    is_prefixed: bool
+    as_json: bool
+    _is_terminal: bool = field(default_factory=sys.stdout.isatty)
+    _has_begun: bool = False
+
+    def write(self, some: Iterable[Found]) -> None:
+        """Write lines; raises BrokenPipeError when nobody reads them any more."""
+        rest = memoryview(b"".join(map(self._format_json if self.as_json else self._format, some)))
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+    def _format(self, found: Found) -> bytes:
+        lines = found.lines if found.lines.endswith(b"\n") else found.lines + b"\n"
+        lines = prefix_lines(found.host, lines) if self.is_prefixed else lines
+        lines = escape(lines) if self._is_terminal else lines
+        is_apart, self._has_begun = found.begins and self._has_begun, True
+        return b"--\n" + lines if is_apart else lines
+
+    def _format_json(self, found: Found) -> bytes:
+        known: dict[str, object] = {"host": found.host}
+        if found.time is not None:
+            known["time"] = format_time(found.time)
+        if found.file:
+            known["file"] = found.file
+        if found.stream:
+            known |= {"stream": found.stream, "sequence": found.sequence}
+        if found.is_context:
+            known["context"] = True
+        texts = list[str]()
+        for number, line in enumerate(found.split(), found.pos):
+            at = {"pos": number} if found.stream else {}
+            text = {"line": line.decode("utf-8", "surrogateescape")}
+            texts.append(f"{json.dumps(known | at | text)}\n")
+        return "".join(texts).encode()
+
+
+@dataclass(slots=True)
+class Status:
+    """Shows on a terminal how far the search is, in one line of standard error."""
+
+    size: int = 0
+    read: int = 0
+
+    def show(self, read: int, until: int | None) -> None:
+        """Show how many bytes were read, and up to which time (nanoseconds)."""
+        self.read = read
+        at = f", up to {format_time(until, 'seconds')}" if until else ""
+        text = f"searched {format_size(read)} of {format_size(max(self.size, read))}{at}"
+        TERMINAL.show(text)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        TERMINAL.show("")

@@ -1,0 +1,93 @@
+"""The settings of `logreceiver search`."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import click
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
+from pydantic_settings import SettingsConfigDict
+
+from nats_logship.app.configuration import Many, option
+from nats_logship.app.timestamps import EPOCH
+from nats_logship.app.units import parse_moment
+from nats_logship.client.access_settings import AccessSettings
+from nats_logship.wire.expressions import bounded_expression
+from receiver.settings import TimeZone
+from receiver.spark.settings import split_lines
+from receiver.storage.rotation import load_zone
+from receiver.table.settings import check_options
+
+
+def _check_expression(text: str) -> str:
+    if text:
+        bounded_expression(text)
+    return text
+
+
+class SearchSettings(AccessSettings):
+    """The settings of `logreceiver search`."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGSEARCH_")
+    program: ClassVar[str] = "logreceiver"
+    credential_kinds = ("receiver", "admin", "monitor")
+    sections: ClassVar[Mapping[str, Collection[str]]] = {
+        "Lines": ("host", "file", "since", "until", "match", "level", "context", "limit"),
+        "Where to search": ("table", "storage_option", "output", "state_dir", "stream"),
+    }
+
+    host: Many = option((), "GLOB", "Only hosts that match; may be given several times.")
+    file: Many = option(
+        (),
+        "GLOB",
+        "Only source files whose path matches, or whose name matches if the glob has no slash; may "
+        "be given several times.",
+    )
+    since: str = option(
+        "",
+        "TIME",
+        "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
+        "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h.",
+    )
+    until: str = option("", "TIME", "Only lines that the broker stored before; as --since.")
+    match: Annotated[str, AfterValidator(_check_expression)] = option(
+        "", "REGEX", "Only lines that match this expression of RE2."
+    )
+    level: Literal["trace", "debug", "info", "warning", "error", "critical"] | None = Field(
+        None, description="Only lines of this level, or of a higher one."
+    )
+    context: Annotated[int, Field(ge=0)] = option(
+        0, "N", "Also show N lines of the same host and file before and after each line."
+    )
+    limit: PositiveInt | None = option(
+        None, "N", "Show only N lines: with --since the first ones, otherwise the last ones."
+    )
+    table: str = option("", "DIR|URL", "Search this table of `logreceiver table`.")
+    storage_option: Annotated[
+        tuple[str, ...], BeforeValidator(split_lines), AfterValidator(check_options)
+    ] = option((), "NAME=VALUE", "An option for the object store, as of `logreceiver table`.")
+    output: Path | None = option(
+        None, "DIR", "Search these files of a receiver, if there is no table."
+    )
+    state_dir: Path | None = option(
+        None, "DIR", "Folder of the stores of these files. Default: .logreceiver in --output."
+    )
+    stream: bool = Field(
+        True, description="Search the stream, too: all of it, or what is newer than the rest."
+    )
+    time_zone: TimeZone = option("UTC", "ZONE", "Time zone of --since and --until.")
+
+    def moment(self, name: Literal["since", "until"]) -> int | None:
+        """Return a time in nanoseconds since the epoch, None for none; raises click.UsageError."""
+        text: str = getattr(self, name)
+        if not text or text == "earliest":
+            return None
+        now = datetime.now(UTC)  # noqa: TID251 - texts such as 2h count back from it
+        try:
+            moment = parse_moment(text, now, load_zone(self.time_zone))
+        except ValueError as error:
+            raise click.UsageError(f"--{name}: {error}") from None
+        if isinstance(moment, int):
+            raise click.UsageError(f"--{name}: {text!r} is a sequence: give a time")
+        return (moment - EPOCH) // timedelta.resolution * 1000

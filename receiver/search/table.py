@@ -1,0 +1,100 @@
+"""Searches a table, for what is older than the streams."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from nats_logship.client.stream_state import StreamState
+from nats_logship.history import History, Line, Order, Query, SearchLimits
+from receiver.search.found import Found
+
+_AT_ONCE = 2000  # lines
+_LIMITS = SearchLimits(seconds=None, memory=1024 * 1024 * 1024)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSide:
+    """A version of a table; methods raise what those of `History` raise."""
+
+    history: History
+
+    @classmethod
+    def open(cls, address: str, options: Mapping[str, str]) -> "TableSide":
+        """Open the newest version."""
+        return cls(History.open(address, options, _LIMITS))
+
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return self.history.size
+
+    def close(self) -> None:
+        """Close it."""
+        self.history.close()
+
+    async def find(
+        self, query: Query, most: int | None, order: Order
+    ) -> AsyncGenerator[list[Found], None]:
+        """Yield what is found, in order."""
+        lines = _chunks(self.history.find(query, most, order))
+        try:
+            while found := await asyncio.to_thread(next, lines, None):
+                yield list(map(Found.from_table, found))
+        except BaseException:
+            self.history.cancel()  # a thread may be at work
+            raise
+
+    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """Return the lines before and after a line in its host and file."""
+        line = one.as_line()
+        with self.history.another() as another:
+            found = await asyncio.to_thread(another.around, line, most, most)
+        before = [Found.from_table(other) for other in found if other.place < line.place]
+        after = [Found.from_table(other) for other in found if other.place > line.place]
+        return before, after
+
+    def older(self, state: StreamState) -> tuple[int, int]:
+        """Return which sequences of a stream are from before the table began."""
+        if self.history.next_sequence(state) is None:
+            return state.first, state.first
+        first = self.history.first_sequence(state)
+        return state.first, state.first if first is None else max(state.first, first)
+
+    def newer(self, state: StreamState) -> tuple[int, int]:
+        """Return where the stream goes on behind the table; log what neither of them has."""
+        first = self.history.next_sequence(state)
+        if first is None:
+            return state.first, state.until
+        if first > state.until:
+            logger.warning(
+                "stream %s ends at sequence %d, but the table has it up to %d: it lost its end",
+                *(state.name, state.until - 1, first - 1),
+            )
+        if first < state.first:
+            logger.warning(
+                "lines are missing: sequences %d to %d of stream %s were removed before they were "
+                "in the table",
+                *(first, state.first - 1, state.name),
+            )
+        return min(max(first, state.first), state.until), state.until
+
+    def newer_than(
+        self, reached: Sequence[tuple[str, int]]
+    ) -> Callable[[StreamState], tuple[int, int]]:
+        """Return a function like `newer`, for streams that were searched up to some sequences."""
+        known = dict(reached)
+
+        def find(state: StreamState) -> tuple[int, int]:
+            first, until = self.newer(state)
+            return max(first, known.get(f"{state.name}/{state.created}", 0)), until
+
+        return find
+
+
+def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    while some := list(islice(lines, _AT_ONCE)):
+        yield some

@@ -1,0 +1,92 @@
+"""Take the pictures of the pages: `python -m tests.broker.console.pictures docs/console 60`.
+
+Real programs ship what twelve hosts write in so many minutes: a broker, a receiver, shippers, and a
+console with a table. It needs Chromium.
+"""
+
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.async_api import Page, ViewportSize, async_playwright, expect
+
+from tests.broker.console.applications import FILES, write
+from tests.support.ports import free_port
+from tests.support.processes import Processes, installed
+from tests.support.suite import Suite
+
+_SIZE: ViewportSize = {"width": 1200, "height": 720}
+
+
+def run(pictures: Path, minutes: float) -> None:
+    """Run all programs for some minutes, then take the pictures."""
+    with tempfile.TemporaryDirectory() as place, Processes(Path(place)) as programs:
+        folder = Path(place)
+        suite, logs = Suite(folder / "suite", programs), folder / "var" / "log"
+        suite.start_broker()
+        suite.start_receiver([0, 1])
+        table = folder / "table"
+        server = ["--server", suite.url]
+        suite.start_program("logreceiver", "table", ["table", "--table", table, *server])
+        for host, files in FILES.items():
+            paths = [logs / host / file for file, *_ in files]
+            for path in paths:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            suite.start_shipper(host, paths)
+        address = f"127.0.0.1:{free_port()}"
+        console = ["console", "--listen", address, "--table", str(table), *server]
+        programs.start("console", [installed("logbroker"), *console])
+        _write_all(logs, 60 * minutes)
+        asyncio.run(take(f"http://{address}/", pictures))
+
+
+def _write_all(logs: Path, seconds: float) -> None:
+    began = time.monotonic()
+    seed = 0
+    while (passed := (time.monotonic() - began) / seconds) < 1:
+        seed += 1
+        for host, file, text in write(seed, passed, 1.0):
+            with (logs / host / file).open("a") as written:
+                written.write(text)
+        time.sleep(1)
+
+
+async def take(url: str, pictures: Path) -> None:
+    """Take the pictures of a console that is served at `url`."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = await browser.new_page(viewport=_SIZE, timezone_id="UTC")
+        page.set_default_timeout(60_000)
+        await page.goto(url)
+        await expect(page.locator("#partitions .good")).to_have_count(2, timeout=60_000)
+        silent = page.locator("#cards .odd", has_text="silent")
+        await expect(silent).to_be_visible(timeout=90_000)
+        await page.locator("#chart-lines div").hover()
+        await page.screenshot(path=pictures / "overview.png")
+        await page.goto(f"{url}#hosts/db01")
+        await expect(page.locator("#host .lines li")).to_have_count(10)
+        await page.screenshot(path=pictures / "hosts.png")
+        await page.goto(f"{url}#lines?since=1h&count=200")
+        await _search_finished(page)
+        await page.screenshot(path=pictures / "lines.png")
+        await page.goto(f"{url}#lines?host=worker*+web*&since=1h&level=error&order=first")
+        await _search_finished(page)
+        await page.locator("#line-list .error", has_text="job failed").nth(2).click()
+        await expect(page.locator("#around-list [aria-current]")).to_be_in_viewport()
+        await page.screenshot(path=pictures / "around.png")
+        await browser.close()
+
+
+async def _search_finished(page: Page) -> None:
+    busy = page.locator("#lines")
+    await expect(busy).to_have_attribute("aria-busy", "false", timeout=60_000)
+    await expect(page.locator("#line-list li").first).to_be_visible()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), float(sys.argv[2]))

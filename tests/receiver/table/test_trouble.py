@@ -1,0 +1,191 @@
+"""Tables in trouble: of other programs, changed by persons, removed or exchanged while written."""
+
+import asyncio
+import errno
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+from click import UsageError
+from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+
+from nats_logship.app.configuration import load
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.app.faults import VARIABLE
+from nats_logship.client.connection import Connection
+from receiver.table.settings import TableSettings
+from tests.receiver.partition import api
+from tests.receiver.table.tabled import Tabled, make_writer
+from tests.support.processes import Processes
+
+pytestmark = pytest.mark.nats
+
+
+def make_foreign(lines: str) -> None:
+    write_deltalake(lines, pa.table({"line": ["a", "b"]}))
+
+
+def drop_a_column(lines: str) -> None:
+    rows = DeltaTable(lines).to_pyarrow_table()
+    write_deltalake(lines, rows.drop_columns("level"), mode="overwrite", schema_mode="overwrite")
+
+
+def need_newer_readers(lines: str) -> None:
+    feature = TableFeatures.DeletionVectors
+    DeltaTable(lines).alter.add_feature(feature, allow_protocol_versions_increase=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (make_foreign, "no table of `logreceiver table`"),
+        (drop_a_column, r"look at its columns \(level\)"),
+        (need_newer_readers, "now needs readers of version 3"),
+    ],
+)
+def test_a_table_that_is_not_ours_is_refused_and_left_as_it_is(
+    tabled: Tabled, change: Callable[[str], None], words: str
+) -> None:
+    tabled.publish_some(2)
+    lines = tabled.location.child("lines").root
+    if change is not make_foreign:
+        tabled.write()
+    change(lines)
+    version = DeltaTable(lines).version()
+
+    with pytest.raises(ConfigurationError, match=words):
+        tabled.write()
+
+    assert DeltaTable(lines).version() == version
+
+
+def test_columns_that_somebody_added_keep_their_values_when_files_are_merged(
+    tabled: Tabled,
+) -> None:
+    tabled.publish_some(5)
+    tabled.write()
+    tabled.lines.alter.add_columns([Field("ticket", PrimitiveType("string"))])
+    tabled.lines.update({"ticket": "'T-1'"}, predicate="host = 'web01'")
+    tabled.publish_some(5)
+    tabled.write()
+
+    tabled.write(hours=30)
+
+    tabled.has_each_line_once()
+    assert len(tabled.lines.file_uris()) == 1
+    assert tabled.rows("host, ticket", "ticket IS NOT NULL") == [("web01", "T-1")] * 3
+
+
+async def test_a_writer_whose_table_is_removed_ends_and_the_next_one_writes_all(
+    tabled: Tabled, connection: Connection
+) -> None:
+    await asyncio.to_thread(tabled.publish_some, 3)
+    writer = make_writer(connection, tabled.url, tabled.location)
+    await writer._work()
+    shutil.rmtree(tabled.location.uri)
+    await asyncio.to_thread(tabled.publish_some, 3)
+
+    with pytest.raises(OperatorError, match="was removed or exchanged while it was written"):
+        await writer.run_once(asyncio.Event())
+
+    await asyncio.to_thread(tabled.write)
+    await asyncio.to_thread(tabled.has_each_line_once)
+
+
+async def test_a_writer_goes_on_from_a_copy_that_is_put_back_while_it_runs(
+    tabled: Tabled, connection: Connection
+) -> None:
+    folder = Path(tabled.location.uri)
+    writer = make_writer(connection, tabled.url, tabled.location, every=0.0)
+    for number in range(3):
+        await asyncio.to_thread(tabled.publish_some, 3)
+        await writer._work()
+        if not number:
+            shutil.copytree(folder, folder.with_name("older"))
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("older"), folder)
+
+    await writer.run_once(asyncio.Event())
+
+    await asyncio.to_thread(tabled.has_each_line_once)
+
+
+def test_messages_deleted_in_the_middle_are_rows_of_gaps_too(tabled: Tabled) -> None:
+    tabled.publish(*(("logs.p0.web01", b"%d\n" % number, None) for number in range(9)))
+    for sequence in (3, 4, 7, 9):
+        api(tabled.url, "STREAM.MSG.DELETE.LOGS", {"seq": sequence, "no_erase": True})
+    tabled.write()
+
+    gaps = sorted((gap["first"], gap["until"], gap["kind"]) for gap in tabled.gaps())
+    assert gaps == [(3, 5, "removed"), (7, 8, "removed"), (9, 10, "removed")]
+    assert tabled.read_by_duckdb() == {("web01", ""): b"0\n1\n4\n5\n7\n"}
+
+
+def test_lines_that_vanish_after_their_gaps_were_written_are_a_gap_as_well(
+    tabled: Tabled, tmp_path: Path
+) -> None:
+    (faults := tmp_path / "faults").mkdir()
+    (faults / "table_gaps").touch()
+    bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
+    tabled.publish(("logs.p0.x", b"1\n", None), ("logs.p0.x", b"2", bad), ("logs.p0.x", b"3", None))
+    with Processes(tmp_path) as processes:
+        words = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
+        once = processes.start("once", [sys.executable, *words], {VARIABLE: str(faults)})
+        assert once.wait(120) == -9
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 3})
+    tabled.write()
+
+    gaps = sorted((gap["kind"], gap["first"], gap["until"]) for gap in tabled.gaps())
+    assert gaps == [("removed", 1, 3), ("unreadable", 2, 3)]
+    assert tabled.read_by_duckdb() == {("x", ""): b"3\n"}
+
+
+@pytest.mark.parametrize(("grace", "kept"), [(1, 6), (0, 1)])
+def test_readers_of_an_older_version_are_not_disturbed_within_their_grace(
+    tabled: Tabled, grace: int, kept: int
+) -> None:
+    for number in range(5):
+        tabled.publish_some(40, f"round {number}")
+        tabled.write()
+    version = tabled.lines
+    rows = version.to_pyarrow_dataset()
+    by_duckdb = duckdb.sql("SELECT count(*), count(DISTINCT line) FROM rows WHERE host = 'web01'")
+    by_polars = polars.scan_delta(version).filter(polars.col("host") == "web01")
+
+    tabled.write(hours=30, grace=timedelta(hours=grace))
+
+    tabled.has_each_line_once()
+    assert len([*Path(tabled.location.child("lines").root).rglob("*.parquet")]) == kept
+    if grace:
+        assert by_duckdb.fetchall() == [(120, 40)]
+        assert by_polars.collect().height == 120
+    del rows
+
+
+def test_a_task_whose_disk_is_full_leaves_no_half_of_a_file(tabled: Tabled, tmp_path: Path) -> None:
+    def write_half() -> None:
+        with tabled.location.write("date=2026-11-20/x.parquet") as file:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_half()
+
+    assert not [*Path(tabled.location.uri).rglob("*.parquet")]
+
+
+def test_the_credential_of_a_receiver_has_to_be_of_all_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "logreceiver.toml"
+    path.write_text('partition = ["all"]\nserver = ["nats://broker:4222"]\n')
+    assert load(TableSettings, {"table": "/t"}, path).server == ("nats://broker:4222",)
+
+    path.write_text('partition = ["0", "3"]\n')
+    with pytest.raises(UsageError, match="a table takes all"):
+        load(TableSettings, {"table": "/t"}, path)
