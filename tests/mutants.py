@@ -143,6 +143,13 @@ MUTANTS = (
         "tests/shipper/sources/files",
     ),
     Mutant(
+        "what was written over a file's content is another file",
+        "shipper/sources/files/decide.py",
+        "if not compared.is_same:",
+        "if False:",
+        "tests/shipper/sources/files/test_rewritten.py",
+    ),
+    Mutant(
         "other lines wait for the end of a record that is in pieces",
         "shipper/sources/files/progress.py",
         "in_line=bool(cursor.rest),",
