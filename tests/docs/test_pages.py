@@ -12,7 +12,7 @@ from broker.settings import BrokerSettings
 from nats_logship.app.configuration import load
 from shipper.settings import ShipperSettings
 from tests.ansible.argument_specs import variables
-from tests.docs.commands import blocks, commands, untrue_commands
+from tests.docs.commands import blocks, commands, find_missing, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
 from tests.support.ports import free_port
 from tests.support.processes import Processes, installed, wait_until
@@ -207,6 +207,8 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_
     files = b"".join(path.read_bytes() for path in work.glob("received/*.log"))
     assert (code, b"".join(sorted(files.splitlines(True)))) == (0, received), output
     assert "Traceback" not in output
+    shown = "".join(blocks(TEXTS[page], "text")).replace("/tmp/try", str(work))
+    assert page != "README.md" or find_missing(shown, output) == [], output
 
 
 def waiting(block: str) -> str:
