@@ -49,7 +49,11 @@ _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
 _MOST_DIGITS = 18
 _LATE = 10.0  # seconds that new lines may be late before some are skipped
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_HOUR = 3600
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(hours * _HOUR for hours in (1, 2, 3, 6, 12, 24)),
+)
 
 
 @dataclass(slots=True)
