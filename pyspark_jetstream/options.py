@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import EPOCH, Moment
+from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, Moment
 from nats_logship.client.access import Access, check_servers
-from nats_logship.client.find import EARLIEST, LATEST
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
 OPTIONS = (
     *("servers", "stream", "partitions", "hosts"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "explode", "includeHeaders"),
+    "pushDown",
     *("creds", "nkey", "user", "password", "tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
@@ -35,7 +35,9 @@ class SourceOptions:
     `stream` None: all streams with partitions. `subjects` None: all subjects. `starting` None:
     earliest in a batch, latest in a streaming query. `max_offsets` limits a micro-batch; a query
     has at least `min_partitions` tasks. Rows are sections of messages, or with `explode` lines;
-    they have the column `headers` or not.
+    they have the column `headers` or not. `columns` are those that the query wants; empty: all.
+    With `push_down` filters of a batch query say which messages are fetched: those from all
+    moments `since` on that are before all moments `before`.
     """
 
     servers: tuple[str, ...] = field(default=(_DEFAULT_SERVER,), repr=False)  # may hold a password
@@ -49,6 +51,10 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     headers: bool = True
     explode: bool = False
+    push_down: bool = False
+    columns: tuple[str, ...] = ()
+    since: tuple[Moment, ...] = ()
+    before: tuple[Moment, ...] = ()
 
     @classmethod
     def parse(cls, options: _Given) -> "SourceOptions":
@@ -80,6 +86,7 @@ class SourceOptions:
             # the headers of a message are rarely wanted with each of its lines
             headers=_flag(given, "includeHeaders", default=not explode),
             explode=explode,
+            push_down=_flag(given, "pushDown", default=False),
         )
 
 

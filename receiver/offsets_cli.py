@@ -25,13 +25,13 @@ from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.locks import Locked, exclusive_lock
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.text import format_count
-from nats_logship.app.timestamps import format_datetime
+from nats_logship.app.timestamps import LATEST, format_datetime
 from nats_logship.app.units import parse_moment
 from nats_logship.client import bucket
 from nats_logship.client.bucket import Conflict
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
-from nats_logship.client.find import LATEST, resolve_moment
+from nats_logship.client.find import resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state, require_stream
 from nats_logship.wire.offset import Offset, UnreadableOffset
 from nats_logship.wire.streams import OFFSETS_BUCKET, offset_key
@@ -238,7 +238,7 @@ async def propose(
 ) -> Move:
     """Return the move of a partition's offset to a place in a stream.
 
-    Raises ConfigurationError if `to` is no place in the stream.
+    Raises ConfigurationError if `to` is not a time.
     """
     stream = await require_stream(connection, name)
     sequence = await _find_sequence(connection, stream, to, now)

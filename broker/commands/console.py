@@ -62,6 +62,7 @@ def console(settings: BrokerSettings, **options: Any) -> None:
     """
     from broker.console.server import Console, Listener
     from broker.server.nats_conf import read_secret
+    from nats_logship.table_files import require_libraries
 
     given = {name: value for name, value in options.items() if value is not None}
     try:
@@ -74,6 +75,8 @@ def console(settings: BrokerSettings, **options: Any) -> None:
     warn_of_readable_secrets(filter(None, (token, cert, key)))
     secret = read_secret(token, "--token-file") if token else ""
     listener = Listener(chosen.listen, secret, _tls(cert, key, chosen.listen_ca))
+    if chosen.table:
+        require_libraries()
 
     async def serve() -> None:
         connection = Connection(settings.server, "logbroker console", access=settings.access)

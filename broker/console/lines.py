@@ -49,7 +49,11 @@ _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
 _MOST_DIGITS = 18
 _LATE = 10.0  # seconds that new lines may be late before some are skipped
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_HOUR = 3600
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(hours * _HOUR for hours in (1, 2, 3, 6, 12, 24)),
+)
 
 
 @dataclass(slots=True)
@@ -67,9 +71,8 @@ class _Search:
 
     @property
     def range(self) -> Document:
-        """The axis of a histogram, in milliseconds; it begins with a whole step."""
-        begin = self.since // self.step * self.step
-        return {"from": begin / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
+        """The axis of a histogram, in milliseconds."""
+        return {"from": self.since / 1e6, "to": self.until / 1e6, "step": self.step / 1e6}
 
     @property
     def left(self) -> int:
@@ -151,21 +154,27 @@ class Lines:
         since, until = [
             await find_time(self._connection, states, one) for one in (request.since, request.until)
         ]
-        ranges = [await find_range(self._connection, one, since, until) for one in states]
+        now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
+        end = to_nanoseconds(now) if until is None else until
+        begin = since
+        if begin is None and history:
+            begin = await asyncio.to_thread(find_begin, history)
+        if begin is None:
+            begin = await find_first_time(self._connection, states)
+        begin = end - SECOND if begin is None else begin
+        if begin > end:
+            raise ValueError("until is before since")
+        step = _choose_step(end - begin, request.buckets)
+        if request.buckets:  # the first bar is a whole one
+            begin = begin // step * step
+        ranges = [
+            await find_range(self._connection, one, begin if since else None, until)
+            for one in states
+        ]
         for one in ranges if history else ():
             assert history
             newer = history.next_sequence(one.state) or 0
             one.first = max(one.first, newer)
-        now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
-        end = to_nanoseconds(now) if until is None else until
-        if since is None and history:
-            since = await asyncio.to_thread(find_begin, history)
-        if since is None:
-            since = await find_first_time(self._connection, states)
-        begin = end - SECOND if since is None else since
-        if begin > end:
-            raise ValueError("until is before since")
-        step = _choose_step(end - begin, request.buckets)
         return _Search(request, ranges, history, begin, end, step, request.most)
 
     async def _search_streams(self, search: _Search) -> AsyncGenerator[Document, None]:
@@ -185,12 +194,11 @@ class Lines:
         if history is None:
             return
         query = request.make_query(search.since, search.until)
-        steps = max(1, -(-(search.until - search.since) // search.step))
         works: list[Callable[[], WindowFound]] = []
         if search.wanted > 0:
             works.append(lambda: find_in_table(history, query, search.wanted, request.order))
         if request.buckets:
-            works.append(lambda: count_in_table(history, query, steps))
+            works.append(lambda: count_in_table(history, query, search.step))
         for work in works:
             before, rest = search.read, search.left
             async for progress, found in run(history, work):

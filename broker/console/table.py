@@ -60,11 +60,11 @@ def find_begin(history: History) -> int | None:
     return min((one.time for one in history.find(Query(), 1, Order.OLDEST)), default=None)
 
 
-def count_in_table(history: History, query: Query, steps: int) -> WindowFound:
-    """Count lines in so many steps."""
-    found, result = history.count(query, steps), WindowFound()
-    for step, levels in enumerate(found.counts):
-        for level, number in levels.items():
-            middle = found.since + step * found.width + found.width // 2
-            result.counts[middle, _SEVERITIES.get(level, 0)] += number
+def count_in_table(history: History, query: Query, step: int) -> WindowFound:
+    """Count the lines of a query with times in steps of so many nanoseconds."""
+    begin, end = query.since or 0, query.until or 0
+    found, result = history.count(query, max(1, -(-(end - begin) // step))), WindowFound()
+    for number, levels in enumerate(found.counts):
+        for level, lines in levels.items():
+            result.counts[begin + number * step, _SEVERITIES.get(level, 0)] += lines
     return result

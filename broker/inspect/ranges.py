@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from broker.inspect.streams import list_streams
-from nats_logship.app.timestamps import EPOCH, Moment
+from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, Moment
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
-from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, find_message, resolve_moment
+from nats_logship.client.find import StreamMessage, find_message, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
 
 

@@ -7,6 +7,8 @@ SECOND = 1_000_000_000
 """A second in nanoseconds."""
 Moment = datetime | int
 """A time of storage (aware), or a sequence of the stream."""
+EARLIEST, LATEST = 0, 2**63 - 1
+"""Sequences that mean the beginning and the end of a stream."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NANOSECONDS = re.compile(r"\.[0-9]{6}([0-9]{1,3})")

@@ -3,19 +3,22 @@
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from nats_logship.app.timestamps import EPOCH, Moment, format_datetime, parse_time
+from nats_logship.app.timestamps import (
+    EARLIEST,
+    EPOCH,
+    LATEST,
+    Moment,
+    format_datetime,
+    parse_time,
+)
 from nats_logship.client.answer import ConnectionLost, Rejected
 from nats_logship.client.connection import Connection
 from nats_logship.client.error_codes import ErrorCode
 from nats_logship.client.stream_state import StreamState
 from nats_logship.wire.delivery import RawMessage
-
-EARLIEST, LATEST = 0, 2**63 - 1
-"""Sequences that mean the beginning and the end of a stream."""
 
 _NO_MESSAGE = "404"
 _OF_THE_SERVER = {
@@ -52,8 +55,7 @@ class StreamPlace(NamedTuple):
         return cls(subject.decode("utf-8", "surrogateescape"), int(sequence), time.decode())
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMessage:
+class StreamMessage(NamedTuple):
     """A message of a stream; `stored_at` is in nanoseconds since the epoch."""
 
     subject: str
@@ -71,9 +73,15 @@ class StreamMessage:
             subject=place.subject,
             sequence=place.sequence,
             stored_at=parse_time(place.time),
-            headers={k: v for k, v in (answer.headers or {}).items() if k not in _OF_THE_SERVER},
+            headers=_own_headers(answer.head),
             payload=answer.data,
         )
+
+
+def _own_headers(head: bytes) -> dict[str, str]:
+    """Return the client's headers; those of the server are behind them."""
+    own = RawMessage("", "", head[: head.rfind(_PLACE_BEGINS)], b"").headers or {}
+    return {name: value for name, value in own.items() if name not in _OF_THE_SERVER}
 
 
 async def find_last(connection: Connection, stream: str, subject: str) -> StreamMessage | None:

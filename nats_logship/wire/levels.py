@@ -25,7 +25,7 @@ LEVELS = tuple(_WORDS)
 _OF_SEVERITY = ("critical", "critical", "critical", "error", "warning", "info", "info", "debug")
 _OF_PRIORITY = {str(number): _OF_SEVERITY[number % 8] for number in range(192)}
 LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words} | _OF_PRIORITY
-"""The level that each word means, and each priority: eight times syslog's facility, and severity."""
+"""The level of each word, and of each priority: eight times syslog's facility, and severity."""
 _KEYS = "level|LEVEL|Level|lvl|severity|Severity|SEVERITY"
 
 
@@ -71,10 +71,8 @@ def level_runs(least: str, lines: bytes | bytearray, start: int, end: int) -> li
     for begin, until in matching_runs((hint_of(least),), lines, start, end):
         while begin < until:
             after = lines.find(b"\n", begin, until) + 1 or until
-            if (
-                find_level(bytes(lines[begin : min(after, begin + SEARCHED)]).rstrip(b"\n"))
-                in wanted
-            ):
+            line = bytes(lines[begin : min(after, begin + SEARCHED)])
+            if find_level(line.rstrip(b"\n")) in wanted:
                 found.append((begin, after))
             begin = after
     return found

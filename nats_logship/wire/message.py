@@ -324,6 +324,8 @@ def _decode_section(entry: _Entry) -> Section:
 
 def _decode_records(value: object) -> str:
     """Return how lines are joined; empty for a value that breaks the rules: lines are not lost."""
+    if value == "":
+        return ""
     with suppress(MalformedMessage):
         text = _unquote(value) if isinstance(value, str) else ""
         if len(text.encode("utf-8", "surrogateescape")) <= MAX_RECORDS_BYTES:
@@ -433,6 +435,7 @@ def _unquote(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
+@lru_cache(4096)
 def _is_token(text: str) -> bool:
     is_plain = text.isascii() and text.isprintable() and " " not in text
     return is_plain and 0 < len(text) <= MAX_ID_BYTES

@@ -8,12 +8,12 @@ from heapq import merge
 import click
 
 from nats_logship.app.selection import LineSelection
-from nats_logship.app.timestamps import Moment
+from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
 from nats_logship.app.units import parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection, raise_for_operator
-from nats_logship.client.find import EARLIEST, LATEST, StreamMessage, resolve_moment
+from nats_logship.client.find import StreamMessage, resolve_moment
 from nats_logship.client.ranges import SequenceRange, read_range
 from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.message import MAX_LINES_BYTES

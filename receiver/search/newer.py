@@ -89,7 +89,7 @@ class Newer:
         before, after = list[Found](), list[Found]()
         for key, item in self._whole.items():
             first = item.first
-            if key == one.stream and one.sequence >= first:
+            if key == one.stream and first <= one.sequence < item.until:
                 first = one.sequence + 1
                 own = await self._list(replace(item, first=one.sequence, until=first), exact, None)
                 before += [line for line in own if line.pos < one.pos]

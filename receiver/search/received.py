@@ -72,7 +72,9 @@ class Received:
         except OSError as error:
             raise OperatorError(f"{error.filename or state}: {error.strerror or error}") from None
         if not found.batches:
-            raise ConfigurationError(f"{state} has no store of a partition: is --output right?")
+            raise ConfigurationError(
+                f"{state} has no store of a receiver: are --output and --state-dir right?"
+            )
         for one in live.values():
             found.parts += _list_parts(*one)
         return found

@@ -23,7 +23,8 @@ from receiver.table.write import File, write_tables
 
 _HOUR_BYTES = 128 * 1024 * 1024  # of a file of an hour, compressed
 _DAY_BYTES = 256 * 1024 * 1024
-_MOST_FILES = 24  # merged at a time
+_MOST_FILES = 24  # merged at a time; some `GROUP_BYTES` of each are in memory
+_FEW_OF_HOUR = 8  # files are left to the end of the day: each merge writes all once more
 _PATIENCE = timedelta(minutes=5)  # after an hour or day: a round may still write lines of it
 
 
@@ -58,25 +59,25 @@ def find_groups(
         if day < today:
             runs += _pack(found, _DAY_BYTES)
             continue
-        closed = [one for one in found if one.ends[:13].replace(" ", "T") < hour]
+        closed = [one for one in found if one.ends[:13] < hour]
         for _, of_hour in groupby(closed, key=lambda one: one.begins[:13]):
-            runs += _pack(of_hour, _HOUR_BYTES)
-    return [Group(run[0].day, run, added) for run in runs]
+            if len(one_hour := [*of_hour]) > _FEW_OF_HOUR:
+                runs += _pack(one_hour, _HOUR_BYTES)
+    return [Group(run[0].day, run, added) for run in runs if len(run) > 1]
 
 
 def _pack(files: Iterable[KnownFile], most: int) -> Iterator[tuple[KnownFile, ...]]:
-    """Yield runs of files that are small for `most` bytes, each two files or more."""
+    """Yield runs of files that are small for `most` bytes, one file or none as well."""
     run, size = list[KnownFile](), 0
     for one in files:
         if one.size * 2 > most:
             continue
-        if run and (size + one.size > most or len(run) == _MOST_FILES):
+        if len(run) == _MOST_FILES or (run and size + one.size > most):
             yield tuple(run)
             run, size = [], 0
         run.append(one)
         size += one.size
-    if len(run) > 1:
-        yield tuple(run)
+    yield tuple(run)
 
 
 def merge_files(group: Group, lines: Location) -> tuple[Group, File]:

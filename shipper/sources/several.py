@@ -5,8 +5,10 @@ between the pieces of an over-long one.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from itertools import chain
+from typing import Any
 
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
@@ -14,6 +16,11 @@ from shipper.sources.notices import Notice
 from shipper.sources.source import Source, SourceState
 
 _LEAST_SHARE = 16 * 1024  # bytes
+
+
+def _make_of_each(name: str, combine: Callable[[Iterator[Any]], Any]) -> Any:
+    """Return a property: what `combine` makes of that of each source."""
+    return property(lambda self: combine(getattr(one, name) for one in self._sources))
 
 
 class Sources(Source):
@@ -109,62 +116,20 @@ class Sources(Source):
         """Return those of all."""
         return [cursor for source in self._sources for cursor in source.start_cursors(but)]
 
-    @property
-    def ended_files(self) -> set[str]:
-        """Those of all."""
-        return {file for source in self._sources for file in source.ended_files}
-
-    @property
-    def deleted_files(self) -> list[str]:
-        """Those of all."""
-        return [file for source in self._sources for file in source.deleted_files]
-
-    @property
-    def has_decided(self) -> bool:
-        """Whether all have."""
-        return all(source.has_decided for source in self._sources)
-
     def may_find(self, cursor: Cursor) -> bool:
         """Whether the first source that owns it may: a journal's trouble is no file's."""
         return next((one.may_find(cursor) for one in self._sources if one.owns(cursor)), False)
 
-    @property
-    def is_scan_due(self) -> bool:
-        """Whether that of any is."""
-        return any(source.is_scan_due for source in self._sources)
-
-    @property
-    def poll_in(self) -> float:
-        """The least of all."""
-        return min((source.poll_in for source in self._sources), default=0.0)
-
-    @property
-    def is_inside_line(self) -> bool:
-        """Whether any is."""
-        return any(source.is_inside_line for source in self._sources)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether all have."""
-        return all(source.has_ended for source in self._sources)
-
-    @property
-    def busy_since(self) -> float | None:
-        """The first of all."""
-        found = (source.busy_since for source in self._sources)
-        return min((since for since in found if since is not None), default=None)
-
-    @property
-    def troubles(self) -> list[Notice]:
-        """Those of all."""
-        return [trouble for source in self._sources for trouble in source.troubles]
-
-    @property
-    def obstacle(self) -> str:
-        """Those of all."""
-        return "; ".join(source.obstacle for source in self._sources if source.obstacle)
-
-    @property
-    def open_files(self) -> int:
-        """The sum of all."""
-        return sum(source.open_files for source in self._sources)
+    ended_files = _make_of_each("ended_files", lambda found: set(chain(*found)))
+    deleted_files = _make_of_each("deleted_files", lambda found: list(chain(*found)))
+    troubles = _make_of_each("troubles", lambda found: list(chain(*found)))
+    has_decided = _make_of_each("has_decided", all)
+    has_ended = _make_of_each("has_ended", all)
+    is_scan_due = _make_of_each("is_scan_due", any)
+    is_inside_line = _make_of_each("is_inside_line", any)
+    poll_in = _make_of_each("poll_in", partial(min, default=0.0))
+    open_files = _make_of_each("open_files", sum)
+    obstacle = _make_of_each("obstacle", lambda found: "; ".join(filter(None, found)))
+    busy_since = _make_of_each(
+        "busy_since", lambda found: min((one for one in found if one is not None), default=None)
+    )

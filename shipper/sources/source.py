@@ -87,6 +87,7 @@ class Source(Protocol):
 
         The broker gets them before a line is read, if the next start needs them.
         """
+        return []
 
     @property
     def ended_files(self) -> set[str]:
@@ -100,6 +101,7 @@ class Source(Protocol):
     @property
     def has_decided(self) -> bool:
         """Whether the last scan decided on all that it saw; until then a cursor may find a file."""
+        return True
 
     def may_find(self, cursor: Cursor) -> bool:
         """Whether a later scan may find what a position belongs to, which is not followed now."""
@@ -108,6 +110,7 @@ class Source(Protocol):
     @property
     def is_scan_due(self) -> bool:
         """Whether a scan would find something new, or the poll interval is over."""
+        return False
 
     @property
     def poll_in(self) -> float:
@@ -116,6 +119,7 @@ class Source(Protocol):
     @property
     def is_inside_line(self) -> bool:
         """Whether the last block ends inside a line of which more can be read: that comes next."""
+        return False
 
     @property
     def has_ended(self) -> bool:
@@ -138,3 +142,4 @@ class Source(Protocol):
     @property
     def open_files(self) -> int:
         """How many files are open now."""
+        return 0

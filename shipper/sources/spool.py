@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -58,8 +58,6 @@ class Spool(Source):
     A named pipe goes on in the last one, until the machine boots. Nothing is copied while 256 MiB
     are not acknowledged. `stored` is called by threads, too.
     """
-
-    is_scan_due, has_decided, open_files = False, True, 0
 
     def __init__(
         self,
@@ -280,10 +278,6 @@ class Spool(Source):
     @property
     def _unread(self) -> int:
         return sum(one.unread for one in tuple(self._files))
-
-    def start_cursors(self, but: Container[str]) -> list[Cursor]:
-        """Return none: the name of a segment says where it begins."""
-        return []
 
     @property
     def ended_files(self) -> set[str]:

@@ -65,7 +65,7 @@ def test_the_help_of_run_fits_on_two_screens_and_has_every_option() -> None:
     of_the_file = {
         name
         for name, field in BrokerSettings.model_fields.items()
-        if name in {"nats", "console"} or dict(field.json_schema_extra or {}).get("file_only")
+        if name in ("nats", "console") or dict(field.json_schema_extra or {}).get("file_only")
     }
 
     assert len(shown) <= 104

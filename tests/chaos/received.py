@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from receiver.storage.anomalies import GAP_REPORTS
-from tests.chaos import tabled
 from tests.chaos.journal import Journal
 from tests.support.oracle import Verdict, judge
 from tests.support.received import is_packed, read_received, read_segment, segments_by_host
@@ -89,23 +88,15 @@ def _unpacked(path: Path, _inode: int, _size: int) -> int:
 
 
 def awaited(world: "World") -> Iterator[bool]:
-    """Say again and again whether all that hosts have written by now is received, everywhere."""
+    """Say again and again whether all that hosts have written by now has been received."""
     sizes = {host.name: host.written() for host in world.hosts}
     journals = {host.name: host.journal for host in world.hosts}
-
-    def is_received() -> bool:
+    while True:
         come = world.received.sizes()
-        return all(
+        yield all(
             come.get(host, 0) + world.received.excused(host, journals[host]) >= size
             for host, size in sizes.items()
         )
-
-    while not is_received():
-        yield False
-    if world.tables:
-        yield from tabled.reached(world)
-    while True:
-        yield True
 
 
 def judged(world: "World") -> tuple[dict[str, Verdict], list[str]]:

@@ -202,12 +202,19 @@ class _Run:
         began = time.monotonic()
         self._wait_for_programs(seconds)
         time.sleep(_A_FEW_LINES)
-        are_received = partial(next, awaited(self.world))
-        self.world.supervisor.wait("lines flow again", are_received, seconds)
+        self._wait_for_lines("lines flow again", seconds)
         took = time.monotonic() - began
         self.world.tails.go_on()
         self.leaks.inspect()
         return took
+
+    def _wait_for_lines(self, what: str, seconds: float) -> None:
+        """Wait until all is received, and then until the table has it: its Spark starts longer."""
+        are_received = partial(next, awaited(self.world))
+        self.world.supervisor.wait(what, are_received, seconds)
+        if self.world.tables:
+            has_all = partial(next, tabled.reached(self.world))
+            self.world.supervisor.wait(f"{what}, into the table", has_all, 2 * seconds)
 
     def _wait_for_programs(self, seconds: float) -> None:
         programs = self.world.supervisor.programs
@@ -219,11 +226,11 @@ class _Run:
             host.writing.stop()
         # what is missing after a finding is no news
         seconds = _FLOW / 3 if self.result.findings else 2 * _FLOW
-        are_received = partial(next, awaited(self.world))
-        waited = self.world.supervisor.wait("all is received", are_received, seconds)
+        began = time.monotonic()
+        self._wait_for_lines("all is received", seconds)
+        self.result.record("dry", waited=round(time.monotonic() - began, 2))
         self._wait_for_programs(_FLOW)
         self.world.tails.go_on()
-        self.result.record("dry", waited=round(waited, 2))
 
     def _find_leaks(self) -> None:
         for finding in self.leaks.judge(self.world):

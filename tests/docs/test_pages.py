@@ -2,25 +2,28 @@
 
 import os
 import re
+import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from nats_logship.app.configuration import name_of
+from broker.settings import BrokerSettings
+from nats_logship.app.configuration import load
 from shipper.settings import ShipperSettings
 from tests.ansible.argument_specs import variables
 from tests.docs.commands import blocks, commands, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
 from tests.support.ports import free_port
-from tests.support.processes import Processes
+from tests.support.processes import Processes, installed, wait_until
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
 }
+OURS = "https://github.com/nats-logship/nats-logship"
+RAW = "https://raw.githubusercontent.com/nats-logship/nats-logship/main"
 ALL = pytest.mark.parametrize("page", sorted(TEXTS))
 
 
@@ -39,7 +42,7 @@ def test_the_pages_are_short() -> None:
 
 @ALL
 def test_the_prose_of_a_page_is_100_columns_wide_at_most(page: str) -> None:
-    made = r"<!-- (?:made|options).*?<!-- end of|^```.*?^```|^\|.*?$"
+    made = r"<!-- (?:made|options).*?<!-- end of|^```.*?^```|^\|.*?$|\(https:[^)]*\)"
     prose = re.sub(made, "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
 
     assert [line for line in prose.splitlines() if len(line) > 100] == []
@@ -47,13 +50,25 @@ def test_the_prose_of_a_page_is_100_columns_wide_at_most(page: str) -> None:
 
 @ALL
 def test_a_page_links_to_pages_and_headings_that_exist(page: str) -> None:
-    missing = []
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", TEXTS[page]):
+    missing, text = [], TEXTS[page]
+    for place in (f"{OURS}/blob/main", RAW):
+        text = text.replace(f"]({place}/", f"]({ROOT}/")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
         path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
         if not path.exists() or (anchor and anchor not in headings(path.read_text("utf-8"))):
             missing.append((target, anchor))
 
     assert missing == []
+
+
+def test_the_links_and_pictures_of_the_readme_work_on_the_package_index_too() -> None:
+    targets = re.findall(r"\]\(([^)]*)\)", TEXTS["README.md"])
+
+    assert len(targets) > 20
+    assert [one for one in targets if not one.startswith("https://")] == []
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", TEXTS["README.md"])
+    assert [one for one in pictures if one.startswith(RAW)] == pictures != []
+    assert len(TEXTS["README.md"].splitlines()) <= 150
 
 
 @ALL
@@ -116,10 +131,48 @@ def test_the_options_of_a_page_are_those_of_the_program(page: str) -> None:
     assert renewed(text) == text
 
 
-def test_the_settings_of_the_example_are_settings() -> None:
-    (example,) = blocks(TEXTS["docs/getting-started.md"], "toml")
+def examples(page: str) -> dict[str, str]:
+    """Return the files of settings of a page by the names in their first lines."""
+    return {text.split()[1].rstrip(":"): text for text in blocks(TEXTS[f"docs/{page}.md"], "toml")}
 
-    assert set(tomllib.loads(example)) <= {name_of(field) for field in ShipperSettings.model_fields}
+
+def test_the_settings_of_the_examples_are_settings(tmp_path: Path) -> None:
+    for page, name, model in (
+        ("getting-started", "shipper.toml", ShipperSettings),
+        ("security", "logbroker.toml", BrokerSettings),
+    ):
+        (path := tmp_path / name).write_text(examples(page)[name], "utf-8")
+        load(model, {}, path)
+
+
+@pytest.mark.journey
+@pytest.mark.nats
+def test_the_three_files_of_the_cluster_start_a_cluster(tmp_path: Path) -> None:
+    ports = {f"b{number}": (free_port(), free_port()) for number in (1, 2, 3)}
+    (secret := tmp_path / "secret").touch(0o600)
+    secret.write_text("0123456789abcdef", "utf-8")
+    files = examples("broker")
+    with Processes(tmp_path) as programs:
+        for name, (client, route) in ports.items():
+            text = files[f"{name}.toml"].replace("/etc/logship/secret", str(secret))
+            text = text.replace("/var/lib/logbroker", str(tmp_path / name))
+            text = text.replace("0.0.0.0:4222", f"127.0.0.1:{client}")
+            text = text.replace("0.0.0.0:6222", f"127.0.0.1:{route}")
+            for other, (_, theirs) in ports.items():
+                text = text.replace(
+                    f"nats-route://{other}:6222", f"nats-route://127.0.0.1:{theirs}"
+                )
+            (path := tmp_path / f"{name}.toml").write_text(text, "utf-8")
+            run = [installed("logbroker"), "run", "--config", path, "--http", "off"]
+            programs.start(name, run)
+        server = f"nats://127.0.0.1:{ports['b1'][0]}"
+
+        def is_replicated() -> bool:
+            check = [installed("logbroker"), "status", "--json", "--server", server]
+            done = subprocess.run(check, capture_output=True, text=True, check=False)
+            return done.returncode == 0 and '"current_replicas": 3' in done.stdout
+
+        wait_until("each line is held three times", is_replicated, 120)
 
 
 @pytest.mark.journey

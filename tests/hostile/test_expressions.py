@@ -71,7 +71,6 @@ async def test_globs_of_many_stars_hold_up_no_other_page(
                 break
 
 
-
 async def test_what_cannot_be_searched_for_is_refused_by_name(
     start_console: StartConsole,
     logs_url: str,

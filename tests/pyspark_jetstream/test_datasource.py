@@ -15,8 +15,9 @@ from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
-from pyspark_jetstream.datasource import JetStreamSource, MicroBatchReader
+from pyspark_jetstream.datasource import JetStreamSource
 from pyspark_jetstream.options import SourceOptions
+from pyspark_jetstream.streaming import MicroBatchReader
 from tests.conftest import apply_topology
 from tests.receiver.partition import api, lines_of, message, publish
 from tests.support.ports import free_port
@@ -36,8 +37,14 @@ def read(reader: Any, partitions: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+def reader_of(url: str, columns: str = "", **options: str) -> Any:
+    """Return the reader of a batch query for all columns, or for those in DDL."""
+    source = JetStreamSource({"servers": url, **options})
+    return source.reader(StructType.fromDDL(columns) if columns else source.schema())
+
+
 def rows_of(url: str, **options: str) -> list[dict[str, Any]]:
-    reader = JetStreamSource({"servers": url, **options}).reader(StructType())
+    reader = reader_of(url, **options)
     return read(reader, reader.partitions())
 
 
@@ -76,7 +83,7 @@ def test_a_batch_reads_from_the_starting_to_the_ending_offset(logs_url: str) -> 
     moments = {row["sequence"]: row["time"].isoformat() for row in rows_of(logs_url)}
 
     found = sequences(logs_url, startingTimestamp=moments[5], endingTimestamp=moments[8])
-    pieces = JetStreamSource({"servers": logs_url, "minPartitions": "4"}).reader(StructType())
+    pieces = reader_of(logs_url, minPartitions="4")
 
     assert sequences(logs_url, startingOffsets="3", endingOffsets="6") == [3, 4, 5]
     assert found == [*range(found[0], found[-1] + 1)]

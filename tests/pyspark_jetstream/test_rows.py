@@ -11,10 +11,12 @@ import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.client.find import EARLIEST, LATEST, StreamMessage
+from nats_logship.app.timestamps import EARLIEST, LATEST
+from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.rows import columns, record_batches
+from pyspark_jetstream.rows import record_batches
+from pyspark_jetstream.schema import columns
 
 AS_STORED = 1_795_176_000_123_456_789
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
@@ -59,14 +61,14 @@ def lines(*messages: StreamMessage) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("named", "payload", "records"),
     [
-        ("start:^[a-z]", b" rest\na\n 1\nb\n", [5, 6, 6, 8]),
+        ("start:^[a-z]", b" rest\na\n 1\nb\n", [None, 6, 6, 8]),
         ("end:F$", b"P\nF\nF\nP\n", [5, 5, 7, 8]),
         (r"start:^\S+ std", b"1 stdout P a\n1 stdout F b\n1 stderr F c\n", [5, 5, 7]),
         (r"start:^[\xff]\Z", b"\xff\n\xff1\n\xff\n", [5, 5, 7]),
-        ("", b"a\nb\n", [None, None]),
-        ("start:(", b"a\nb\n", [None, None]),
-        ("begin:a", b"a\nb\n", [None, None]),
-        ("start:a{1000}b{1000}", b"a\nb\n", [None, None]),
+        ("", b"a\nb\n", [5, 6]),
+        ("start:(", b"a\nb\n", [5, 6]),
+        ("begin:a", b"a\nb\n", [5, 6]),
+        ("start:a{1000}b{1000}", b"a\nb\n", [5, 6]),
     ],
 )
 def test_lines_have_the_number_of_their_records_first_line(
@@ -78,7 +80,7 @@ def test_lines_have_the_number_of_their_records_first_line(
     message = stored(encode_origin(Origin("1-aa", 99, (first, section))), b"a\n" * 5 + payload)
 
     found = [row["record"] for row in rows(message, explode=True)]
-    assert found == [None] * 5 + records
+    assert found == [*range(5), *records]
 
 
 def test_a_large_message_is_several_batches_with_continuous_numbers() -> None:

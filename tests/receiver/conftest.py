@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from receiver.table.location import Location
 from tests.receiver.faulty_disk import recorded_cuts
 from tests.receiver.partition import Partition
 from tests.receiver.scene import Scene
-from tests.support.processes import Processes
+from tests.receiver.table.tabled import Tabled
+from tests.support.ports import free_port
+from tests.support.processes import Processes, installed, wait_until
 
 
 @pytest.fixture
@@ -29,3 +32,29 @@ def cuts() -> Iterator[list[str]]:
 @pytest.fixture
 def scene(logs_url: str, processes: Processes, tmp_path: Path) -> Scene:
     return Scene(logs_url, processes, tmp_path)
+
+
+@pytest.fixture
+def tabled(logs_url: str, tmp_path: Path) -> Tabled:
+    return Tabled(logs_url, Location(str(tmp_path / "table")))
+
+
+@pytest.fixture
+def s3(processes: Processes) -> Location:
+    import boto3
+
+    port = free_port()
+    server = processes.start("s3", [installed("moto_server"), "-p", str(port)])
+    wait_until("S3 is ready", lambda: "Running on" in server.read_log(), 60, [server])
+    url = f"http://127.0.0.1:{port}"
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
+    client.create_bucket(Bucket="logs")
+    client.close()
+    options = {
+        **{name.upper(): value for name, value in keys.items()},
+        "AWS_ENDPOINT_URL": url,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    return Location("s3://logs/table", tuple(options.items()))

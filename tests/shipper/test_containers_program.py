@@ -1,8 +1,11 @@
 """The agent beside the kubelet and dockerd, killed at every point, with /var mounted read-only."""
 
 import os
+import random
+import re
 import shlex
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,4 +75,45 @@ def test_every_line_of_every_container_arrives_once_after_a_kill_at_any_point(
     wait_until("all lines are there", has_all, 40)
 
     assert by_container(received(logs_url)) == all_lines(*every)
+    assert agent.stop(12) == 0
+
+
+@pytest.mark.parametrize(
+    ("standing", "passing"), [(40, 30), pytest.param(1000, 600, marks=pytest.mark.long)]
+)
+def test_each_pod_of_many_that_live_shortly_is_read_to_its_end_or_reported(
+    logs_url: str, processes: Processes, tmp_path: Path, standing: int, passing: int
+) -> None:
+    node, chance = Node(tmp_path / "var"), random.Random(1)
+    every = [node.start_pod(f"long-{number}") for number in range(standing)]
+    for one in every:
+        one.write(2)
+    agent = start_agent(processes, node, logs_url, tmp_path / "faults")
+    wait_until("all are read", lambda: received(logs_url).count(b"\n") == 2 * standing, 60)
+    living: list[tuple[float, Container]] = []
+    for number in range(passing):
+        pod = node.start_pod(f"job-{number}")
+        pod.write(3)
+        every.append(pod)
+        living.append((time.monotonic() + chance.choice((0.0, 0.5, 3.0)), pod))
+        time.sleep(0.1)
+        for _, ended in [one for one in living if one[0] < time.monotonic()]:
+            ended.write(2)
+            node.delete(ended)
+        living = [one for one in living if one[1].log.exists()]
+    for _, ended in living:
+        node.delete(ended)
+    every[0].write(1)
+
+    def unread() -> set[str]:
+        found, wanted = by_container(received(logs_url)), all_lines(*every)
+        return {name for name, lines in wanted.items() if found.get(name) != lines}
+
+    def is_judged() -> bool:
+        log = agent.read_log()
+        counts = ["0", *re.findall(r"(\d+) that came were deleted before a scan", log)]
+        return len(unread()) == int(counts[-1]) + log.count("is gone, bytes")
+
+    wait_until("each pod is read or reported", is_judged, 60, [agent])
+    assert {name.partition("-")[0] for name in unread()} <= {"job"}
     assert agent.stop(12) == 0

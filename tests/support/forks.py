@@ -25,7 +25,7 @@ _WITHOUT_WEB = "import sys; sys.modules['aiohttp'] = None; import {}"  # as thes
 _IMPORTS = {
     "shipper": _WITHOUT_WEB.format("shipper.agent, shipper.status.report"),
     "receiver": _WITHOUT_WEB.format(
-        "receiver.replay.replay, receiver.verify.verify, receiver.pipeline"
+        "receiver.replay.replay, receiver.search.cli, receiver.verify.verify, receiver.pipeline"
     ),
     "broker": "import broker.commands.run, broker.console.server, broker.inspect.metrics",
 }
@@ -131,7 +131,7 @@ def run(
             ended = fork.wait(seconds)
         finally:
             fork.send_signal(signal.SIGKILL)
-        said = (path.read_text("utf-8") for path in paths)
+        said = (path.read_text("utf-8", "surrogateescape") for path in paths)
         return subprocess.CompletedProcess([program, *map(str, arguments)], ended, *said)
 
 

@@ -1,5 +1,5 @@
-// Charts as SVG: rates of the last hour, and a histogram of lines. Axes are linear, from 0. They end
-// where most values end; higher ones are cut and marked, so that a spike does not flatten the rest.
+// Charts as SVG: rates of the last hour, and a histogram of lines. Axes are linear, from 0, and end
+// where most values do; higher ones are cut and marked, so that a spike does not flatten the rest.
 
 import { by, clock, count, stamp } from "./common.js";
 
@@ -62,10 +62,8 @@ export class Chart {
     const end = ceiling(top(this.#shown.flatMap((one) => one.values)));
     const y = (value) => HEIGHT - BOTTOM - Math.min(1, value / end) * (HEIGHT - BOTTOM - TOP);
     this.#x = (time) => LEFT + ((time - since) / length) * (width - LEFT);
-    const now = this.#series.map(
-      (one) => `${one.text} ${this.#format(recent.length ? one.of(recent.at(-1)) : 0)}`,
-    );
-    const label = `now: ${now.join(", ")}`;
+    const now = recent.at(-1), values = this.#series.map((one) => (now ? one.of(now) : 0));
+    const label = `now: ${this.#write(values)}`;
     const svg = part("svg", { width, height: HEIGHT, role: "img", "aria-label": label });
     for (const value of [0, end / 2, end])
       svg.append(
@@ -101,15 +99,17 @@ export class Chart {
     svg.append(part("text", { x, y: 10, "text-anchor": anchor }, `▲ ${this.#format(most)}`));
   }
 
+  #write(values) {
+    return this.#series.map(({ text }, one) => `${text} ${this.#format(values[one])}`).join(", ");
+  }
+
   #point(x) {
     this.#pointed = x;
     const far = (one) => Math.abs(this.#x(one.time) - x);
     const nearest = x === null ? undefined
       : this.#shown.toSorted((one, other) => far(one) - far(other))[0];
-    const texts = this.#series.map((one, place) =>
-      `${one.text} ${this.#format(nearest?.values[place] ?? 0)}`);
     this.#figure.querySelector("output").textContent = nearest
-      ? `${clock(nearest.time * 1000)} ${texts.join(", ")}` : "";
+      ? `${clock(nearest.time * 1000)} ${this.#write(nearest.values)}` : "";
     const cursor = this.#figure.querySelector(".cursor");
     cursor?.classList.toggle("on", Boolean(nearest));
     for (const end of nearest ? ["x1", "x2"] : []) cursor?.setAttribute(end, this.#x(nearest.time));
@@ -119,9 +119,8 @@ export class Chart {
 // How many lines each step of a time range has, by severity. A range is chosen with the pointer, or
 // with the arrow keys and Enter; `choose` gets its two times in milliseconds.
 export class Histogram {
-  #place = by("histogram"); #choose; #range = null; #counts = [];
+  #place = by("histogram"); #choose; #range = null; #counts = []; #dragged = false;
   #from = -1; #to = -1; // the steps that are chosen
-  #dragged = false;
 
   constructor(choose) {
     this.#choose = choose;
@@ -179,7 +178,8 @@ export class Histogram {
         bottom -= height;
         if (height) svg.append(part("rect", { x, y: bottom, width: 0.85, height, class: name }));
       }
-      if (sums[x] > end) svg.append(part("rect", { x, y: 0, width: 0.85, height: 3, class: "cut" }));
+      const cut = { x, y: 0, width: 0.85, height: 3, class: "cut" };
+      if (sums[x] > end) svg.append(part("rect", cut));
     });
     svg.append(part("rect", { y: 0, height: 100, width: 0, class: "chosen" }));
     this.#place.replaceChildren(svg);

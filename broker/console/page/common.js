@@ -1,6 +1,7 @@
 // Shared by all views: elements, numbers and times for people, and text from hosts.
 
 export const by = (id) => document.getElementById(id);
+export const on = (id, name, act) => by(id).addEventListener(name, act);
 
 export function make(name, text, className) {
   const found = document.createElement(name);
@@ -47,13 +48,13 @@ export function plain(text) {
 // Text of several lines.
 export const plainLines = (text) => text.split("\n").map(plain).join("\n");
 
+// A glob that matches a text alone; globs are separated by spaces.
+export const glob = (text) => text.replace(/[[*?]/g, "[$&]").replace(/\s/g, "?");
+
 export function size(bytes) {
-  for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (bytes < 1000)
-      return `${bytes < 10 && unit !== "B" ? bytes.toFixed(1) : Math.round(bytes)} ${unit}`;
-    bytes /= 1000;
-  }
-  return `${bytes.toFixed(1)} TB`;
+  const power = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  const value = bytes / 1000 ** power;
+  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
 
 // With commas; `toLocaleString` takes 20 ms the first time.
@@ -64,11 +65,9 @@ export const rate = (number) => (number && number < 10 ? number.toFixed(1) : cou
 export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 export function duration(seconds) {
-  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
-    if (seconds >= length)
-      return `${(seconds / length).toFixed(seconds < 10 * length ? 1 : 0)} ${unit}`;
-  }
-  return `${Math.round(seconds)} s`;
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const [unit, length] = units.find(([, length]) => seconds >= length) ?? units.at(-1);
+  return `${(seconds / length).toFixed(seconds < 10 * length && length > 1 ? 1 : 0)} ${unit}`;
 }
 
 // The time zone in which times are shown and entered: the browser's, UTC, or that of a link.
@@ -76,16 +75,16 @@ export const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 let format; // of the chosen zone
 export let zone;
 export function setZone(name) {
-  const options = { dateStyle: "short", timeStyle: "medium", timeZone: name };
-  format = new Intl.DateTimeFormat("sv", options); // 2026-11-29 14:03:07
-  zone = name;
+  const style = { dateStyle: "short", timeStyle: "medium" }; // 2026-11-29 14:03:07
+  try {
+    [format, zone] = [new Intl.DateTimeFormat("sv", { ...style, timeZone: name }), name];
+  } catch {} // a link may name a zone that this browser does not know
 }
 setZone(LOCAL);
 
 // A date and time from milliseconds since the epoch; `clock` without the date.
 export const stamp = (time) => format.format(time);
 export const clock = (time) => stamp(time).slice(11);
-export const precise = (time) => `${stamp(time)}.${String(Math.floor(time % 1000)).padStart(3, "0")}`;
 
 // Follow the server-sent events of an address until `close`; call `show` with each document.
 // EventSource hides the text of a refusal, so it is fetched.
@@ -122,15 +121,13 @@ export async function ask(address) {
 // Copy text to the clipboard; return what to say about it. A page of plain http has no
 // `navigator.clipboard`.
 export async function copy(text) {
-  let isCopied = false;
-  if (navigator.clipboard) {
-    isCopied = await navigator.clipboard.writeText(text).then(() => true, () => false);
-  } else {
-    const area = make("textarea", text);
-    (document.querySelector("dialog[open]") ?? document.body).append(area);
-    area.select();
-    isCopied = document.execCommand("copy");
-    area.remove();
-  }
-  return isCopied ? "copied" : "the browser does not let this page copy";
+  const refused = "the browser does not let this page copy";
+  if (navigator.clipboard)
+    return navigator.clipboard.writeText(text).then(() => "copied", () => refused);
+  const area = make("textarea", text);
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  return isCopied ? "copied" : refused;
 }

@@ -3,7 +3,7 @@
 
 import { Chart } from "./charts.js";
 import {
-  by, clock, count, duration, follow, link, LOCAL, make, plain, rate, row, setZone, size, stamp,
+  by, clock, count, duration, follow, link, LOCAL, make, on, plain, rate, row, setZone, size, stamp,
   zone,
 } from "./common.js";
 import { Hosts } from "./hosts.js";
@@ -35,8 +35,8 @@ function state(partition, receiver, pauses) {
   return receiver?.running ? ["receiving", "good"] : ["owned; its receiver cannot be asked", ""];
 }
 
-function card(title, text, note, grade) {
-  const found = make("div", undefined, `card ${grade ?? ""}`);
+function card(title, text, note, isOdd) {
+  const found = make("div", undefined, isOdd ? "card odd" : "card");
   found.append(make("h3", title), make("p", text), make("small"));
   found.lastElementChild.append(note ?? "");
   return found;
@@ -66,9 +66,8 @@ function cards(view, now) {
   const gaps = total("gaps"), quarantined = total("quarantined");
   return [
     card("Lines in", `${rate(now.lines)}/s`, `${rate(now.lines_out)}/s written`),
-    card("Messages behind", count(status.behind), `the oldest by ${duration(behind)}`,
-      behind > 600 ? "odd" : ""),
-    card("Hosts", count(broker?.hosts ?? 0), silent, view.silent_hosts ? "odd" : ""),
+    card("Messages behind", count(status.behind), `oldest by ${duration(behind)}`, behind > 600),
+    card("Hosts", count(broker?.hosts ?? 0), silent, view.silent_hosts),
     card("Rounds in", `${rate(now.rounds)}/s`, status.interval_seconds
       ? `at least ${status.interval_seconds} s between two of a host`
       : "each host chooses its interval"),
@@ -76,11 +75,9 @@ function cards(view, now) {
       filled.length ? `oldest line ${duration((Date.parse(status.now) - oldest) / 1000)}` : "–"),
     card("Full in", soonest === Infinity ? "never" : duration(soonest),
       soonest === Infinity ? "lines expire before" : "at the rate of five minutes"),
-    card("Gaps", count(gaps), `${count(quarantined)} quarantined, in a day`,
-      gaps + quarantined ? "odd" : ""),
-    ...(broker?.pauses ?? []).map((one) =>
-      card("Paused", plain(one.hosts), plain(`${one.reason ?? ""} until ${one.until ?? "resumed"}`),
-        "odd")),
+    card("Gaps", count(gaps), `${count(quarantined)} quarantined, in a day`, gaps + quarantined),
+    ...(broker?.pauses ?? []).map(({ hosts, reason, until }) =>
+      card("Paused", plain(hosts), plain(`${reason ?? ""} until ${until ?? "resumed"}`), true)),
   ];
 }
 
@@ -98,11 +95,8 @@ function partitions(view) {
       [plain(text) + (paused ? `; hosts paused: ${count(paused)}` : ""), `state ${grade}`],
       one.behind === null ? "–" : count(one.behind),
       one.behind_seconds ? duration(one.behind_seconds) : "–",
-      rate(rates.lines),
-      rate(rates.lines_out),
-      one.next === null ? "–" : String(one.next),
-      String(one.epoch ?? "–"),
-      plain(owner),
+      rate(rates.lines), rate(rates.lines_out),
+      String(one.next ?? "–"), String(one.epoch ?? "–"), plain(owner),
     ];
   });
 }
@@ -112,9 +106,7 @@ function streams(status) {
     const followers = one.followers.filter((peer) => peer.current && !peer.offline).length;
     const replicas = followers + (one.leader ? 1 : 0);
     return [
-      one.name,
-      count(one.messages),
-      size(one.bytes),
+      one.name, count(one.messages), size(one.bytes),
       one.max_bytes === null ? "–" : size(one.max_bytes),
       one.messages ? stamp(Date.parse(one.first_time)) : "–",
       plain(one.leader || "–"),
@@ -123,14 +115,12 @@ function streams(status) {
   });
 }
 
-const both = (name) => [
-  { name: "in", text: "in", of: (one) => one[name] },
-  { name: "out", text: "written", of: (one) => one[`${name}_out`] },
-];
-const charts = [
-  new Chart(by("chart-lines"), both("lines"), rate),
-  new Chart(by("chart-bytes"), both("bytes"), size),
-];
+const charts = [["lines", rate], ["bytes", size]].map(([name, format]) => new Chart(
+  by(`chart-${name}`),
+  [{ name: "in", text: "in", of: (one) => one[name] },
+    { name: "out", text: "written", of: (one) => one[`${name}_out`] }],
+  format,
+));
 let points = []; // of the last hour: what came in and what was written
 let shown = null; // the newest view that has figures
 let shownAt = 0; // milliseconds since the epoch
@@ -145,24 +135,25 @@ function show(view) {
   const since = shownAt ? ` The figures are those of ${clock(shownAt)}.` : "";
   const reason = view.away ? view.trouble : `The broker does not answer: ${view.trouble}.`;
   by("trouble").textContent = isAway ? plain(reason) + since : "";
-  if (!isAway && view.status) [shown, shownAt] = [view, Date.now()];
+  if (!isAway && view.status) {
+    [shown, shownAt] = [view, Date.now()];
+    const { server, version } = view.status;
+    by("broker").textContent = `${plain(server)}, nats-server ${version}`;
+  }
   draw();
 }
 
 function draw() {
   if (!shown || by("overview").hidden) return;
-  const { status, checks } = shown;
-  by("broker").textContent = `${plain(status.server)}, nats-server ${status.version}`;
-  const wrong = (checks ?? []).filter((one) => one.status !== "OK");
-  const texts = wrong.map((one) =>
-    make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase()));
-  by("checks").replaceChildren(...texts);
+  const wrong = (shown.checks ?? []).filter((one) => one.status !== "OK");
+  by("checks").replaceChildren(...wrong.map((one) =>
+    make("li", `${one.check}: ${plain(one.text)}`, one.status.toLowerCase())));
   by("cards").replaceChildren(...cards(shown, points.at(-1) ?? shown.point));
   for (const one of charts) one.draw(points);
   fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in",
     "Lines/s written", "Offset", "Epoch", "Owner"], partitions(shown));
   fill(by("streams"), ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],
-    streams(status));
+    streams(shown.status));
 }
 
 const views = { overview: { open: draw, close() {} }, hosts: new Hosts(), lines: new Lines() };
@@ -171,12 +162,12 @@ function open() {
   const [path, asked] = location.hash.slice(1).split("?");
   const [name, detail] = path.split("/").map(decodeURIComponent);
   const chosen = name in views ? name : "overview";
-  for (const one of Object.keys(views)) by(one).hidden = one !== chosen;
-  for (const [one, view] of Object.entries(views)) if (one !== chosen) view.close();
-  for (const one of document.querySelectorAll("nav a")) {
-    if (one.hash === `#${chosen}`) one.setAttribute("aria-current", "page");
-    else one.removeAttribute("aria-current");
+  for (const [one, view] of Object.entries(views)) {
+    by(one).hidden = one !== chosen;
+    if (one !== chosen) view.close();
   }
+  for (const one of document.querySelectorAll("nav a"))
+    one.ariaCurrent = one.hash === `#${chosen}` ? "page" : null;
   views[chosen].open(detail ?? "", asked);
   zones();
 }
@@ -189,7 +180,7 @@ function zones() {
   by("zone").value = zone;
 }
 
-by("zone").addEventListener("change", () => {
+on("zone", "change", () => {
   setZone(by("zone").value);
   const [path, asked] = location.hash.split("?");
   if (path !== "#lines") return open();

@@ -2,9 +2,10 @@
 // one host: its state, gaps, files and last lines.
 
 import {
-  ask, by, count, counted, duration, follow, link, make, plain, rate, size, stamp, table,
+  ask, by, count, counted, duration, follow, glob, link, make, on, plain, rate, size, stamp,
+  table,
 } from "./common.js";
-import { address, item } from "./lines.js";
+import { address, choosable, item } from "./lines.js";
 
 const ROW = 28, EXTRA = 6; // pixels, and rows beyond what is seen
 const AGAIN = 10_000; // milliseconds
@@ -34,21 +35,16 @@ const classOf = (one, column) => {
 };
 
 export class Hosts {
-  #all = [];
-  #shown = [];
-  #column = 0;
-  #down = false;
-  #timer = 0;
+  #all = []; #shown = []; #column = 0; #down = false; #timer = 0;
   #rows = new Map(); // by host, those in the page
   #host = ""; // that is shown
   #asked = null; // the promise of the hosts
   #source = null; // of its lines
 
   constructor() {
-    by("find").addEventListener("input", () => this.#choose());
-    by("find-state").addEventListener("change", () => this.#choose());
-    by("find").form.addEventListener("submit", (event) => event.preventDefault());
-    by("host-list").addEventListener("scroll", () => requestAnimationFrame(() => this.#draw()));
+    for (const one of ["find", "find-state"]) on(one, "input", () => this.#choose());
+    on("hosts-form", "submit", (event) => event.preventDefault());
+    on("host-list", "scroll", () => requestAnimationFrame(() => this.#draw()));
     addEventListener("resize", () => this.#draw());
     by("host-head").replaceChildren(
       ...COLUMNS.map(([title], number) => {
@@ -110,10 +106,9 @@ export class Hosts {
       });
     const all = counted(this.#all.length, "host");
     by("host-count").textContent = `${count(this.#shown.length)} of ${all}`;
-    [...by("host-head").children].forEach((button, number) => {
-      const order = this.#down ? "descending" : "ascending";
-      button.setAttribute("aria-sort", number === this.#column ? order : "none");
-    });
+    const order = this.#down ? "descending" : "ascending";
+    [...by("host-head").children].forEach((button, number) =>
+      button.setAttribute("aria-sort", number === this.#column ? order : "none"));
     by("host-rows").style.height = `${this.#shown.length * ROW}px`;
     this.#draw();
   }
@@ -128,10 +123,9 @@ export class Hosts {
     for (const [host, row] of this.#rows) if (!seen.has(host)) row.remove();
     this.#rows = seen;
     let next = place.firstElementChild;
-    for (const row of seen.values()) {
+    for (const row of seen.values())
       if (row === next) next = next.nextElementSibling;
       else place.insertBefore(row, next);
-    }
     if (place.contains(focused) && focused !== document.activeElement)
       focused.focus({ preventScroll: true });
   }
@@ -147,19 +141,19 @@ export class Hosts {
       if (cell.textContent !== wanted) cell.textContent = wanted;
       cell.className = classOf(one, column);
     });
-    if (one.host === this.#host) found.setAttribute("aria-current", "true");
-    else found.removeAttribute("aria-current");
+    found.ariaCurrent = one.host === this.#host ? "true" : null;
     return found;
   }
 
   async #detail(host) {
     const place = by("host");
     const head = make("h2", plain(host)), back = link("close", "#hosts");
-    const all = link("all its lines", address({ host, since: "earliest" }));
+    const all = link("all its lines", address({ host: glob(host), since: "earliest" }));
     const list = make("ol", undefined, "lines");
     list.setAttribute("aria-label", "Its last lines");
     place.replaceChildren(head, back);
-    const asked = new URLSearchParams({ host, count: LINES });
+    choosable(list, (line) => (location.hash = address({ host: glob(host), line: line.key })));
+    const asked = new URLSearchParams({ host: glob(host), count: LINES });
     this.#source = follow(`lines?${asked}`, (found) => {
       if (found.trouble) {
         this.#leave();
@@ -170,16 +164,13 @@ export class Hosts {
       while (list.childElementCount > LINES) list.firstElementChild.remove();
     });
     try {
-      const [found] = await Promise.all([
-        ask(`host?host=${encodeURIComponent(host)}`), this.#asked,
-      ]);
+      const address = `host?host=${encodeURIComponent(host)}`;
+      const [found] = await Promise.all([ask(address), this.#asked]);
       if (this.#host !== host) return;
       const known = this.#all.find((one) => one.host === host);
-      const links = make("p");
-      links.append(all, " · ", back);
       place.replaceChildren(
         head, this.#facts(found, known), make("h3", "Files"), this.#files(found),
-        make("h3", "Last lines"), list, links,
+        make("h3", "Last lines"), list, all, " · ", back,
       );
     } catch (error) {
       place.append(make("p", plain(error.message)));
@@ -203,21 +194,17 @@ export class Hosts {
       const number = host === null ? "unknown: its receiver does not answer" : count(host);
       return ["Gaps of a day", [`${number}, in .gaps.p${partition}.jsonl`, host ? "odd" : ""]];
     });
-    const agent = ["Agent", plain(found.version || "of an unknown version")];
-    const facts = table([], [...shown, ...gaps, agent, ["Positions saved", saved]]);
-    facts.className = "facts";
-    return facts;
+    const agent = plain(found.version || "of an unknown version");
+    const facts = [...shown, ...gaps, ["Agent", agent], ["Positions saved", saved]];
+    return Object.assign(table([], facts), { className: "facts" });
   }
 
   #files(found) {
     const place = make("div", undefined, "wide");
+    const next = (one) => `${one.unit === "entries" ? "entry" : "byte"} ${count(one.position)}`;
     place.append(table(
       ["File", "Next to ship", "Last read"],
-      found.files.map((file) => [
-        plain(file.path),
-        `${file.unit === "entries" ? "entry" : "byte"} ${count(file.position)}`,
-        stamp(Date.parse(file.read)),
-      ]),
+      found.files.map((one) => [plain(one.path), next(one), stamp(Date.parse(one.read))]),
     ));
     return place;
   }

@@ -3,14 +3,13 @@
 
 import { Histogram } from "./charts.js";
 import {
-  ask, by, clock, copy, count, counted, follow, link, make, plain, plainLines, precise, row,
-  setZone, size, stamp, table, zone,
+  ask, by, clock, copy, counted, follow, glob, link, make, on, plain, plainLines, setZone, size,
+  stamp, table, zone,
 } from "./common.js";
 
 const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines kept while paused; older ones are dropped
 const AROUND = 50; // lines before and after one
-const SEVERITY = { critical: 2, error: 2, warning: 1 };
 const FIELDS = ["host", "file", "match", "level", "since", "until", "order", "count"];
 
 // Return the address of a search for lines: only what is given is in it.
@@ -21,9 +20,7 @@ export function address(wanted) {
 
 // Return a line, or a record of several, as an item of a list.
 export function item(line, hasHost = true) {
-  const found = make("li", undefined, line.level ?? "");
-  found.line = line;
-  found.tabIndex = -1;
+  const found = Object.assign(make("li", undefined, line.level), { line, tabIndex: -1 });
   found.append(make("time", clock(line.time)));
   if (hasHost) found.append(make("b", plain(line.host)));
   found.append(make("span", plainLines(line.text)));
@@ -31,7 +28,7 @@ export function item(line, hasHost = true) {
 }
 
 // Let the arrow keys go through the items of a list, and Enter and a click choose one.
-function choosable(list, choose) {
+export function choosable(list, choose) {
   list.addEventListener("click", (event) => {
     const found = event.target.closest("li");
     if (found?.line && !getSelection().toString()) choose(found.line);
@@ -50,46 +47,34 @@ function choosable(list, choose) {
 }
 
 export class Lines {
-  #source = null;
+  #source = null; #histogram; #paused = false; #due = false;
   #wanted = ""; // what is shown, as it is in the address
-  #waiting = [];
-  #older = []; // lines before those that are shown
-  #counts = [];
-  #state = {}; // progress, and what ended the search
-  #paused = false;
-  #due = false;
-  #histogram;
+  #waiting = []; #older = []; // lines after and before those that are shown
+  #counts = []; #state = {}; // progress, and what ended the search
 
   constructor() {
     this.#histogram = new Histogram((from, to) => {
       const at = (time) => stamp(time).replace(" ", "T");
       this.#go({ ...this.#entered(), since: at(from), until: at(to) });
     });
-    by("lines-form").addEventListener("submit", (event) => {
+    on("lines-form", "submit", (event) => {
       event.preventDefault();
       this.#go(this.#entered());
     });
-    by("line-pause").addEventListener("click", () => this.#pause(!this.#paused));
-    by("line-stop").addEventListener("click", () => this.#end({ stopped: true }));
-    by("line-copy").addEventListener("click", async () => {
-      by("line-said").textContent = await copy(this.#text());
+    on("line-pause", "click", () => this.#pause(!this.#paused));
+    on("line-stop", "click", () => this.#end({ stopped: true }));
+    on("line-copy", "click", async () => (by("line-said").textContent = await copy(this.#text())));
+    on("line-save", "click", () => {
+      const href = URL.createObjectURL(new Blob([this.#text()], { type: "text/plain" }));
+      Object.assign(make("a"), { href, download: "lines.log" }).click();
+      URL.revokeObjectURL(href);
     });
-    by("line-save").addEventListener("click", () => {
-      const found = make("a");
-      found.href = URL.createObjectURL(new Blob([this.#text()], { type: "text/plain" }));
-      found.download = "lines.log";
-      found.click();
-      URL.revokeObjectURL(found.href);
-    });
-    choosable(by("line-list"), (line) => this.#go({ ...this.#shown(), line: line.key }));
-    choosable(by("around-list"), (line) => this.#go({ ...this.#shown(), line: line.key }));
-    by("around").addEventListener("close", () => {
-      if (location.hash.includes("line=")) this.#go(this.#shown());
-    });
-    by("around-close").addEventListener("click", () => by("around").close());
-    by("around-copy").addEventListener("click", async () => {
-      by("around-said").textContent = await copy(location.href);
-    });
+    for (const list of ["line-list", "around-list"])
+      choosable(by(list), (line) => this.#go({ ...this.#shown(), line: line.key }));
+    on("around", "close", () => location.hash.includes("line=") && this.#go(this.#shown()));
+    on("around-close", "click", () => by("around").close());
+    on("around-copy", "click", async () =>
+      (by("around-said").textContent = await copy(location.href)));
     const isWide = matchMedia("(min-width: 50rem)");
     const unfold = () => (by("line-filters").open = isWide.matches);
     isWide.addEventListener("change", unfold);
@@ -98,9 +83,9 @@ export class Lines {
 
   // Show what an address asks for; a search that is shown already goes on.
   open(_, asked) {
-    const wanted = new URLSearchParams(asked), line = wanted.get("line");
+    const wanted = new URLSearchParams(asked ?? (this.#wanted || "since=1h"));
+    const line = wanted.get("line");
     wanted.delete("line");
-    if (!wanted.size) wanted.set("since", "1h");
     if (wanted.has("zone")) setZone(wanted.get("zone"));
     wanted.set("zone", zone);
     if (String(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
@@ -134,8 +119,9 @@ export class Lines {
     [this.#waiting, this.#older, this.#counts, this.#state] = [[], [], [], {}];
     for (const name of FIELDS)
       by(`line-${name}`).value = wanted.get(name) ?? { order: "last", count: "100" }[name] ?? "";
-    const given = FIELDS.filter((name) => wanted.get(name)).map((name) => `${name} ${wanted.get(name)}`);
-    by("line-summary").textContent = plain(given.join(", "));
+    const given = FIELDS.filter((name) => wanted.get(name));
+    const texts = given.map((name) => plain(`${name} ${wanted.get(name)}`));
+    by("line-summary").textContent = texts.join(", ");
     by("line-list").replaceChildren();
     by("line-said").textContent = "";
     this.#histogram.open(null);
@@ -153,7 +139,7 @@ export class Lines {
 
   #pause(paused) {
     this.#paused = paused;
-    by("line-pause").setAttribute("aria-pressed", String(paused));
+    by("line-pause").ariaPressed = String(paused);
     by("line-pause").textContent = paused ? "Resume" : "Pause";
     this.#draw();
   }
@@ -186,7 +172,7 @@ export class Lines {
       by("line-note").textContent = this.#note();
       by("line-stop").hidden = !this.#isSearching();
       by("line-pause").hidden = !this.#state.follows;
-      by("lines").setAttribute("aria-busy", String(this.#isSearching()));
+      by("lines").ariaBusy = String(this.#isSearching());
     });
   }
 
@@ -211,22 +197,21 @@ export class Lines {
   #note() {
     const { progress, trouble, stopped, sampled, follows, note } = this.#state;
     if (trouble) return trouble;
-    const known = progress && progress.of ? [
-      `searched ${size(progress.read)} of ${size(progress.of)}` +
-        (progress.until && this.#isSearching() ? `, until ${stamp(progress.until)}` : ""),
-    ] : this.#isSearching() ? ["searching"] : [];
+    const isSearching = this.#isSearching();
+    const until = progress?.until && isSearching ? `, until ${stamp(progress.until)}` : "";
     return [
       counted(by("line-list").childElementCount, "line"),
-      ...known,
-      ...(stopped ? ["stopped"] : follows && !this.#isSearching() ? ["following new lines"] : []),
-      ...(sampled ? ["too many lines arrive: this is a sample"] : []),
-      ...(note ? [plain(note)] : []),
-    ].join(" · ");
+      progress?.of ? `searched ${size(progress.read)} of ${size(progress.of)}${until}`
+        : isSearching && "searching",
+      stopped ? "stopped" : follows && !isSearching && "following new lines",
+      sampled && "too many lines arrive: this is a sample",
+      note && plain(note),
+    ].filter(Boolean).join(" · ");
   }
 
   #text() {
-    const lines = [...by("line-list").children].map((one) => one.lastElementChild?.textContent ?? "");
-    return `${lines.join("\n")}\n`;
+    const texts = [...by("line-list").querySelectorAll("span")].map((one) => one.textContent);
+    return `${texts.join("\n")}\n`;
   }
 
   // Show a line, by its key, among those before and after it of the same host and file.
@@ -241,18 +226,16 @@ export class Lines {
       this.#detail(found);
     } catch (error) {
       by("around-title").textContent = plain(error.message);
-      by("around-facts").replaceChildren();
-      by("around-list").replaceChildren();
+      for (const one of ["around-facts", "around-list"]) by(one).replaceChildren();
     }
   }
 
   #detail({ lines, chosen }) {
     const line = lines[chosen];
     by("around-title").textContent = plain(`${line.host} ${line.file}`);
-    const utc = `${new Date(line.time).toISOString()}`;
     by("around-facts").replaceChildren(
       table([], [
-        ["Stored", `${precise(line.time)} ${zone}, ${utc}`],
+        ["Stored", `${stamp(line.time)} ${zone}, ${new Date(line.time).toISOString()}`],
         ["Host", link(plain(line.host), `#hosts/${encodeURIComponent(line.host)}`)],
         ["File", plain(line.file || "none: from another NATS client")],
         ["Level", [line.level || "none", line.level ? `level ${line.level}` : ""]],
@@ -260,14 +243,13 @@ export class Lines {
       ]),
     );
     by("around-all").href = address({
-      host: line.host, file: line.file, zone,
+      host: glob(line.host), file: glob(line.file), zone,
       since: stamp(line.time - 300_000).replace(" ", "T"),
       until: stamp(line.time + 300_000).replace(" ", "T"), count: "1000",
     });
-    const list = by("around-list");
-    list.replaceChildren(...lines.map((one) => item(one, false)));
-    const found = list.children[chosen];
-    found.setAttribute("aria-current", "true");
+    by("around-list").replaceChildren(...lines.map((one) => item(one, false)));
+    const found = by("around-list").children[chosen];
+    found.ariaCurrent = "true";
     found.scrollIntoView({ block: "center" });
     found.focus({ preventScroll: true });
   }

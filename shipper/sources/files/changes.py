@@ -17,6 +17,7 @@ from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
 from shipper.sources.files.identity import FileEntry, FileKey
+from shipper.sources.files.passing import PassingFiles
 from shipper.sources.notices import Notice, NoticeKind
 
 _PAUSE = 0.1  # seconds between two wake-ups, however many writes there are
@@ -48,6 +49,7 @@ class ChangeDetection:
         self._is_awaited = False
         self._silent_until = 0.0  # by the clock of the event loop
         self._shortage = ""
+        self.passing = PassingFiles()
         self._watched: dict[WatchDescriptor, list[str]] = {}
         self._files: dict[str, FileKey] = {}
         self._next_poll = 0.0
@@ -150,9 +152,24 @@ class ChangeDetection:
             at += _EVENT.size + length
             if mask & InotifyConstants.IN_MODIFY:
                 names.add((number, events[at - length : at]))
+            elif length:
+                self._note_passing(mask, number, events[at - length : at])
             is_due |= not mask & _NO_CHANGE
         # an event may come before its watch is known here
         is_due |= any(number not in self._watched for number, _ in names)
-        found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
-        written = {f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())}
+        written = {path for number, name in names for path in self._paths_of(number, name)}
         return written, is_due
+
+    def _paths_of(self, number: WatchDescriptor, name: bytes) -> list[str]:
+        text = os.fsdecode(name.rstrip(b"\0"))
+        return [f"{home}/{text}" for home in self._watched.get(number, ())]
+
+    def _note_passing(self, mask: int, number: WatchDescriptor, name: bytes) -> None:
+        slash = "/" if mask & InotifyConstants.IN_ISDIR else ""
+        for path in (f"{one}{slash}" for one in self._paths_of(number, name)):
+            if mask & (InotifyConstants.IN_CREATE | InotifyConstants.IN_MOVED_TO):
+                self.passing.note_came(path)
+            elif mask & InotifyConstants.IN_MOVED_FROM:
+                self.passing.note_moved(path)
+            elif mask & InotifyConstants.IN_DELETE:
+                self.passing.note_deleted(path)

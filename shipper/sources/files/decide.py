@@ -309,7 +309,8 @@ def _may_inherit(sample: Sample, known: Known) -> bool:
     return is_unread_original or is_copy
 
 
-def _rank_original(sample: Sample, known: Known) -> tuple[bool, int, int]:
+def _rank_original(sample: Sample, known: Known) -> tuple[bool, bool, int, int]:
     cursor, is_truncated = known.cursor, known.presence is Presence.TRUNCATED
     rank = cursor.offset if sample.entry.compression else is_truncated
-    return sample.copy_of == cursor.file, rank, cursor.seen
+    # one that ended may have been rewritten in place since, with the same beginning and end
+    return sample.copy_of == cursor.file, not cursor.ended, rank, cursor.seen

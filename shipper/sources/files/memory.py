@@ -157,7 +157,7 @@ class Memory:
         It must be if it changed or, as a compressed copy, if its original is not read any more.
         """
         left = self.left.get(entry.key)
-        if left is None or entry.differs(left.entry) or entry.is_sought < left.entry.is_sought:
+        if left is None or entry.differs(left.entry):
             return False
         return left.copy_of is None or (entry.compression is not None and left.copy_of in are_read)
 

@@ -6,6 +6,7 @@ They say which entries are left; entries themselves are read by `journalctl`.
 import os
 import re
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ _ARCHIVED = 2  # such a file does not change any more
 _NAME = re.compile(r".+\.journal~?")
 _ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MACHINE_ID = Path("/etc/machine-id")
+_PATIENCE = 60.0  # seconds
 _ROOTS = ("/var/log/journal", "/run/log/journal")
 
 
@@ -77,12 +79,26 @@ class JournalFolder:
     def __init__(self, folder: str) -> None:
         self.trouble = ""
         """Why files of the journal cannot be read, as of the last `list_files`; empty for no."""
-        self._folder = folder
+        self._since = 0.0  # when the trouble was first seen, by the monotonic clock
+        self._folder, self._has_listed = folder, False
         self._archived: dict[tuple[str, int], JournalFile] = {}  # by path and inode
 
     def list_files(self) -> list[JournalFile]:
         """Return the files that have entries, by their headers."""
-        self.trouble = ""
+        before, self.trouble = self.trouble, ""
+        found = self._list_files()
+        if self.trouble != before:
+            self._since = time.monotonic()
+        return found
+
+    @property
+    def may_recover(self) -> bool:
+        """Whether a trouble is so new that it may soon be over, or is one of the whole folder."""
+        is_new = time.monotonic() - self._since < _PATIENCE
+        return bool(self.trouble) and (is_new or not self._has_listed)
+
+    def _list_files(self) -> list[JournalFile]:
+        self._has_listed = False
         archived: dict[tuple[str, int], JournalFile] = {}
         found, names = [], 0
         try:
@@ -99,7 +115,7 @@ class JournalFolder:
                 if one is not None:
                     found.append(one)
                     archived |= {key: one} if one.is_archived else {}
-        self._archived = archived
+        self._archived, self._has_listed = archived, True
         if not names:
             self.trouble = "no journal files are in it"
         return found

@@ -39,6 +39,7 @@ class Journal:
     start: int = 0
     has_left_out: bool = False
     known_end: int = 0  # behind the last entry that was seen, of files that are gone
+    last_time: int = 0  # of the last entry that was seen, in microseconds since the epoch
     empty: int = 0  # entries that had no message to show
     problem: str = ""
     holes: Holes = field(default_factory=Holes)
@@ -60,8 +61,7 @@ class Journal:
     @property
     def went_back(self) -> bool:
         """Whether all numbers are below those that were read, but an entry is newer."""
-        last = max((one.tail_time for one in self.files), default=0)
-        return self.end < self.position and last > time_of(self.mark) > 0
+        return self.end < self.position and self.last_time > time_of(self.mark) > 0
 
     def files_from(self, number: int) -> list[JournalFile]:
         """Return the files that have entries from a number on."""

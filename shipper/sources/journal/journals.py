@@ -60,7 +60,7 @@ class Journals:
         journal = self.found.get(name)
         if journal is None:
             journal = self.found[name] = self._add(name, files)
-        journal.files = files
+        journal.files, journal.last_time = files, max(one.tail_time for one in files)
         self.ended.discard(journal.file)
         if journal.went_back:
             self.begin_again(journal)

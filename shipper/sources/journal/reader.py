@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from nats_logship.app.timestamps import format_time
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
 from shipper.sources.journal.entries import EntryParser, JournalEntry
@@ -164,7 +165,7 @@ class JournalReader:
             self._silent = journal.file, journal.position, now
         if now - self._silent[2] < _SETTLED or not self._has_all_files(reading, reading.last + 1):
             return []
-        blocks = self._pass_over(journal, reading.last + 1)
+        blocks = self._pass_over(journal, reading.last + 1, journal.last_time)
         journal.position = reading.last + 1
         return [*blocks, journal.cover(b"", self._clock())]
 
@@ -221,28 +222,33 @@ class JournalReader:
             return False
         if not self._has_all_files(reading, entry.number):
             return False
-        blocks += self._pass_over(journal, entry.number)
+        blocks += self._pass_over(journal, entry.number, time_of(entry.mark))
         return True
 
     def _has_all_files(self, reading: _Reading, end: int) -> bool:
         """Return whether the run was about all files that may have entries below `end`."""
         journal = reading.journal
         self.journals.check_headers()
-        if self.journals.folder.trouble or self.journals.found.get(journal.name) is not journal:
+        if self.journals.folder.may_recover or self.journals.found.get(journal.name) is not journal:
             return False
         files = journal.files_from(journal.position)
         return _names(one for one in files if one.head < end) <= reading.files
 
-    def _pass_over(self, journal: Journal, end: int) -> list[Block]:
-        """Leave a gap for missing entries `[position, end)` that are lost; cover those before."""
+    def _pass_over(self, journal: Journal, end: int, until: int) -> list[Block]:
+        """Leave a gap for missing entries `[position, end)` that are lost; cover those before.
+
+        `until` is the time of the entry behind them, or of the last one, in microseconds.
+        """
         start = journal.position
         files = [file for one in self.journals.found.values() for file in one.files]
         if not (lost := journal.holes.count_lost(start, end, journal.name, files)):
             return []
         blocks = [journal.cover(b"", self._clock())] if journal.covered < start else []
         journal.covered = journal.position = start + lost
-        text = f"entries {start} to {start + lost - 1} of journal {journal.name} are lost"
-        reason = f"{text}: they were deleted before they were read, or cannot be read"
+        begin, end_ = (format_time(at * 1000, "seconds") for at in (time_of(journal.mark), until))
+        when = f"between {begin} and {end_}" if journal.mark else f"before {end_}"
+        text = f"entries {start} to {start + lost - 1} of journal {journal.name}, written {when}"
+        reason = f"{text}, are lost: they were deleted before they were read, or cannot be read"
         self.journals.notices.append(Notice(NoticeKind.VACUUMED, journal.path, reason))
         return blocks
 
@@ -252,7 +258,7 @@ class JournalReader:
         for journal in self.journals.found.values():
             is_read = self._reading is not None and self._reading.journal is journal
             if not journal.files and journal.position < journal.known_end and not is_read:
-                blocks += self._pass_over(journal, journal.known_end)
+                blocks += self._pass_over(journal, journal.known_end, journal.last_time)
                 blocks.append(journal.cover(b"", self._clock()))
         return blocks
 

@@ -147,16 +147,6 @@ class JournalSource(Source):
         return max(_POLL_EVERY, self._reader.pause)
 
     @property
-    def is_inside_line(self) -> bool:
-        """An entry is never divided."""
-        return False
-
-    @property
-    def has_ended(self) -> bool:
-        """More may always come."""
-        return False
-
-    @property
     def busy_since(self) -> float | None:
         """When the present scan or read began."""
         return self._worker.busy_since
@@ -166,11 +156,6 @@ class JournalSource(Source):
         """Why journal files cannot be read, or journalctl cannot be run."""
         texts = (self._reader.journals.folder.trouble, self._reader.problem)
         return [Notice(NoticeKind.MISSING, self._options.path, one) for one in texts if one]
-
-    @property
-    def obstacle(self) -> str:
-        """Nothing: other sources go on."""
-        return ""
 
     @property
     def open_files(self) -> int:

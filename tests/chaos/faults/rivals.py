@@ -100,7 +100,9 @@ def all_anew(world: World, chance: Chance) -> None:
         )
 
 
-def _start_second(world: World, first: Program, chance: Chance, arguments: Sequence[str]) -> Program:
+def _start_second(
+    world: World, first: Program, chance: Chance, arguments: Sequence[str]
+) -> Program:
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)

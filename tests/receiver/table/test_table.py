@@ -18,8 +18,7 @@ from tests import secured
 from tests.receiver.partition import Partition, api, publish
 from tests.receiver.points import IN_TABLE
 from tests.receiver.table.tabled import Tabled, make_writer, present, write_once
-from tests.support.ports import free_port
-from tests.support.processes import Processes, installed, wait_until
+from tests.support.processes import Processes
 from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
@@ -67,16 +66,16 @@ def test_lines_are_there_once_however_often_the_writer_is_killed(
             tabled.publish(("logs.p1.bad", b"unreadable", bad))
             (faults / point).touch()
             command = [sys.executable, "-m", "tests.receiver.table.tabled"]
-            words = [tabled.url, tabled.location.uri, "3"]
+            words = [tabled.url, tabled.location.uri, "30"]
             once = processes.start(f"once{number}", [*command, *words], {VARIABLE: str(faults)})
             assert once.wait(120) == -9, (point, once.read_log())
             assert not [*faults.iterdir()], point
 
-    tabled.write(hours=3)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.gaps()) == len(IN_TABLE)
-    assert len(tabled.lines.file_uris()) <= 2, "the files of closed hours are merged"
+    assert len(tabled.lines.file_uris()) <= 2, "the files of closed days are merged"
 
 
 def test_a_full_disk_loses_and_repeats_nothing(tabled: Tabled, tmp_path: Path) -> None:
@@ -189,7 +188,7 @@ def test_files_are_merged_by_host_and_open_readers_are_not_disturbed(tabled: Tab
     reader = tabled.lines.to_pyarrow_dataset()
     assert len(tabled.lines.file_uris()) == 6
 
-    tabled.write(hours=2)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1
@@ -234,34 +233,13 @@ def test_a_forgotten_table_has_no_entry_and_ends_its_writer(tabled: Tabled) -> N
     assert tabled.progress() is None
 
 
-@pytest.fixture
-def s3(processes: Processes) -> Location:
-    import boto3
-
-    port = free_port()
-    server = processes.start("s3", [installed("moto_server"), "-p", str(port)])
-    wait_until("S3 is ready", lambda: "Running on" in server.read_log(), 60, [server])
-    url = f"http://127.0.0.1:{port}"
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
-    client.create_bucket(Bucket="logs")
-    client.close()
-    options = {
-        **{name.upper(): value for name, value in keys.items()},
-        "AWS_ENDPOINT_URL": url,
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    return Location("s3://logs/table", tuple(options.items()))
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_table_in_an_object_store_is_written_and_merged_too(tabled: Tabled, s3: Location) -> None:
     tabled.location = s3
     for _ in range(2):
         tabled.publish_some(5)
         tabled.write()
-    tabled.write(hours=2)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1

@@ -76,7 +76,7 @@ def test_columns_that_somebody_added_keep_their_values_when_files_are_merged(
     tabled.publish_some(5)
     tabled.write()
 
-    tabled.write(hours=2)
+    tabled.write(hours=30)
 
     tabled.has_each_line_once()
     assert len(tabled.lines.file_uris()) == 1

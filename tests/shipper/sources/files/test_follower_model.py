@@ -229,6 +229,9 @@ DELETED_BEHIND_AN_UNSEEN_COPY = "write scan copy_truncate write copy_truncate wr
 UNFINISHED_AND_WITHOUT_ITS_LIVE_PATH = (
     "write copy_truncate write_part copy_slowly_and_truncate rename restart_without_positions"
 )
+REWRITTEN_AND_COMPRESSED_WHILE_DOWN = (
+    "write:2 write:2 write:2 rewrite:2 copy_slowly_and_truncate:1 compress_slowly restart"
+)
 COMPRESSED_WHERE_AN_OLDER_FILE_WAS = "write rename rewrite write restart rename compress"
 
 
@@ -245,6 +248,7 @@ def written(program: str) -> list[Step]:
 @example(layout="numbers", steps=written(DELETED_WHEN_REWOUND))
 @example(layout="numbers", steps=written(REWRITTEN_AND_DELETED))
 @example(layout="numbers", steps=written(REWRITTEN_AND_COMPRESSED))
+@example(layout="numbers", steps=written(REWRITTEN_AND_COMPRESSED_WHILE_DOWN))
 @example(layout="numbers", steps=written(HELD_UNTIL_STORED))
 @example(layout="numbers", steps=written(WAITED_FOR_WHEN_REWOUND))
 @example(layout="numbers", steps=written(FEW_BYTES_ALLOCATED))

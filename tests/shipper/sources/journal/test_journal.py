@@ -1,6 +1,7 @@
 """Real journals that are rotated, vacuumed, damaged, created again and set back."""
 
 import os
+import re
 import shutil
 import struct
 from collections.abc import Collection
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.sources.journal import process, reader
+from shipper.sources.journal import headers, process, reader
 from shipper.sources.journal.rules import EntryRules, Priority
 from shipper.sources.notices import NoticeKind
 from tests.shipper.sources.journal.reading import Reading
@@ -224,7 +225,29 @@ async def test_unread_entries_of_a_journal_that_is_deleted_as_a_whole_are_a_gap(
     expected = JournalWriter(tmp_path, "new").write(3)
     assert await reading.read() == expected
     assert reading.gaps == [(11, 16)]
-    assert "entries 11 to 15 of journal" in reading.texts
+    (when,) = re.findall("entries 11 to 15 of journal .*, written (.*), are lost", reading.texts)
+    assert when == "between 2026-09-21T14:13:20Z and 2026-09-21T14:13:20Z"
+
+
+async def test_a_file_that_cannot_be_opened_is_waited_for_and_then_is_a_gap(
+    journal: JournalWriter, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.write(10)
+    await reading.read()
+    journal.write(5)
+    path, entries = journal.archive()
+    path.unlink()
+    path.mkdir()  # root may open everything else
+
+    assert await reading.read() == []
+    assert f"{path}: Is a directory" in reading.texts
+    await reading.restart()
+    monkeypatch.setattr(headers, "_PATIENCE", 0)
+    assert await reading.read() == [f"entry {entries.stop - 1:08d}"]
+    assert reading.gaps == [(11, entries.stop)]
+    path.rmdir()
+    expected = journal.write(3)
+    assert await reading.read() == expected
 
 
 async def test_a_folder_that_comes_late_and_goes_again_is_reported_and_costs_no_entry(

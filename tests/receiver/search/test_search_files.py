@@ -1,0 +1,121 @@
+"""`logreceiver search` in received files: closed, compressed and live ones, then the stream."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from receiver.storage.layout import Layout
+from receiver.storage.segments import SegmentCleaner, SegmentPolicy
+from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.search.searching import found, search
+
+pytestmark = pytest.mark.nats
+
+
+def numbered(first: int, until: int) -> list[bytes]:
+    return [b"line %d\n" % number for number in range(first, until)]
+
+
+def compress(partition: Partition, method: str) -> None:
+    policy = SegmentPolicy(
+        partition.output, partition.state, method, layout=Layout(partition.template)
+    )
+    SegmentCleaner(policy, time.time_ns).clean(lambda: False)
+
+
+def options(partition: Partition, *more: str) -> list[str]:
+    folders = "--output", str(partition.output), "--state-dir", str(partition.state)
+    return ["--server", partition.url, *folders, *more]
+
+
+@pytest.mark.parametrize("method", ["zstd", "gzip", "none"])
+def test_closed_and_live_files_and_newer_lines_come_once_and_in_order(
+    partition: Partition, method: str
+) -> None:
+    rotating = replace(partition, rotate_size=40)
+    for first in range(0, 30, 5):
+        rotating.lines("web01", *numbered(first, first + 5))
+        for _ in range(4):  # a batch ends when a file is full
+            rotating.start()
+    compress(rotating, method)
+    rotating.lines("web01", *numbered(30, 33))
+    rotating.lines("web02", b"other\n")
+
+    everything = b"".join(numbered(0, 33))
+    assert len(list(partition.output.glob("web01.log.0*"))) > 3
+    assert found(*options(partition, "--host", "web01")) == everything
+    assert found(*options(partition, "--host", "web01", "--no-stream")) == b"".join(numbered(0, 30))
+    last = found(*options(partition, "--host", "web01", "--limit", "12"))
+    assert last == b"".join(numbered(21, 33))
+    assert (
+        found(*options(partition, "--match", "other|line 1$")) == b"web01: line 1\nweb02: other\n"
+    )
+
+
+def test_context_is_of_the_same_file_and_times_are_those_in_lines(partition: Partition) -> None:
+    day = b"2026-11-20T14:%02d:00Z line %d\n"
+    partition.lines("web01", b"no time\n", *(day % (n, n) for n in range(60)), b"  at x\n")
+    partition.start()
+
+    files = options(partition, "--host", "web01", "--no-stream")
+    around = found(*files, "--match", "line (3|10|12)$", "--context", "1")
+    assert [one.count(b"\n") for one in around.split(b"--\n")] == [3, 5]
+    times = "--since", "2026-11-20T14:58", "--until", "2026-11-20T15:00+01:00"
+    assert found(*files, *times[2:], "--match", "x|line [12]$") == b""
+    assert found(*files, *times[:2]) == b"no time\n" + day % (58, 58) + day % (59, 59) + b"  at x\n"
+
+
+def test_files_of_sources_are_chosen_by_their_paths(partition: Partition) -> None:
+    named = replace(partition, template="{host}/{file}")
+    named.publish(
+        message("web01", lines_of("a.log", 0, b"a\n"), lines_of("b.log", 0, b"b\n")),
+    )
+    named.start()
+    named.publish(message("web01", lines_of("a.log", 2, b"more\n")))
+
+    assert found(*options(named, "--host", "web01", "--file", "a.*")) == b"a\nmore\n"
+    partition.lines("web01", b"x\n")
+
+
+def test_files_of_hosts_without_sources_cannot_be_chosen(partition: Partition) -> None:
+    partition.lines("web01", b"x\n")
+    partition.start()
+
+    refused = search(*options(partition, "--file", "a.log"), code=78)
+    assert "do not say from which source file" in refused.stderr
+
+
+def test_a_host_that_moves_is_found_in_its_file_and_in_both_partitions(
+    logs_url: str, tmp_path: Path
+) -> None:
+    old = Partition(logs_url, tmp_path, 1, partitions=2)
+    new = replace(old, number=0)
+    old.lines("web01", b"first\n")
+    old.start()
+    old.lines("web01", b"second\n")
+    new.lines("web01", b"third\n")
+
+    lines = found(*options(old, "--host", "web01")).splitlines()
+    assert sorted(lines) == [b"first", b"second", b"third"]
+    assert lines[0] == b"first"
+
+
+def test_a_file_that_cannot_be_read_is_named(partition: Partition) -> None:
+    rotating = replace(partition, rotate_size=1)
+    for number in range(3):
+        rotating.lines("web01", b"line %d\n" % number)
+        rotating.start()
+    compress(rotating, "zstd")
+    (closed, *_) = sorted(partition.output.glob("web01.log.*.zst"))
+    closed.write_bytes(b"no zstd")
+
+    ended = search(*options(partition, "--no-stream", "--host", "web01"))
+    assert ended.stdout.splitlines() == ["line 1", "line 2"]
+    assert "lines are missing: web01.log.000001 cannot be read" in ended.stderr
+
+
+def test_no_store_at_all_is_an_error(partition: Partition, tmp_path: Path) -> None:
+    refused = search("--output", tmp_path, "--no-stream", code=78)
+    assert "are --output and --state-dir right?" in refused.stderr

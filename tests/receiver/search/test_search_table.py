@@ -1,0 +1,237 @@
+"""`logreceiver search` with a table: what is newer comes from the stream, each line once."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nats_logship.client.connection import Connection
+from nats_logship.history import Query
+from receiver.search.find import TableFinder
+from receiver.search.found import Status
+from receiver.table.location import Location
+from tests.receiver.partition import api, lines_of, message
+from tests.receiver.search.searching import found, search
+from tests.receiver.table.tabled import Tabled
+
+pytestmark = pytest.mark.nats
+
+Options = Callable[..., list[str]]
+
+
+@pytest.fixture
+def options(tabled: Tabled) -> Options:
+    """Return the options that search the table and the stream."""
+    return lambda *more: ["--server", tabled.url, "--table", tabled.location.uri, *more]
+
+
+def ship(tabled: Tabled, *numbers: int, host: str = "web01") -> None:
+    """Publish a message for each number, which is its only line."""
+    tabled.publish(*(tabled.ship(host, "a", b"line %d\n" % number) for number in numbers))
+
+
+def expect(first: int, until: int, host: str = "") -> bytes:
+    return b"".join(f"{host}line {number}\n".encode() for number in range(first, until))
+
+
+def test_lines_of_the_table_and_newer_ones_come_once_and_in_order(
+    tabled: Tabled, options: Options
+) -> None:
+    ship(tabled, *range(5))
+    tabled.write()
+    ship(tabled, *range(5, 9))
+
+    assert found(*options()) == expect(0, 9, "web01: ")
+    assert found(*options("--host", "web01", "--limit", "6")) == expect(3, 9)
+    assert found(*options("--host", "web01", "--since", "1d", "--limit", "6")) == expect(0, 6)
+    assert found(*options("--host", "web01", "--no-stream")) == expect(0, 5)
+    assert found("--server", tabled.url, "--host", "web01") == expect(0, 9)
+    assert found(*options("--until", "1d")) == b""
+    assert found(*options("--match", "line [48]")) == b"web01: line 4\nweb01: line 8\n"
+
+
+def test_a_search_while_lines_arrive_and_are_committed_misses_and_repeats_none(
+    tabled: Tabled, options: Options
+) -> None:
+    ship(tabled, *range(3))
+    tabled.write()
+    ended, sent = threading.Event(), [3]
+
+    def go_on() -> None:
+        while not ended.is_set():
+            ship(tabled, sent[0])
+            sent[0] += 1
+            if sent[0] % 7 == 0:
+                tabled.write()
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    try:
+        for _ in range(5):
+            before = sent[0]
+            lines = found(*options("--host", "web01")).splitlines()
+            assert lines == expect(0, len(lines)).splitlines()
+            assert len(lines) >= before
+    finally:
+        ended.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["all", "the last"])
+async def test_lines_that_leave_the_stream_meanwhile_come_from_the_newer_table(
+    tabled: Tabled, last: bool
+) -> None:
+    await asyncio.to_thread(ship, tabled, *range(4))
+    await asyncio.to_thread(tabled.write)
+    await asyncio.to_thread(ship, tabled, *range(4, 8))
+    connection = Connection([tabled.url], "tests")
+    await connection.connect()
+    finder = TableFinder(tabled.location.uri, {}, Query(), connection, Status())
+    await finder.open()
+
+    await asyncio.to_thread(tabled.write)
+    await asyncio.to_thread(ship, tabled, 8)
+    await asyncio.to_thread(api, tabled.url, "STREAM.PURGE.LOGS", {"seq": 7})
+    groups = [await finder.find_last(9)] if last else [one async for one in finder.find(None)]
+    await connection.close()
+
+    lines = b"".join(one.lines for group in groups for one in group)
+    assert lines == expect(0, 9)
+
+
+def test_lines_that_are_in_neither_are_reported(tabled: Tabled, options: Options) -> None:
+    ship(tabled, *range(4))
+    tabled.write()
+    ship(tabled, *range(4, 8))
+    api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 7})
+
+    ended = search(*options("--host", "web01"))
+
+    assert ended.stdout.encode() == expect(0, 4) + expect(6, 8)
+    assert "lines are missing: sequences 5 to 6 of stream LOGS" in ended.stderr
+
+
+def test_lines_from_before_the_table_began_come_from_the_stream(
+    tabled: Tabled, options: Options
+) -> None:
+    ship(tabled, *range(8))
+    tabled.write(since=5)
+
+    assert found(*options("--host", "web01")) == expect(0, 8)
+    assert found(*options("--host", "web01", "--limit", "7")) == expect(1, 8)
+
+
+def test_a_table_from_a_backup_and_a_stream_made_again_are_joined(
+    tabled: Tabled, options: Options, tmp_path: Path
+) -> None:
+    ship(tabled, *range(4))
+    tabled.write()
+    shutil.copytree(tabled.location.uri, tmp_path / "backup")
+    ship(tabled, *range(4, 8))
+    tabled.write()
+    shutil.rmtree(tabled.location.uri)
+    shutil.move(tmp_path / "backup", tabled.location.uri)
+
+    assert found(*options("--host", "web01")) == expect(0, 8)
+    config = api(tabled.url, "STREAM.INFO.LOGS")["config"]
+    tabled.write()
+    api(tabled.url, "STREAM.DELETE.LOGS")
+    api(tabled.url, "STREAM.CREATE.LOGS", config)
+    ship(tabled, 8, 9)
+    assert found(*options("--host", "web01")) == expect(0, 10)
+
+
+def test_context_crosses_from_the_table_to_the_stream_and_partitions(
+    tabled: Tabled, options: Options
+) -> None:
+    ship(tabled, *range(3))
+    ship(tabled, 99, host="web02")
+    tabled.write()
+    host, payload, headers = tabled.ship("web01", "a", b"line 3\nline 4\n")
+    tabled.publish((host.replace(".p0.", ".p1."), payload, headers))
+    ship(tabled, 5, 6)
+
+    around = options("--context", "2", "--match")
+    assert found(*around, "line 2").replace(b"web01: ", b"") == expect(0, 5)
+    assert found(*around, "line 3").replace(b"web01: ", b"") == expect(1, 6)
+    assert found(*around, "line 6").replace(b"web01: ", b"") == expect(4, 7)
+    apart = found(*options("--context", "1", "--host", "web01", "--match", "line [06]"))
+    assert apart == expect(0, 2) + b"--\n" + expect(5, 7)
+
+
+def test_records_are_found_whole_in_the_table_and_in_the_stream(
+    tabled: Tabled, options: Options
+) -> None:
+    def trace(start: int) -> None:
+        section, lines = lines_of("a", start, b"1 a\n at a\n2 b\n at b\n3 c\n")
+        tabled.publish(message("web01", (replace(section, records="start:^[0-9]"), lines)))
+
+    trace(0)
+    tabled.write()
+    trace(100)
+
+    assert found(*options("--host", "web01", "--match", "at b")) == b"2 b\n at b\n" * 2
+    assert found(*options("--host", "web01", "--match", "at b", "--limit", "1")) == b"2 b\n at b\n"
+
+
+def test_levels_and_files_are_chosen_alike_in_the_table_and_in_the_stream(
+    tabled: Tabled, options: Options
+) -> None:
+    lines = b"INFO a\nlevel=warn b\n[error] c\nFATAL d\nan ERRORLESS e\n"
+    tabled.publish(
+        tabled.ship("web01", "x.log", lines), tabled.ship("web01", "y.log", b"ERROR f\n")
+    )
+    tabled.write()
+    tabled.publish(tabled.ship("web01", "x.log", lines))
+
+    chosen = found(*options("--host", "web01", "--level", "warning", "--file", "x.*"))
+    assert chosen == b"level=warn b\n[error] c\nFATAL d\n" * 2
+    assert found(*options("--host", "web01", "--level", "critical", "--file", "/*/x.log")) == (
+        b"FATAL d\n" * 2
+    )
+
+
+def test_bytes_that_are_no_utf8_come_as_they_are_and_in_json_by_their_key(
+    tabled: Tabled, options: Options
+) -> None:
+    latin = "Grüße\n".encode("latin-1")
+    tabled.publish(tabled.ship("web01", "a", b"x\n" + latin))
+    tabled.write()
+    tabled.publish(tabled.ship("web01", "a", latin))
+
+    assert found(*options("--host", "web01", "--match", "^Gr")) == latin * 2
+    objects = [json.loads(line) for line in found(*options("--json", "--match", "Gr")).splitlines()]
+    keys = [(one["sequence"], one["pos"], one["file"], one["host"]) for one in objects]
+    assert keys == [(1, 1, "/var/log/a", "web01"), (2, 0, "/var/log/a", "web01")]
+    assert {one["line"] for one in objects} == {"Gr\udcfc\udcdfe"}
+    assert objects[0]["stream"] == objects[1]["stream"]
+    assert objects[0]["time"] < objects[1]["time"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_in_an_object_store_is_searched_too(
+    tabled: Tabled, s3: Location, options: Options
+) -> None:
+    tabled.location = s3
+    ship(tabled, *range(3))
+    tabled.write()
+    ship(tabled, 3)
+
+    given = [part for pair in s3.options for part in ("--storage-option", "=".join(pair))]
+    assert found(*options("--host", "web01", "--match", "[1-9]", *given)) == expect(1, 4)
+
+
+def test_a_missing_package_is_named_with_the_extra_that_has_it(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['duckdb'] = None; from receiver.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "search", "--no-stream", "--table", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert ended.returncode == 78
+    assert ended.stderr == "logreceiver: duckdb is missing: install nats-logship[table]\n"
