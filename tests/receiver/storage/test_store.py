@@ -29,7 +29,7 @@ ROOT = Path(store.__file__).resolve().parents[2]
 PROGRAMS = ("nats_logship", "broker", "shipper", "receiver", "pyspark_jetstream")
 SQL = re.compile(
     r"\b(SELECT\s.+|DELETE\s+FROM\s|UPDATE\s+\w+\s+SET\s|INSERT\s.*\bINTO\s|PRAGMA\s)"
-    r"|\w (=|<|>|>=|!=) \?|\bIN \(SELECT\b|\bNOT NULL\b",
+    r"|\w (=|<|>|>=|!=) \?|\bIN \(SELECT\b|\bCREATE TABLE\b",
     re.DOTALL,
 )
 
