@@ -90,7 +90,7 @@ class _Search:
         }
 
 
-class Lines:
+class LineFinder:
     """Finds lines for all pages: at a broker, and in a table if there is one."""
 
     def __init__(self, connection: Connection, table: str = "") -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from broker.console.feeds import Feeds, encode
-from broker.console.lines import Lines
+from broker.console.lines import LineFinder
 from broker.console.request import MOST_LINES, parse_line_request, parse_number
 from nats_logship.app.address import Address
 from nats_logship.app.exits import ConfigurationError, OperatorError
@@ -86,7 +86,7 @@ class Console:
     def __init__(self, connection: Connection, listener: Listener, table: str = "") -> None:
         """Serve nothing before `run`; find old lines in a table, if one is given."""
         self._listener = listener
-        self._feeds, self._found = Feeds(connection), Lines(connection, table)
+        self._feeds, self._finder = Feeds(connection), LineFinder(connection, table)
         self._session = secrets.token_urlsafe(32)  # of clients that sent the token
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
         self._searches = asyncio.Semaphore(_MOST_SEARCHES)
@@ -144,7 +144,10 @@ class Console:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._listener.is_known(request):
             raise web.HTTPForbidden(text="this console answers only to the name localhost\n")
-        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+        # a link in another page may open ours, which no other page can read or frame
+        is_link = request.path == "/" and request.headers.get("Sec-Fetch-Dest") == "document"
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if site not in {"none", "same-origin"} and not is_link:
             raise web.HTTPForbidden(text="this console answers only to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         is_in = not self._listener.token or request.cookies.get(_COOKIE) == self._session
@@ -162,7 +165,7 @@ class Console:
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
         response = web.HTTPSeeOther("/")
         secure = bool(self._listener.tls)
-        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Strict", secure=secure)
+        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Lax", secure=secure)
         raise response
 
     async def _page(self, _: web.Request) -> web.StreamResponse:
@@ -189,12 +192,12 @@ class Console:
         parameter = lambda name: request.query.get(name, "")  # noqa: E731
         wanted = await asyncio.to_thread(parse_line_request, parameter, now)
         async with _limit(self._searches):
-            return await _stream(request, _encode_each(self._found.search(wanted)))
+            return await _stream(request, _encode_each(self._finder.search(wanted)))
 
     async def _around(self, request: web.Request) -> web.StreamResponse:
         most = parse_number("lines", request.query.get("lines", "50"), MOST_LINES)
         async with _limit(self._searches):
-            document = await self._found.around(request.query.get("line", ""), most)
+            document = await self._finder.around(request.query.get("line", ""), most)
         return web.json_response(body=encode(document))
 
 

@@ -103,10 +103,8 @@ def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     value = text.strip().lower()
     if sequence := _SEQUENCE.fullmatch(value):
         return int(sequence[1])
-    if value == "earliest":
-        return 0
-    if value == "now":
-        return now
+    if value in {"earliest", "now"}:
+        return now if value == "now" else 0
     if value in _DAYS:
         day = now.astimezone(zone).date() - timedelta(days=_DAYS[value])
         return datetime(day.year, day.month, day.day, tzinfo=zone)

@@ -25,7 +25,7 @@ LEVELS = tuple(_WORDS)
 _OF_SEVERITY = ("critical", "critical", "critical", "error", "warning", "info", "info", "debug")
 _OF_PRIORITY = {str(number): _OF_SEVERITY[number % 8] for number in range(192)}
 LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words} | _OF_PRIORITY
-"""The level of each word, and of each priority: eight times syslog's facility, and severity."""
+"""The level of each word, and of each priority: 8 times syslog's facility and its severity."""
 _KEYS = "level|LEVEL|Level|lvl|severity|Severity|SEVERITY"
 
 

@@ -60,12 +60,11 @@ export class Hosts {
   }
 
   open(host, asked) {
-    this.#leave();
+    this.close();
     if (asked) by("find-state").value = new URLSearchParams(asked).get("state") ?? "";
     by("host").hidden = !host;
     const before = this.#host;
     this.#host = host;
-    clearTimeout(this.#timer);
     this.#asked = this.#ask();
     if (host) this.#detail(host);
     else this.#rows.get(before)?.focus({ preventScroll: true });
@@ -73,12 +72,7 @@ export class Hosts {
 
   close() {
     clearTimeout(this.#timer);
-    this.#leave();
-  }
-
-  #leave() {
     this.#source?.close();
-    this.#source = null;
   }
 
   async #ask() {
@@ -97,13 +91,10 @@ export class Hosts {
   #choose() {
     const part = by("find").value.toLowerCase(), state = by("find-state").value;
     const [, of] = COLUMNS[this.#column];
-    const sign = this.#down ? -1 : 1;
+    const [less, more] = this.#down ? [1, -1] : [-1, 1];
     this.#shown = this.#all
       .filter((one) => one.host.toLowerCase().includes(part) && (!state || one.state === state))
-      .sort((one, other) => {
-        const a = of(one), b = of(other);
-        return sign * (a < b ? -1 : a > b ? 1 : 0);
-      });
+      .sort((one, other) => (of(one) < of(other) ? less : of(one) > of(other) ? more : 0));
     const all = counted(this.#all.length, "host");
     by("host-count").textContent = `${count(this.#shown.length)} of ${all}`;
     const order = this.#down ? "descending" : "ascending";
@@ -155,10 +146,8 @@ export class Hosts {
     choosable(list, (line) => (location.hash = address({ host: glob(host), line: line.key })));
     const asked = new URLSearchParams({ host: glob(host), count: LINES });
     this.#source = follow(`lines?${asked}`, (found) => {
-      if (found.trouble) {
-        this.#leave();
-        list.append(make("li", plain(found.trouble), "passed"));
-      }
+      if (found.trouble) list.append(make("li", plain(found.trouble), "passed"));
+      if (found.trouble) this.#source.close();
       list.prepend(...(found.older ?? []).map((line) => item(line, false)));
       list.append(...(found.lines ?? []).slice(-LINES).map((line) => item(line, false)));
       while (list.childElementCount > LINES) list.firstElementChild.remove();
@@ -180,8 +169,7 @@ export class Hosts {
   #facts(found, known) {
     const late = known && (known.behind_seconds === null ? "unknown"
       : known.behind_seconds ? `by ${duration(known.behind_seconds)} at most` : "no: all received");
-    const saved = found.saved ? `at ${stamp(Date.parse(found.saved))}`
-      : plain(found.error ?? "never");
+    const saved = found.saved ? stamp(Date.parse(found.saved)) : plain(found.error ?? "never");
     const shown = known ? [
       ["State", [known.state, `state ${grade[known.state]}`]],
       ...(known.paused ? [["Paused", plain(known.paused)]] : []),

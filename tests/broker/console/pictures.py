@@ -71,18 +71,20 @@ async def take(url: str, pictures: Path) -> None:
         await page.goto(f"{url}#hosts/db01")
         await expect(page.locator("#host .lines li")).to_have_count(10)
         await page.screenshot(path=pictures / "hosts.png")
-        await page.goto(f"{url}#lines?since=1h&count=200")
-        await _search_finished(page)
+        await page.goto(f"{url}#lines?host=db01&since=1h&count=1000")
+        await _finish_search(page)
+        middle = "one => one.scrollIntoView({block: 'center'})"
+        await page.locator("#line-list .critical").first.evaluate(middle)
         await page.screenshot(path=pictures / "lines.png")
-        await page.goto(f"{url}#lines?host=worker*+web*&since=1h&level=error&order=first")
-        await _search_finished(page)
-        await page.locator("#line-list .error", has_text="job failed").nth(2).click()
+        await page.goto(f"{url}#lines?host=worker*&since=1h&level=error&order=first")
+        await _finish_search(page)
+        await page.locator("#line-list .error").nth(2).click()
         await expect(page.locator("#around-list [aria-current]")).to_be_in_viewport()
         await page.screenshot(path=pictures / "around.png")
         await browser.close()
 
 
-async def _search_finished(page: Page) -> None:
+async def _finish_search(page: Page) -> None:
     busy = page.locator("#lines")
     await expect(busy).to_have_attribute("aria-busy", "false", timeout=60_000)
     await expect(page.locator("#line-list li").first).to_be_visible()

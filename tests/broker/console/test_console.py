@@ -83,6 +83,14 @@ async def test_it_answers_only_to_its_own_name_and_page_and_forbids_frames(
     for headers in (*strange, {"Sec-Fetch-Site": "cross-site"}):
         async with web.get(f"{url}/hosts", headers=headers) as answer:
             assert answer.status == 403
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
+    for path, dest, status in (
+        ("/", "document", 200),
+        ("/", "iframe", 403),
+        ("/hosts", "document", 403),
+    ):
+        async with web.get(url + path, headers=link | {"Sec-Fetch-Dest": dest}) as answer:
+            assert answer.status == status
     async with web.post(f"{url}/hosts") as answer:
         assert answer.status == 405
 
