@@ -94,7 +94,7 @@ class Line(NamedTuple):
     record: int | None = None
 
     @property
-    def place(self) -> tuple[int, str, int, int]:
+    def order(self) -> tuple[int, str, int, int]:
         """By this lines are ordered: the time in microseconds, then the key."""
         return self.time // 1000, self.stream, self.sequence, self.pos
 
@@ -262,8 +262,8 @@ class History:
         """
         files = [one for one in self._version.files if one.may_have_host((line.host,))]
         with self._searching(files):
-            earlier = self._find_beside(files, line, before, Order.NEWEST)
-            return earlier[::-1] + self._find_beside(files, line, after + 1, Order.OLDEST)
+            earlier = self._find_side(files, line, before, Order.NEWEST)
+            return earlier[::-1] + self._find_side(files, line, after + 1, Order.OLDEST)
 
     def get(self, stream: str, sequence: int, pos: int) -> Line | None:
         """Return the line with a key, None if it is not in the table. Raises as `find`."""
@@ -287,11 +287,11 @@ class History:
             self._note(some, order)
         return found
 
-    def _find_beside(
+    def _find_side(
         self, files: Sequence[TableFile], line: Line, most: int, order: Order
     ) -> list[Line]:
         """Return the lines before a line, the newest first, or the line and those after it."""
-        time, *key = line.place
+        time, *key = line.order
         if order is Order.NEWEST:
             files, sides = [one for one in files if one.begins <= time], ("<=", "<")
         else:
@@ -307,7 +307,7 @@ class History:
             if _is_complete(found, most, some[0], order):
                 break
             found += map(Line._make, self._ask(sql, values, some))
-            found = sorted(found, key=lambda one: one.place, reverse=order is Order.NEWEST)[:most]
+            found = sorted(found, key=lambda one: one.order, reverse=order is Order.NEWEST)[:most]
         return found
 
     def _search(
@@ -493,10 +493,10 @@ def _is_complete(found: Sequence[Line], limit: int, following: TableFile, order:
 
 def _cut(lines: Iterable[Line], limit: int, order: Order) -> list[Line]:
     """Return the first lines in order: so many records, where a line alone is one."""
-    found = sorted(lines, key=lambda one: one.place, reverse=order is Order.NEWEST)
+    found = sorted(lines, key=lambda one: one.order, reverse=order is Order.NEWEST)
     return [line for record in islice(_by_record(found), limit) for line in record]
 
 
 def _by_record(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    for _, record in groupby(lines, lambda one: (*one.place[:3], one.file, one.record)):
+    for _, record in groupby(lines, lambda one: (*one.order[:3], one.file, one.record)):
         yield list(record)

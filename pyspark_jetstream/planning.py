@@ -25,7 +25,7 @@ from pyspark_jetstream.rows import record_batches
 _PROGRAM = "spark jetstream"  # the name of a query's connections at the broker
 _PLANNING = 60.0  # seconds for all requests of one planning step
 _TASK_BYTES = 32 * 1024 * 1024  # of lines, read by one task
-_SAMPLES = 8  # messages that show how many lines a stream has
+_SAMPLES, _SAMPLED = 8, 16  # messages that show how many lines there are: one of so many, at most
 _SAMPLED_BYTES = 2 * 1024 * 1024  # as stored: a range of fewer bytes is not worth a sample
 Answer = TypeVar("Answer")
 
@@ -87,10 +87,11 @@ async def _measure_lines(
 ) -> float:
     """Return about how many bytes of lines a message has, by some of the range; at least 1.
 
-    That is as many as are stored, if these are more or the range is short.
+    That is as many as are stored, if these are more or the range has few messages or bytes.
     """
     stored = max(1.0, state.size / max(1, state.messages))
-    if (until - first) * stored < _SAMPLED_BYTES:
+    samples = min(_SAMPLES, (until - first) // _SAMPLED)
+    if not samples or (until - first) * stored < _SAMPLED_BYTES:
         return stored
 
     async def find(at: int) -> StreamMessage | None:
@@ -98,9 +99,7 @@ async def _measure_lines(
         ask = lambda c: find_message(c, state.name, request)  # noqa: E731 - asked again
         return await retry_until_answered(connection, ask, AWAY)
 
-    sample = await asyncio.gather(
-        *map(find, range(first, until, max(1, (until - first) // _SAMPLES)))
-    )
+    sample = await asyncio.gather(*map(find, range(first, until, (until - first) // samples)))
     found = [_sizes(message) for message in sample if message]
     lines, as_stored = (sum(sizes) for sizes in zip(*found, strict=True)) if found else (0, 1)
     return stored * max(1.0, lines / as_stored)

@@ -6,7 +6,7 @@ Python does nothing line by line: Arrow splits the payloads of many sections at 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,6 @@ from zstandard import ZstdDecompressor
 from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import (
     MalformedMessage,
-    Section,
     decode_origin,
     decode_payload,
     split_sections,
@@ -31,21 +30,39 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _REST = pa.scalar(-1, pa.int32())  # stands for the rest of a record
 
 
-class _Row(NamedTuple):
-    """One section of a message; `lines` None marks a payload that could not be decoded.
+_Row = tuple[Any, ...]
+"""A section, with the fields of `_Sections`.
 
-    `width` is how many characters the other columns have, for the payload or for each line.
-    `number` counts the sections of the message; `before` counts the lines of the message before
-    this section.
+The garbage collector passes over plain tuples of texts and numbers, so these cost least.
+"""
+
+
+class _Sections(NamedTuple):
+    """Sections of messages: the values that they have of each property.
+
+    `lines` None marks a payload that could not be decoded. `widths` are how many characters the
+    other columns have, for the payload or for each line. `numbers` count the sections of a message;
+    `before` counts the lines of the message before a section. All but `payloads`, `numbers` and
+    what describes the message are None, empty or 0 without headers of a shipper.
     """
 
-    message: StreamMessage
-    payload: bytes
-    lines: int | None
-    width: int
-    section: Section | None = None
-    number: int = 0
-    before: int = 0
+    subjects: Sequence[str]
+    sequences: Sequence[int]
+    times: Sequence[int]
+    headers: Sequence[dict[str, str]]
+    payloads: Sequence[bytes]
+    lines: Sequence[int | None]
+    widths: Sequence[int]
+    paths: Sequence[str | None]
+    file_ids: Sequence[str | None]
+    starts: Sequence[int | None]
+    ends: Sequence[int | None]
+    records: Sequence[str]
+    numbers: Sequence[int]
+    before: Sequence[int]
+
+
+_PAYLOAD, _WIDTH = (_Sections._fields.index(name) for name in ("payloads", "widths"))
 
 
 def record_batches(
@@ -60,11 +77,9 @@ def record_batches(
     """
     rows, size, decompressor = list[_Row](), 0, ZstdDecompressor()
     for message in messages:
-        for row in _sections(message, options, decompressor):
-            if options.explode and row.lines is not None and not row.payload:
-                continue  # a filter left out all of its lines
+        for row in _split(message, options, decompressor):
             rows.append(row)
-            size += len(row.payload) + row.width
+            size += len(row[_PAYLOAD]) + row[_WIDTH]
             if size >= _BATCH_BYTES:
                 yield from _batches(rows, options)
                 rows, size = [], 0
@@ -72,40 +87,44 @@ def record_batches(
         yield from _batches(rows, options)
 
 
-def _sections(
+def _split(
     message: StreamMessage, options: SourceOptions, decompressor: ZstdDecompressor
-) -> list[_Row]:
-    headers, width = message.headers, len(message.subject)
+) -> Iterator[_Row]:
+    subject, sequence, time, headers, stored = message
+    width = len(subject)
     if options.headers:  # a message may have many and long ones
         width += sum(map(len, chain.from_iterable(headers.items())))
+    of_message = subject, sequence, time, headers if options.headers else None
+    alone = width, None, None, None, None, "", 0, 0
     try:
         origin = decode_origin(headers)
-        payload = decode_payload(headers, message.payload, decompressor)
+        payload = decode_payload(headers, stored, decompressor)
         parts = split_sections(origin, payload) if origin else ()
     except MalformedMessage:
-        return [_Row(message, message.payload, None, width)]
-    if origin is None:
-        payload += b"" if payload.endswith(b"\n") or not payload else b"\n"
-        return [_Row(message, payload, payload.count(b"\n"), width)] if payload else []
-    rows, before = list[_Row](), 0
+        yield *of_message, stored, None, *alone
+        return
+    if origin is None and payload:
+        payload += b"" if payload.endswith(b"\n") else b"\n"
+        yield *of_message, payload, payload.count(b"\n"), *alone
+    before = 0
     for number, (section, part) in enumerate(parts):
-        count = part.count(b"\n")
-        wide = width + len(section.path)
-        rows.append(_Row(message, part, count, wide, section, number, before))
+        path, span, count = section.path, section.span, part.count(b"\n")
+        if part or not options.explode:  # else a filter left out all of its lines
+            about = width + len(path), path, span.file_id, span.start, span.end, section.records
+            yield *of_message, part, count, *about, number, before
         before += count + bool(part and not part.endswith(b"\n"))
-    return rows
 
 
 def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    schema = _arrow_schema(options)
-    shared = {name: _COLUMNS[name](rows) for name in schema.names if name in _COLUMNS}
+    schema, sections = _arrow_schema(options), _Sections(*zip(*rows, strict=True))
+    shared = {name: _COLUMNS[name](sections) for name in schema.names if name in _COLUMNS}
     if not options.explode:
         yield _batch(shared, schema, len(rows))
         return
-    exploded = _Lines(rows)
+    exploded = _Lines(sections)
     made = {name: _LINE_COLUMNS[name](exploded) for name in schema.names if name in _LINE_COLUMNS}
     # the other columns may be much longer than the line
-    step = max(1, _BATCH_BYTES // max(64 + row.width for row in rows))
+    step = max(1, _BATCH_BYTES // (64 + max(sections.widths)))
     for begin in range(0, len(exploded.parents), step):
         part = exploded.parents.slice(begin, step)
         columns = {name: column.take(part) for name, column in shared.items()}
@@ -125,61 +144,51 @@ def _arrow_schema(options: SourceOptions) -> pa.Schema:
 
 
 class _Lines:
-    """The lines of rows: `parents` are the indices of their rows."""
+    """The lines of sections: `parents` are the indices of their sections."""
 
-    def __init__(self, rows: list[_Row]) -> None:
-        self._rows = rows
-        payloads = [b"" if row.lines is None else row.payload.removesuffix(b"\n") for row in rows]
-        self._payloads = payloads
-        self._lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
+    def __init__(self, sections: _Sections) -> None:
+        self._sections = sections
+        known = zip(sections.payloads, sections.lines, strict=True)
+        self._payloads = [b"" if n is None else lines.removesuffix(b"\n") for lines, n in known]
+        self._lists = pc.split_pattern(pa.array(self._payloads, pa.binary()), "\n")
         self.parents = pc.list_parent_indices(self._lists)
+        self._numbers = pa.arange(0, len(self.parents)).cast(pa.int32())
 
     @cached_property
-    def _is_known(self) -> pa.Array | None:
-        """Whether the message of each line could be decoded; None if all could."""
-        counts = pa.array([row.lines for row in self._rows], pa.int32())
-        return counts.is_valid().take(self.parents) if counts.null_count else None
-
-    def _of_known(self, column: pa.Array) -> pa.Array:
-        return column if self._is_known is None else pc.if_else(self._is_known, column, None)
-
-    @cached_property
-    def _numbers(self) -> pa.Array:
-        before = pa.array([row.before for row in self._rows], pa.int32())
-        begins = pc.subtract(before, self._lists.offsets[:-1])
-        numbers = pa.arange(0, len(self.parents)).cast(pa.int32())
-        return pc.add(numbers, begins.take(self.parents))
-
     def pos(self) -> pa.Array:
-        return self._of_known(self._numbers)
+        before = pa.array(self._sections.before, pa.int32())
+        begins = pc.subtract(before, self._lists.offsets[:-1])
+        return pc.add(self._numbers, begins.take(self.parents))
 
     def line(self) -> pa.Array:
-        return self._of_known(_as_text(self._lists.flatten(), self._payloads))
+        line = _as_text(self._lists.flatten(), self._payloads)
+        if None not in self._sections.lines:
+            return line
+        known = pa.array(self._sections.lines, pa.int32()).is_valid()
+        return pc.if_else(known.take(self.parents), line, None)
 
     def piece(self) -> pa.Array:
         """Return which lines end without a newline: last ones of a section, where it has none."""
-        offsets = self._lists.offsets
-        ends = [n for n, row in enumerate(self._rows, 1) if not row.payload.endswith(b"\n")]
-        last = pc.subtract(offsets.take(pa.array(ends, pa.int32())), 1)
-        numbers = pa.arange(0, len(self.parents)).cast(pa.int32())
-        return self._of_known(pc.is_in(numbers, last))
+        payloads = enumerate(self._sections.payloads, 1)
+        ends = [number for number, lines in payloads if not lines.endswith(b"\n")]
+        last = pc.subtract(self._lists.offsets.take(pa.array(ends, pa.int32())), 1)
+        return pc.is_in(self._numbers, last)
 
     def record(self) -> pa.Array:
         """Return the `pos` of the line that begins the record of each line."""
-        rows, lists, pos = self._rows, self._lists, self._numbers
-        named = [row.section.records if row.section else "" for row in rows]
+        named, offsets = self._sections.records, self._lists.offsets
         if not any(named):
-            return self.pos()
+            return self.pos
         columns, begin = list[pa.Array](), 0
-        for name, group in groupby(range(len(rows)), key=named.__getitem__):
+        for name, group in groupby(named):
             end = begin + len(list(group))
-            first, last = lists.offsets[begin].as_py(), lists.offsets[end].as_py()
-            starts = pc.subtract(lists.offsets[begin:end], first)
-            numbers, lines = (one.slice(first, last - first) for one in (pos, lists.values))
-            records = parse_records(name) if name else None
-            columns.append(_find_records(records, lines, starts, numbers) if records else numbers)
+            first, last = offsets[begin].as_py(), offsets[end].as_py()
+            pos, lines = (one.slice(first, last - first) for one in (self.pos, self._lists.values))
+            if records := parse_records(name) if name else None:
+                pos = _find_records(records, lines, pc.subtract(offsets[begin:end], first), pos)
+            columns.append(pos)
             begin = end
-        return self._of_known(pa.concat_arrays(columns))
+        return pa.concat_arrays(columns)
 
 
 def _find_records(
@@ -238,47 +247,46 @@ def _readable(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _times(rows: list[_Row]) -> pa.Array:
-    # the broker writes nanoseconds; Spark counts microseconds
-    microseconds = pa.array([row.message.stored_at // 1000 for row in rows], pa.int64())
-    return microseconds.cast(pa.timestamp("us", tz="UTC"))
-
-
-def _spans(rows: list[_Row]) -> pa.Array:
-    spans = [row.section.span if row.section else None for row in rows]
+def _spans(sections: _Sections) -> pa.Array:
     columns = [
-        _texts([one.file_id if one else None for one in spans]),
-        pa.array([one and one.start for one in spans], pa.int64()),
-        pa.array([one and one.end for one in spans], pa.int64()),
+        _texts(sections.file_ids),
+        pa.array(sections.starts, pa.int64()),
+        pa.array(sections.ends, pa.int64()),
     ]
-    is_missing = pa.array([one is None for one in spans])
+    is_missing = columns[0].is_null()
     return pa.StructArray.from_arrays(columns, ["file", "start", "end"], mask=is_missing)
 
 
-def _headers(rows: list[_Row]) -> pa.Array:
-    found = [row.message.headers for row in rows]
+def _headers(sections: _Sections) -> pa.Array:
+    found = sections.headers
+    names, values = chain.from_iterable(found), chain.from_iterable(one.values() for one in found)
     offsets = pa.array(accumulate(map(len, found), initial=0), pa.int32())
-    names, values = (
-        _texts(list(chain.from_iterable(one))) for one in (found, (h.values() for h in found))
-    )
-    return pa.MapArray.from_arrays(offsets, names, values)
+    return pa.MapArray.from_arrays(offsets, _texts(list(names)), _texts(list(values)))
 
 
-_COLUMNS: dict[str, Callable[[list[_Row]], pa.Array]] = {
-    "partition": lambda rows: pa.array([_subject(r.message.subject)[0] for r in rows], pa.int32()),
-    "sequence": lambda rows: pa.array([row.message.sequence for row in rows], pa.int64()),
-    "time": _times,
-    "subject": lambda rows: _texts([row.message.subject for row in rows]),
-    "host": lambda rows: pa.array([_subject(r.message.subject)[1] for r in rows], pa.string()),
-    "file": lambda rows: _texts([row.section.path if row.section else None for row in rows]),
-    "section": lambda rows: pa.array([row.number for row in rows], pa.int32()),
+def _hosts(sections: _Sections) -> pa.Array:
+    return pa.array([_subject(one)[1] for one in sections.subjects], pa.string())
+
+
+# the broker writes nanoseconds; Spark counts microseconds
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+_COLUMNS: dict[str, Callable[[_Sections], pa.Array]] = {
+    "partition": lambda all_: pa.array([_subject(one)[0] for one in all_.subjects], pa.int32()),
+    "sequence": lambda all_: pa.array(all_.sequences, pa.int64()),
+    "time": lambda all_: pa.array([one // 1000 for one in all_.times], pa.int64()).cast(
+        _MICROSECONDS
+    ),
+    "subject": lambda all_: _texts(all_.subjects),
+    "host": _hosts,
+    "file": lambda all_: _texts(all_.paths),
+    "section": lambda all_: pa.array(all_.numbers, pa.int32()),
     "span": _spans,
-    "lines": lambda rows: pa.array([row.lines for row in rows], pa.int32()),
-    "payload": lambda rows: pa.array([row.payload for row in rows], pa.binary()),
+    "lines": lambda all_: pa.array(all_.lines, pa.int32()),
+    "payload": lambda all_: pa.array(all_.payloads, pa.binary()),
     "headers": _headers,
 }
 _LINE_COLUMNS: dict[str, Callable[[_Lines], pa.Array]] = {
-    "pos": _Lines.pos,
+    "pos": lambda lines: lines.pos,
     "record": _Lines.record,
     "line": _Lines.line,
     "piece": _Lines.piece,

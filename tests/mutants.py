@@ -143,10 +143,17 @@ MUTANTS = (
         "tests/shipper/sources/files",
     ),
     Mutant(
+        "what was written over a file's content is another file",
+        "shipper/sources/files/decide.py",
+        "if not compared.is_same:",
+        "if False:",
+        "tests/shipper/sources/files/test_rewritten.py",
+    ),
+    Mutant(
         "other lines wait for the end of a record that is in pieces",
         "shipper/sources/files/progress.py",
-        "in_line=bool(cursor.rest),",
-        "in_line=False,",
+        "in_line=bool(cursor.rest),\n            beginning",
+        "in_line=False,\n            beginning",
         "tests/shipper/sources/files/test_records.py",
     ),
     Mutant(

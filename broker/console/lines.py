@@ -128,11 +128,11 @@ class LineFinder:
                 if history and len(before) < most:
                     oldest = (before or [line])[0]
                     some = await asyncio.to_thread(history.around, oldest, most - len(before), 0)
-                    older = [one for one in join_records(some) if one.place < oldest.place]
+                    older = [one for one in join_records(some) if one.order < oldest.order]
                     before = older + before
             elif history and (one := await asyncio.to_thread(history.get, stream, sequence, pos)):
                 some = join_records(await asyncio.to_thread(history.around, one, most, most))
-                at = max(number for number, other in enumerate(some) if other.place <= one.place)
+                at = max(number for number, other in enumerate(some) if other.order <= one.order)
                 before, line, after = some[:at], some[at], some[at + 1 :]
             else:
                 raise OperatorError("this line is no longer in the stream, nor in a table")

@@ -49,7 +49,7 @@ def find_in_table(history: History, query: Query, most: int, order: Order) -> Wi
 
 def join_records(lines: Iterable[Line]) -> list[Line]:
     """Return lines as pages show them: the oldest first, a record as one."""
-    ordered = sorted(lines, key=lambda one: one.place)
+    ordered = sorted(lines, key=lambda one: one.order)
     grouped = groupby(ordered, lambda one: (one.stream, one.sequence, one.file, one.record))
     groups = (list(some) for _, some in grouped)
     return [some[0]._replace(line=b"\n".join(one.line for one in some)) for some in groups]

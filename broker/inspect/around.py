@@ -62,4 +62,4 @@ async def _search(
                     found += (one for one in window.lines if one.file == like.file)
                     if len(found) >= most:
                         break
-    return sorted(found, key=lambda one: one.place)
+    return sorted(found, key=lambda one: one.order)

@@ -68,7 +68,7 @@ async def search_streams(
 
 
 def _keep(lines: list[Line], order: Order, most: int) -> list[Line]:
-    lines.sort(key=lambda one: one.place)
+    lines.sort(key=lambda one: one.order)
     return lines[:most] if order is Order.OLDEST else lines[max(0, len(lines) - most) :]
 
 
@@ -135,7 +135,7 @@ def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int)
         lines = [_make_line(one, stream) for one in _cut(some, order, most)]
         result.lines += lines
         most -= len(lines)
-    result.lines.sort(key=lambda one: one.place)
+    result.lines.sort(key=lambda one: one.order)
     return result
 
 

@@ -47,7 +47,7 @@ ELECTION = 20.0
 
 _INBOX, _API = "_INBOX", "$JS.API"  # the prefixes without a credential
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
-_RESTART = 10.0  # seconds; a broker that is away for longer does not only restart
+_START, _RESTART = 3.0, 10.0  # seconds that a broker may take when we start, and later
 _PATIENCE = 5.0  # seconds for an answer
 _MAX_PENDING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Connection:
     async def client(self) -> BrokerClient:
         """Return a live client, however long that takes.
 
-        Logs one line for a broker that restarts, and for one that is away longer why, and its end.
+        Logs one line for a broker that starts or restarts, and two for one that is away longer.
         """
         if self._client is not None and not self.away and self.is_current(self._client):
             return self._client
@@ -126,7 +126,7 @@ class Connection:
         self.away = str(error)
         # log a refusal also if another reason was logged before: a person must act
         keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
-        is_long = now - self._away_since >= _RESTART or not self.connected_at
+        is_long = now - self._away_since >= (_RESTART if self.connected_at else _START)
         if self._logged != self.away if keeps_out else is_long and not self._logged:
             logger.warning("broker away: %s; trying again", error)
             self._logged = self.away

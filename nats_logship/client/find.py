@@ -26,15 +26,15 @@ _OF_THE_SERVER = {
     *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
 }
 # the server writes these behind all headers of the client
-_PLACE_BEGINS = b"\r\nNats-Subject: "
-_PLACE = re.compile(
+_HEAD_BEGINS = b"\r\nNats-Subject: "
+_HEAD = re.compile(
     rb"\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: ([0-9]{1,20})\r\n"
     rb"Nats-Time-Stamp: ([0-9TZ:.+-]*)\r\n"
 )
 
 
-class StreamPlace(NamedTuple):
-    """Where a message is in its stream, as an answer to `DIRECT.GET` says; the time as text."""
+class AnswerHead(NamedTuple):
+    """What the server writes of a message into an answer to `DIRECT.GET`; the time as text."""
 
     subject: str
     sequence: int
@@ -42,13 +42,13 @@ class StreamPlace(NamedTuple):
 
     @staticmethod
     def is_in(head: bytes) -> bool:
-        """Whether `read` returns a place."""
-        return head.rfind(_PLACE_BEGINS) >= 0
+        """Whether `read` returns something."""
+        return head.rfind(_HEAD_BEGINS) >= 0
 
     @classmethod
-    def read(cls, head: bytes) -> "StreamPlace | None":
+    def read(cls, head: bytes) -> "AnswerHead | None":
         """Read the headers of an answer; None for the status that ends it."""
-        found = _PLACE.match(head, max(0, head.rfind(_PLACE_BEGINS)))
+        found = _HEAD.match(head, max(0, head.rfind(_HEAD_BEGINS)))
         if found is None:
             return None
         subject, sequence, time = found.groups()
@@ -67,12 +67,12 @@ class StreamMessage(NamedTuple):
     @classmethod
     def from_direct_get(cls, answer: RawMessage) -> "StreamMessage | None":
         """Read a message of an answer to `DIRECT.GET`; None for the status that ends the answer."""
-        if (place := StreamPlace.read(answer.head)) is None:
+        if (head := AnswerHead.read(answer.head)) is None:
             return None
         return cls(
-            subject=place.subject,
-            sequence=place.sequence,
-            stored_at=parse_time(place.time),
+            subject=head.subject,
+            sequence=head.sequence,
+            stored_at=parse_time(head.time),
             headers=_own_headers(answer.head),
             payload=answer.data,
         )
@@ -80,7 +80,7 @@ class StreamMessage(NamedTuple):
 
 def _own_headers(head: bytes) -> dict[str, str]:
     """Return the client's headers; those of the server are behind them."""
-    own = RawMessage("", "", head[: head.rfind(_PLACE_BEGINS)], b"").headers or {}
+    own = RawMessage("", "", head[: head.rfind(_HEAD_BEGINS)], b"").headers or {}
     return {name: value for name, value in own.items() if name not in _OF_THE_SERVER}
 
 

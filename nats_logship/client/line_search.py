@@ -20,7 +20,7 @@ import zstandard
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import printable
 from nats_logship.client.connection import Connection
-from nats_logship.client.find import StreamMessage, StreamPlace
+from nats_logship.client.find import AnswerHead, StreamMessage
 from nats_logship.client.ranges import SequenceRange, read_runs
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.expressions import Expression, bounded_expression, matching_runs
@@ -175,11 +175,11 @@ def select(message: StreamMessage, wanted: LineFilter) -> Iterator[FoundLines]:
     except MalformedMessage as error:
         _log_trouble(message.sequence, str(error))
         return
-    number, place = 0, (subject.host, subject.partition, message.sequence, message.stored_at)
+    number, origin = 0, (subject.host, subject.partition, message.sequence, message.stored_at)
     for section, lines in sections:
         path = section.path if section else ""
         if lines and wanted.selection.wants_file(path):
-            found = FoundLines(*place, path, lines, number)
+            found = FoundLines(*origin, path, lines, number)
             if section:
                 found = found._replace(file_id=section.span.file_id, end=section.span.end)
             yield from _select(found, section, wanted)
@@ -294,8 +294,8 @@ def _read_lines(message: RawMessage, decompressor: zstandard.ZstdDecompressor) -
     try:
         return decode_payload(message.headers, message.data, decompressor)
     except MalformedMessage as error:
-        place = StreamPlace.read(message.head)
-        _log_trouble(place.sequence if place else 0, str(error))
+        head = AnswerHead.read(message.head)
+        _log_trouble(head.sequence if head else 0, str(error))
         return b""
 
 

@@ -14,7 +14,7 @@ from nats_logship.app.exits import OperatorError
 from nats_logship.client import background
 from nats_logship.client.answer import Rejected
 from nats_logship.client.connection import Answer, Connection, retry_until_answered
-from nats_logship.client.find import StreamMessage, StreamPlace, find_message
+from nats_logship.client.find import AnswerHead, StreamMessage, find_message
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.delivery import RawMessage
 from nats_logship.wire.streams import STREAM
@@ -95,9 +95,9 @@ def _advance(run: list[RawMessage], item: SequenceRange) -> tuple[list[RawMessag
 
 
 def _sequence(message: RawMessage) -> int:
-    place = StreamPlace.read(message.head)
-    assert place is not None, "only messages of the stream are collected"
-    return place.sequence
+    head = AnswerHead.read(message.head)
+    assert head is not None, "only messages of the stream are collected"
+    return head.sequence
 
 
 async def _fetch(connection: Connection, item: SequenceRange) -> list[RawMessage]:
@@ -136,7 +136,7 @@ async def _get_batch(
     ends: asyncio.Queue[str] = asyncio.Queue()
 
     def take(message: RawMessage) -> None:
-        if StreamPlace.is_in(message.head):
+        if AnswerHead.is_in(message.head):
             found.append(message)
         else:
             ends.put_nowait((message.headers or {}).get("Status", ""))

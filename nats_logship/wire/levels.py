@@ -29,13 +29,13 @@ LEVEL_OF = {word: level for level, words in _WORDS.items() for word in words} | 
 _KEYS = "level|LEVEL|Level|lvl|severity|Severity|SEVERITY"
 
 
-def _list_words(levels: tuple[str, ...]) -> tuple[str, str]:
+def _list_texts(levels: tuple[str, ...]) -> tuple[str, str]:
     """Return alternatives of an expression: the words of levels, and the same in capitals."""
     words = sorted((word for level in levels for word in _WORDS[level]), key=len, reverse=True)
     return "|".join(words), "|".join(word.upper() for word in words)
 
 
-_ANY, _CAPITALS = _list_words(LEVELS)
+_ANY, _CAPITALS = _list_texts(LEVELS)
 LEVEL_PATTERN = (
     rf"\b(?P<a>{_CAPITALS})\b"
     rf"""|\b(?:{_KEYS})["']?\s?[=:]\s?["']?(?P<b>(?i:{_ANY}))\b"""
@@ -57,10 +57,10 @@ def find_level(line: bytes) -> str:
 def hint_of(least: str) -> Expression:
     """Return an expression that matches every line of a level, or of a higher one."""
     wanted = LEVELS[LEVELS.index(least) :]
-    words, capitals = _list_words(wanted)
+    texts, capitals = _list_texts(wanted)
     numbers = "|".join(number for number, level in _OF_PRIORITY.items() if level in wanted)
     return expression(
-        rf"""(?:{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{words})|[[:](?:{words})\]"""
+        rf"""(?:{capitals}|(?:{_KEYS})["']?\s?[=:]\s?["']?(?i:{texts})|[[:](?:{texts})\]"""
         rf"|^<(?:{numbers})>)"
     )
 

@@ -24,6 +24,8 @@ from receiver.storage.damage import Damaged, Misplaced, describe_damage
 _ASK_EVERY = 1.0  # seconds
 _NOT_SET_UP = "the broker has no number of partitions; run `logbroker apply`"
 
+_START = 5.0  # seconds in which a broker that was started just now is set up
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,9 +52,10 @@ async def wait_for_partitions(
             reason = reason if isinstance(error, Rejected) else str(error)
         if patience is not None and clock() - began >= patience:
             raise ConfigurationError(f"{reason} first")
-        if reason != logged and not stop.is_set():
+        is_starting = reason == _NOT_SET_UP and clock() - began < _START
+        if reason != logged and not (is_starting or stop.is_set()):
             logger.warning("%s; waiting", reason)
-        logged = reason
+            logged = reason
         await run_unless_stopped(stop, asyncio.sleep(_ASK_EVERY))
     return None
 

@@ -15,7 +15,7 @@ async def with_context(
     shown: set[Key] = set()
     async for found in groups:
         for one in found:
-            before, after = await finder.find_beside(one, most)
+            before, after = await finder.find_around(one, most)
             group = [
                 *(line._replace(is_context=True) for line in before),
                 one,

@@ -32,7 +32,7 @@ class Finder(Protocol):
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines in the order of storage."""
 
-    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file."""
 
 
@@ -57,9 +57,9 @@ class StreamFinder:
         """See `Finder`."""
         return await self.streams.find_last(most)
 
-    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """See `Finder`."""
-        return await self.streams.find_beside(one, most)
+        return await self.streams.find_around(one, most)
 
 
 @dataclass(slots=True)
@@ -111,14 +111,14 @@ class TableFinder:
             found = [*await self._before.find_last(left), *found]
         return found
 
-    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """See `Finder`."""
-        before, after = await self._table.find_beside(one, most)
+        before, after = await self._table.find_around(one, most)
         if self._after:
-            more_before, more_after = await self._after.find_beside(one, most)
+            more_before, more_after = await self._after.find_around(one, most)
             before, after = [*before, *more_before], [*after, *more_after]
         if self._before:
-            more_before, more_after = await self._before.find_beside(one, most)
+            more_before, more_after = await self._before.find_around(one, most)
             before, after = [*more_before, *before], [*more_after, *after]
         return before[-most:], after[:most]
 

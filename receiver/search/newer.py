@@ -82,7 +82,7 @@ class Newer:
             found += (Found.from_stream(one, key) for one in lines)
         return sorted(found, key=lambda one: one.time or 0)[-most:]
 
-    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file, which may be older."""
         files = (escape(one.file),) if one.file else ()
         exact = LineFilter(LineSelection((escape(one.host),), files))

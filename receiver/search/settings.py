@@ -46,11 +46,11 @@ class SearchSettings(AccessSettings):
     )
     since: str = option(
         "",
-        "TIME",
+        "WHEN",
         "Only lines that the broker stored then or later: a time such as 2026-11-20T14:03 (in "
         "--time-zone, or with its own zone), today, yesterday, or a time ago such as 2h.",
     )
-    until: str = option("", "TIME", "Only lines that the broker stored before; as --since.")
+    until: str = option("", "WHEN", "Only lines that the broker stored before; as --since.")
     match: Annotated[str, AfterValidator(_check_expression)] = option(
         "", "REGEX", "Only lines that match this expression of RE2."
     )

@@ -48,13 +48,13 @@ class TableSide:
             self.history.cancel()  # a thread may be at work
             raise
 
-    async def find_beside(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file."""
         line = one.as_line()
         with self.history.another() as another:
             found = await asyncio.to_thread(another.around, line, most, most)
-        before = [Found.from_table(other) for other in found if other.place < line.place]
-        after = [Found.from_table(other) for other in found if other.place > line.place]
+        before = [Found.from_table(other) for other in found if other.order < line.order]
+        after = [Found.from_table(other) for other in found if other.order > line.order]
         return before, after
 
     def older(self, state: StreamState) -> tuple[int, int]:

@@ -3,40 +3,35 @@
     input ──▶ <state-dir>/<host>/<name>-<number>-<file id>-<start> ──read──▶ blocks
                                   acknowledged: removed ◀─────────┘
 
-The name of a segment holds its file id and the position of its first byte, so its position is known
-whatever it contains. A thread copies from the start of the program on, with or without a broker.
-Segments survive the end of the process, but not a crash of the machine: nothing is synced.
+The name of a segment says what its position is, whatever it contains. A thread copies from the
+start of the program on, with or without a broker. Segments survive the end of the process, but not
+a crash of the machine: nothing is synced.
 """
 
 import asyncio
-import errno
 import logging
 import math
-import os
-import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.files import FOLDER_ID, Folder, make_folder
-from nats_logship.app.locks import try_lock
+from nats_logship.app.files import Folder
 from nats_logship.wire.positions import Cursor
 from shipper.sources.block import Block
-from shipper.sources.files.identity import fingerprint, identify
+from shipper.sources.files.cutter import Cutter
+from shipper.sources.files.identity import identify
 from shipper.sources.files.progress import Progress
 from shipper.sources.files.records import RecordRules
 from shipper.sources.inputs import CHUNK, STANDARD_INPUT, Input, NamedPipe
 from shipper.sources.notices import Notice, NoticeKind
 from shipper.sources.source import Source, SourceState
-from shipper.sources.spooled import SEGMENT, Segment, SpooledFile
+from shipper.sources.spool_folder import SpoolFolder, list_inputs, name_input, open_home
+from shipper.sources.spooled import SEGMENT, SpooledFile
 from shipper.sources.worker import Worker
 
 _MOST = 256 * 1024 * 1024
@@ -45,10 +40,7 @@ _PAUSE = 0.01  # seconds after a small read: a copy for each line would use a wh
 _RETRY = 1.0  # seconds
 _SECOND = 1_000_000_000
 _LAST_COPY = 0.5  # seconds to copy the rest of the input when the program must end
-_NAME = re.compile(r"(.+)-([0-9]{8,})-([^-]+-[^-]+)-([0-9]{1,18})")
-_LONGEST_NAME = 150  # characters of the name of an input
 _REMEMBERED = 64  # files that are marked as ended
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 logger = logging.getLogger(__name__)
 
 
@@ -62,7 +54,7 @@ class Spool(Source):
     def __init__(
         self,
         input_: Input,
-        folder: Folder,
+        home: Folder,
         *,
         new_id: Callable[[], str],
         clock: Callable[[], int],
@@ -75,15 +67,14 @@ class Spool(Source):
         self.stored: Callable[[str], int] = lambda _: 0
         self._obstacle = ""
         self._input = input_
-        self._folder = folder
+        self._folder = SpoolFolder(home, input_.path)
         self._new_id = new_id
         self._clock = clock
-        self._prefix = _prefix_of(input_.path)
         self._number = 0
         self._files: list[SpooledFile] = []
         self._cursors: Mapping[str, Cursor] = {}  # of the last `rewind`
         self._removed = deque[str](maxlen=_REMEMBERED)
-        self._has_ended = self._is_stopping = self._has_news = self._has_rebooted = False
+        self._has_ended = self._is_stopping = self._has_news = False
         self._error = ""
         self._unfinished = 0  # bytes of a last line, as of the last gathering
         self._readable_since: int | None = None
@@ -97,14 +88,17 @@ class Spool(Source):
 
         Returns False, and does nothing, while another process reads the same pipe. Raises OSError.
         """
-        if self._input.is_kept and not self._lock_input():
+        if self._input.is_kept and not self._folder.lock_input():
             self._obstacle = f"another shipper on this machine reads {self._input.path}"
             return False
         self._obstacle = ""
         self._input.open()
-        self._take_over()
+        for number, id_, segments in self._folder.take_over():
+            self._number = number
+            if segments:
+                self._files.append(SpooledFile(number, self._begin_at(id_), segments))
         # a pipe goes on where the run that wrote the last one was killed, perhaps inside a line
-        goes_on = self._input.is_kept and not self._has_rebooted
+        goes_on = self._input.is_kept and not self._folder.has_rebooted
         for file in self._files[: -1 if goes_on else None]:
             file.finish()
             file.is_closed = True
@@ -114,39 +108,6 @@ class Spool(Source):
     @property
     def _has_begun(self) -> bool:
         return self._thread.ident is not None
-
-    def _lock_input(self) -> bool:
-        """Hold the pipe until the process ends: two of them would share its lines."""
-        descriptor = self._folder.open(f"{self._prefix}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        if not try_lock(descriptor):
-            os.close(descriptor)
-            return False
-        boot = _BOOT.read_bytes()
-        self._has_rebooted = os.pread(descriptor, len(boot), 0) != boot
-        os.pwrite(descriptor, boot, 0)
-        return True
-
-    def _take_over(self) -> None:
-        for (number, file), found in groupby(_list_segments(self._folder, self._prefix), _FILE):
-            self._number = number
-            # another shipper may hold it, which is about to end or ships to another broker
-            segments = list[Segment]()
-            try:
-                for _, _, start, name in found:
-                    segments.append(self._open_segment(name, start))
-            except BlockingIOError:
-                for one in segments:
-                    os.close(one.descriptor)
-                continue
-            self._files.append(SpooledFile(number, self._begin_at(file), segments))
-
-    def _open_segment(self, name: str, start: int, flags: int = 0) -> Segment:
-        """Open and lock a segment; raises BlockingIOError if another process holds it."""
-        descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
-        if not try_lock(descriptor):
-            os.close(descriptor)
-            raise BlockingIOError(errno.EWOULDBLOCK, f"another process holds {name}")
-        return Segment(name, descriptor, start, os.fstat(descriptor).st_size)
 
     def _begin_at(self, file: str) -> Progress:
         return Progress.begin(self._cursors.get(file) or self._start_of(file), 0, b"")
@@ -200,17 +161,14 @@ class Spool(Source):
     def _read(self, file: SpooledFile, budget: int) -> Block | None:
         rules, sizes = self._rules, self._sizes
         file.skip_hole()
-        cutter = file.cutter(rules.records_of(self._input.path), sizes, rules.lines)
+        cutter = Cutter(file.progress, rules.records_of(self._input.path), *sizes, rules.lines)
         return file.read(cutter, min(budget, sizes[0]), rules.timeout, self._clock())
 
     def _remove_acknowledged(self) -> None:
-        while self._files and self._files[0].remove(self.stored(self._files[0].file), self._remove):
+        while self._files and self._files[0].remove(
+            self.stored(self._files[0].file), self._folder.remove
+        ):
             self._removed.append(self._files.pop(0).file)
-
-    def _remove(self, segment: Segment) -> None:
-        with suppress(OSError):  # the next run removes it
-            self._folder.remove(segment.name)
-        os.close(segment.descriptor)
 
     def await_change(self) -> None:
         """Have `wake` set when something was copied since the last gathering."""
@@ -370,35 +328,13 @@ class Spool(Source):
         if last and not last[0].is_closed:
             file = last[0]
             if file.segments[-1].size >= SEGMENT:
-                file.segments.append(self._make_segment(file.number, file.file, file.end))
+                file.segments.append(self._folder.make(file.number, file.file, file.end))
             return file
         self._number += 1
         name = self._new_id()
-        segment = self._make_segment(self._number, name, 0)
+        segment = self._folder.make(self._number, name, 0)
         self._files.append(SpooledFile(self._number, self._begin_at(name), [segment]))
         return self._files[-1]
-
-    def _make_segment(self, number: int, file: str, start: int) -> Segment:
-        name = f"{self._prefix}-{number:08}-{file}-{start}"
-        return self._open_segment(name, start, os.O_CREAT | os.O_EXCL)
-
-
-_FILE = itemgetter(0, 1)
-
-
-def _list_segments(folder: Folder, prefix: str) -> Iterator[tuple[int, str, int, str]]:
-    """Yield the segments of an input, the oldest first: number, file id, start, name."""
-    found = (match for name in folder.names() if (match := _NAME.fullmatch(name)))
-    own = ((int(one[2]), one[3], int(one[4]), one[0]) for one in found if one[1] == prefix)
-    yield from sorted(own)
-
-
-def _prefix_of(path: str) -> str:
-    """Return what the names of an input's segments begin with."""
-    if path == STANDARD_INPUT:
-        return "stdin"
-    name = quote(os.fsencode(path), safe="")
-    return name if len(name) <= _LONGEST_NAME else f"={fingerprint(name.encode())}"
 
 
 def open_spools(
@@ -415,14 +351,12 @@ def open_spools(
     A pipe that another shipper reads is read once that has ended, if its host is taken over.
     `given` is as a `Spool` takes it. Raises `OperatorError`.
     """
-    inputs = {_prefix_of(path): path for path in paths}
+    wanted = set(map(name_input, paths))
     try:
-        with make_folder(state_dir, 0o700) as folder:
-            os.close(folder.open(FOLDER_ID, os.O_RDONLY | os.O_CREAT, 0o600))
-            home = folder.make(host, 0o700)
-        names = (match[1] for name in home.names() if (match := _NAME.fullmatch(name)))
-        for name in sorted({unquote(name) for name in names if name not in inputs}):
-            logger.warning("%s is spooled and not shipped: --file does not name it", name)
+        home = open_home(state_dir, host)
+        for name, path in list_inputs(home).items():
+            if name not in wanted:
+                logger.warning("%s is spooled and not shipped: --file does not name it", path)
         spools = [Spool(_input_of(path, once=once), home, **given) for path in paths]
         for spool in spools:
             if not (spool.begin() or takes_over):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from nats_logship.wire.positions import Cursor
-from nats_logship.wire.records import Records
 from shipper.sources.block import Block
 from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.identity import TAIL_BYTES
@@ -131,10 +130,6 @@ class SpooledFile:
         start = next((one.start for one in self.segments if one.end > offset), offset)
         if start > offset:
             self.progress = self.progress._replace(offset=start, in_line=False, searched=None)
-
-    def cutter(self, records: Records | None, sizes: tuple[int, int], lines: int) -> Cutter:
-        """Return what cuts records of so many lines, in blocks and lines of these sizes."""
-        return Cutter(self.progress, records, *sizes, lines)
 
     def _cut(self, cutter: Cutter, most: int, end: int) -> Reading:
         offset = self.progress.offset

@@ -30,6 +30,20 @@ def commands(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def find_missing(shown: str, written: str) -> list[str]:
+    """Return the lines of an output on a page that were not written.
+
+    Numbers and the widths of columns may differ, and `…` stands for any text.
+    """
+    lines = set(map(_normal, written.splitlines()))
+    wanted = {line: re.escape(_normal(line)).replace("…", ".*") for line in shown.splitlines()}
+    return [line for line, one in wanted.items() if not any(map(re.compile(one).fullmatch, lines))]
+
+
+def _normal(line: str) -> str:
+    return " ".join(re.sub(r"\d+", "0", re.sub(r"\b[0-9a-f]{8}\b", "0", line)).split())
+
+
 def untrue_commands(text: str) -> list[tuple[str, str]]:
     return [command for command in commands(text) if not _takes(*command)]
 

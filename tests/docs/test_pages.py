@@ -12,7 +12,7 @@ from broker.settings import BrokerSettings
 from nats_logship.app.configuration import load
 from shipper.settings import ShipperSettings
 from tests.ansible.argument_specs import variables
-from tests.docs.commands import blocks, commands, untrue_commands
+from tests.docs.commands import blocks, commands, find_missing, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
 from tests.support.ports import free_port
 from tests.support.processes import Processes, installed, wait_until
@@ -167,12 +167,15 @@ def test_the_three_files_of_the_cluster_start_a_cluster(tmp_path: Path) -> None:
             programs.start(name, run)
         server = f"nats://127.0.0.1:{ports['b1'][0]}"
 
-        def is_replicated() -> bool:
-            check = [installed("logbroker"), "status", "--json", "--server", server]
-            done = subprocess.run(check, capture_output=True, text=True, check=False)
-            return done.returncode == 0 and '"current_replicas": 3' in done.stdout
+        def succeeds(*command: str) -> str:
+            """Return the output of a command of logbroker; empty if it fails."""
+            asked = [installed("logbroker"), *command, "--server", server]
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            return "" if done.returncode else done.stdout
 
-        wait_until("each line is held three times", is_replicated, 120)
+        is_well = lambda: succeeds("check", "stream")  # noqa: E731
+        wait_until("all replicas are there", is_well, 120)
+        assert '"wanted_replicas": 3' in succeeds("status", "--json")
 
 
 @pytest.mark.journey
@@ -204,6 +207,8 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_
     files = b"".join(path.read_bytes() for path in work.glob("received/*.log"))
     assert (code, b"".join(sorted(files.splitlines(True)))) == (0, received), output
     assert "Traceback" not in output
+    shown = "".join(blocks(TEXTS[page], "text")).replace("/tmp/try", str(work))
+    assert page != "README.md" or find_missing(shown, output) == [], output
 
 
 def waiting(block: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.deploy.manifests import FOLDER, find_renderer, render
 from tests.deploy.pods import pods_of
+from tests.docs.commands import find_missing
 from tests.docs.option_tables import DOCS
 from tests.support.journals import JournalWriter, have_journal
 from tests.support.ports import free_port
@@ -106,21 +107,9 @@ class Kitchen:
         return session.log.read_text("utf-8")
 
 
-def normal(text: str) -> str:
-    """Return a text without what differs between runs: numbers and widths of columns."""
-    return " ".join(re.sub(r"\d+", "0", text).split())
-
-
 def shows(title: str, kitchen: Kitchen, written: str) -> None:
-    """Assert that the lines of the page are among those that were written, in this order."""
     shown = [text for language, text in BLOCK.findall(SECTIONS[title]) if language == "text"]
-    rest = [normal(line) for line in written.splitlines()]
-    for line in kitchen.map("".join(shown)).splitlines():
-        wanted = re.compile(re.escape(normal(line)).replace("…", ".*"))
-        while rest and not wanted.fullmatch(rest[0]):
-            rest.pop(0)
-        assert rest, f"{line!r} is not in:\n{written}"
-        rest.pop(0)
+    assert find_missing(kitchen.map("".join(shown)), written) == [], written
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nats_logship.history import History, Order, Query, SearchLimits
+from nats_logship.app.exits import OperatorError
+from nats_logship.app.selection import LineSelection
+from nats_logship.history import Cancelled, History, Order, Query, SearchLimits
 from receiver.table.columns import SCHEMA, SectionLines, make_rows
 from receiver.table.location import Location
 from receiver.table.log import Log
@@ -40,10 +42,13 @@ class Written:
         return History.open(self.address, limits=SearchLimits(**limits))
 
     def find(
-        self, query: Query = Query(), limit: int | None = None, order: Order = Order.OLDEST
+        self,
+        query: Query | None = None,
+        limit: int | None = None,
+        order: Order = Order.OLDEST,
     ) -> list[bytes]:
         with self.open() as history:
-            return [one.line for one in history.find(query, limit, order)]
+            return [one.line for one in history.find(query or Query(), limit, order)]
 
 
 @pytest.fixture
@@ -84,3 +89,119 @@ def test_lines_come_in_the_order_of_storage_from_files_that_overlap(
         ][:limit]
     )
     assert written.find(limit=limit, order=Order.NEWEST) == written.find()[::-1][:limit]
+
+
+def test_only_lines_that_fit_every_part_of_a_query_are_found(written: Written) -> None:
+    written.add(
+        ("web01", "/var/log/app.log", 1, b"INFO a\n[error] b\nFATAL c\n"),
+        ("web01", "/var/log/db.log", 2, b"ERROR d\n"),
+        ("db[1]", "", 3, b"ERROR e\n\xff ERROR f\n"),
+    )
+    hosts, files = LineSelection(("web*", "x")), LineSelection((), ("app.*", "/none/*"))
+    second = BEGAN + 2 * SECOND
+
+    assert written.find(Query(hosts, match="[ad]$")) == [b"INFO a", b"ERROR d"]
+    assert written.find(Query(files, level="error")) == [b"[error] b", b"FATAL c"]
+    assert written.find(Query(level="critical")) == [b"FATAL c"]
+    assert written.find(Query(since=second, until=second + 1000)) == [b"ERROR d"]
+    assert written.find(Query(since=second + SECOND)) == [b"ERROR e", b"\xff ERROR f"]
+    assert written.find(Query(LineSelection(("db[[]1]",)), match="f$")) == [b"\xff ERROR f"]
+    assert written.find(Query(following=((STREAM, 3),))) == [b"ERROR e", b"\xff ERROR f"]
+    for wrong in ({"match": "("}, {"level": "loud"}):
+        with pytest.raises(ValueError, match=r"regular expression|is no level"):
+            Query(**wrong)
+
+
+def test_records_are_found_and_counted_whole(written: Written) -> None:
+    lines = b" rest\n1 a\n at a\n2 b\n at b\n3 c\n"
+    written.add(("web01", "a", 1, lines), records="start:^[0-9]")
+    written.add(("web01", "a", 2, lines), records="start:^[0-9]")
+
+    second = [b"2 b", b" at b"]
+    assert written.find(Query(match="at b")) == second * 2
+    assert written.find(Query(match="at b"), limit=1) == second
+    assert written.find(Query(match="at b"), 1, Order.NEWEST) == second[::-1]
+    assert written.find(Query(match="rest|3")) == [b" rest", b"3 c"] * 2
+
+
+def test_lines_around_a_line_are_those_of_its_host_and_file(written: Written) -> None:
+    for second in range(20):
+        written.add(
+            numbered("web01", second, 2 * second, 2 * second + 1),
+            ("web01", "/other", second, b"other\n"),
+            numbered("web02", second, second),
+        )
+    with written.open() as history:
+        line = next(history.find(Query(match="web01 20$")))
+        around = history.around(line, 3, 4)
+        newest = line._replace(time=line.time + 99 * SECOND)  # of the stream, not of the table
+
+        assert [one.line for one in around] == [b"web01 %d" % n for n in range(17, 25)]
+        assert history.get(line.stream, line.sequence, line.pos) == line
+        assert history.get(line.stream, 10**6, 0) is None
+        before = [one.line for one in history.around(newest, 2, 2)]
+        assert before == [b"web01 38", b"web01 39"]
+
+
+def test_lines_are_counted_by_time_and_level(written: Written) -> None:
+    written.add(("web01", "a", 0, b"INFO\nERROR\n"), ("web01", "a", 9, b"x\nERROR\n"))
+    written.add(("web01", "a", 4, b"WARN\n"), ("web02", "a", 19, b"ERROR\n"))
+
+    with written.open() as history:
+        found = history.count(Query(since=BEGAN, until=BEGAN + 20 * SECOND), 4)
+        errors = history.count(Query(level="error"), 2)
+
+    assert (found.since, found.width) == (BEGAN, 5 * SECOND)
+    assert found.counts == (
+        {"info": 1, "error": 1, "warning": 1},
+        {"": 1, "error": 1},
+        {},
+        {"error": 1},
+    )
+    assert [one["error"] for one in errors.counts] == [2, 1]
+    assert errors.since == BEGAN
+
+
+def test_a_version_that_was_opened_is_the_same_until_its_files_are_gone(
+    written: Written,
+) -> None:
+    written.add(numbered("web01", 1, 1))
+    with written.open() as history:
+        written.add(numbered("web01", 2, 2))
+        assert len(list(history.find(Query()))) == 1
+        for file in Path(written.address).rglob("*.parquet"):
+            file.unlink()
+        with pytest.raises(OperatorError, match="files cannot be read"):
+            list(history.find(Query()))
+
+
+def test_a_search_that_is_cancelled_or_takes_too_long_ends(written: Written) -> None:
+    written.add(numbered("web01", 1, *range(5000)))
+    with written.open() as history, history.another() as other:
+        lines = history.find(Query())
+        next(lines)
+        history.cancel()
+        with pytest.raises(Cancelled):
+            list(lines)
+        with pytest.raises(Cancelled):
+            history.count(Query(), 1)
+        assert len(list(other.find(Query()))) == 5000
+    with written.open(seconds=0.001) as late, pytest.raises(OperatorError, match="took over"):
+        _search_for_ever(late)
+
+
+def _search_for_ever(history: History) -> None:
+    while True:
+        list(history.find(Query()))
+
+
+def test_progress_says_how_far_a_search_is(written: Written) -> None:
+    written.add(numbered("web01", 1, 1))
+    written.add(numbered("web01", 9, 2))
+    with written.open() as history:
+        assert history.progress.of == 0
+        list(history.find(Query(), order=Order.OLDEST))
+        read, size, until = history.progress
+
+    assert (read, until) == (size, BEGAN + 9 * SECOND)
+    assert size == history.size > 0

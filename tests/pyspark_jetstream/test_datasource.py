@@ -1,28 +1,41 @@
 """Rows, ranges, micro-batches, errors and rights of the data source, without Spark."""
 
+import random
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from broker.topology import Topology
-from nats_logship.app.exits import OperatorError
-from nats_logship.client import background
+from nats_logship.app.exits import ConfigurationError, OperatorError
+from nats_logship.client import background, bucket
 from nats_logship.client.answer import ConnectionLost
 from nats_logship.client.connection import Connection
 from nats_logship.client.ranges import LostSequences, SequenceRange, read_range
 from nats_logship.wire.message import Origin, encode_origin
+from nats_logship.wire.streams import CONFIG_BUCKET, STREAMS_KEY
 from pyspark_jetstream.datasource import JetStreamSource
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.streaming import MicroBatchReader
 from tests.conftest import apply_topology
-from tests.receiver.partition import api, lines_of, message, publish
+from tests.receiver.partition import api, lines_of, message, ours, publish
 from tests.support.ports import free_port
 from tests.support.processes import Processes
-from tests.support.suite import start_nats_server
+from tests.support.suite import ask, start_nats_server
 
 pytestmark = pytest.mark.nats
 
@@ -37,10 +50,10 @@ def read(reader: Any, partitions: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def reader_of(url: str, columns: str = "", **options: str) -> Any:
-    """Return the reader of a batch query for all columns, or for those in DDL."""
+def reader_of(url: str, columns: StructType | None = None, **options: str) -> Any:
+    """Return the reader of a batch query for all columns, or for some."""
     source = JetStreamSource({"servers": url, **options})
-    return source.reader(StructType.fromDDL(columns) if columns else source.schema())
+    return source.reader(columns or source.schema())
 
 
 def rows_of(url: str, **options: str) -> list[dict[str, Any]]:
@@ -273,3 +286,125 @@ def test_documented_rights_suffice_and_no_error_shows_a_password(guarded: dict[s
     assert "wr0ng" not in str(refused.value)
     with pytest.raises(OperatorError, match=r"permissions violation .*STREAM\.INFO\.OTHER"):
         rows_of("", **guarded, stream="OTHER")
+
+
+def test_filters_of_a_query_limit_what_is_fetched(logs_url: str) -> None:
+    publish(logs_url, *((f"logs.p{n % 2}.web{n % 2}", b"x\n", None) for n in range(20)))
+    hour = timedelta(hours=1)
+    now = datetime.now(UTC)  # noqa: TID251 - the broker's clock, about
+
+    def fetched(*filters: Filter) -> list[int]:
+        reader = reader_of(logs_url, pushDown="true")
+        assert reader.pushFilters(list(filters)) == list(filters)  # Spark applies them, too
+        return sorted(row["sequence"] for row in read(reader, reader.partitions()))
+
+    sequence, stored, host = ("sequence",), ("time",), ("host",)
+    assert fetched(EqualTo(host, "web1")) == list(range(2, 21, 2))
+    assert fetched(In(("partition",), (0, 7))) == list(range(1, 21, 2))
+    assert fetched(EqualTo(host, "no host*")) == []
+    assert fetched(GreaterThan(sequence, 5), LessThanOrEqual(sequence, 9)) == [5, 6, 7, 8, 9]
+    assert fetched(GreaterThanOrEqual(stored, now + hour)) == []
+    assert fetched(LessThan(stored, now - hour), EqualTo(host, "web0")) == []
+    assert fetched(GreaterThan(stored, now - hour)) == list(range(1, 21))
+    others = (EqualTo(("line",), "x"), Not(EqualTo(host, "web1")), In(host, (None, "web1")))
+    for other in others:
+        assert fetched(other) == list(range(1, 21))
+
+
+def test_a_query_gets_the_columns_of_its_own_schema(logs_url: str) -> None:
+    publish(logs_url, ("logs.p0.web", b"a\nb\n", None))
+    reader = reader_of(
+        logs_url, StructType().add("line", "string").add("host", "string"), explode="true"
+    )
+
+    (batch,) = reader.read(reader.partitions()[0])
+
+    assert batch.to_pydict() == {"line": ["a", "b"], "host": ["web", "web"]}
+    for wrong in (("lines", "integer"), ("host", "integer"), ("host", "string", False)):
+        with pytest.raises(ConfigurationError, match=r"has no column .* it has partition int"):
+            reader_of(logs_url, StructType().add(*wrong), explode="true")
+
+
+def test_a_task_reads_about_32_megabytes_of_lines(logs_url: str) -> None:
+    chance, lines = random.Random(4), 200_000
+    text = b"".join(
+        b"%016x and the same again, once more \n" % chance.getrandbits(64) for _ in range(lines)
+    )
+    publish(logs_url, *(ours("web", "a", n * len(text), text, compressed=True) for n in range(20)))
+    compressed = rows_of(logs_url, endingOffsets="2", includeHeaders="false")
+
+    ranges = [one.value for one in reader_of(logs_url).partitions()]
+
+    assert len(compressed[0]["payload"]) == len(text)
+    assert len(text) == 9_600_000
+    assert [one.until - one.first for one in ranges] == [3] * 6 + [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            {"startingOffsets": "9"},
+            "startingOffsets 9 is behind the end of stream LOGS, whose next",
+        ),
+        ({"endingOffsets": "9"}, "endingOffsets 9 is behind the end of stream LOGS, whose next"),
+        ({"startingOffsets": "latest"}, "latest leaves nothing to read"),
+        ({"endingOffsets": "earliest"}, "ends before it starts"),
+        ({"startingOffsets": "3", "endingOffsets": "2"}, "ends before it starts"),
+        ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "ends before it"),
+    ],
+)
+def test_an_impossible_offset_is_named(logs_url: str, options: dict[str, str], error: str) -> None:
+    fill(logs_url, 3)
+
+    with pytest.raises(ConfigurationError, match=error):
+        rows_of(logs_url, **options)
+    if options == {"startingOffsets": "9"}:
+        with pytest.raises(ConfigurationError, match=error):
+            Query(logs_url, **options).reader.initialOffset()
+
+
+def test_a_checkpoint_of_another_query_is_refused(logs_url: str) -> None:
+    fill(logs_url, 3)
+    query, named = Query(logs_url), Query(logs_url, stream="OTHER")
+    end = query.latest(dict(query.reader.initialOffset()))
+
+    with pytest.raises(ConfigurationError, match="is of LOGS, and the option stream is OTHER"):
+        named.reader.partitions(end, end)
+    with pytest.raises(ConfigurationError, match="is not one of jetstream"):
+        query.latest({"topic": {"0": 5}})
+    with pytest.raises(ConfigurationError, match="no push-down for streaming"):
+        Query(logs_url, pushDown="true")
+
+
+def test_the_newest_offset_is_reported(logs_url: str) -> None:
+    fill(logs_url, 12)
+    query = Query(logs_url, maxOffsetsPerTrigger="5")
+    start = dict(query.reader.initialOffset())
+
+    assert query.reader.reportLatestOffset() is None
+    assert query.latest(start)["LOGS"]["sequence"] == 6
+    assert query.reader.reportLatestOffset()["LOGS"]["sequence"] == 13
+
+
+def test_a_query_that_runs_reads_streams_that_are_added(fresh_url: str) -> None:
+    two = Topology(partitions=2, stream_count=2)
+    apply_topology(fresh_url, two)
+    fill(fresh_url, 2)
+    query = Query(fresh_url)
+    end = query.latest(dict(query.reader.initialOffset()))
+    config = two.streams()[0] | {"name": "LOGS_2", "subjects": ["logs.p2.>"]}
+    api(fresh_url, "STREAM.CREATE.LOGS_2", config)
+
+    async def count_three(connection: Connection) -> None:
+        entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
+        assert entry is not None
+        await bucket.write(connection, CONFIG_BUCKET, STREAMS_KEY, b"3", entry.revision)
+
+    ask(fresh_url, count_three)
+    publish(fresh_url, *(("logs.p2.new", b"x\n", None) for _ in range(3)))
+    added = query.latest(end)
+
+    assert set(end) == {"LOGS_0", "LOGS_1"}
+    assert query.batch(end, added) == query.batch(end, added) == [1, 2, 3]
+    assert query.latest(added) == added

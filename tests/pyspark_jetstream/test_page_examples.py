@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run as they are, except for addresses and folders."""
+"""The examples of docs/spark.md run as they are, except for the address."""
 
 import re
 from pathlib import Path
@@ -7,41 +7,64 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from nats_logship.wire.message import Section, Span
 from pyspark_jetstream.options import OPTIONS
-from tests.receiver.partition import publish
+from tests.receiver.partition import message, publish
 
 _LINES = (("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+_RECORDS = ((b"A\n1\n", b"A\nB\n"), (b"2\n3\n", b"5\n6\n"), (b"B\n4\n", b"C\nD\n"))
 PAGE = (Path(__file__).parents[2] / "docs/spark.md").read_text("utf-8")
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
 
-def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
+def example(number: int, spark: SparkSession, url: str) -> dict[str, Any]:
     """Run an example and return the names that it leaves."""
     text = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[number]
     assert "nats://127.0.0.1:4222" in text
     names: dict[str, Any] = {"spark": spark}
-    exec(text.replace("nats://127.0.0.1:4222", url).replace("/srv/logs", str(folder)), names)
+    exec(text.replace("nats://127.0.0.1:4222", url), names)
     return names
 
 
-@pytest.mark.long  # the example of a table that grows runs in every test
-def test_the_batch_example_counts_lines_per_host(
-    spark: SparkSession, logs_url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_the_session_shows_lines_per_host(
+    spark: SparkSession, logs_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(logs_url, *_LINES)
-    example(0, spark, logs_url, tmp_path)
+    example(0, spark, logs_url)
 
-    rows = re.findall(r"\|\s*(web\d+)\|\s*(\d+)\|\s*(\d+)\|", capsys.readouterr().out)
-    assert rows == [("web01", "1", "2"), ("web02", "1", "1")]
+    shown = re.search(r"^```\n(\+-.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert shown is not None
+    assert shown[1] in capsys.readouterr().out
+
+
+def test_records_are_whole_also_over_messages(spark: SparkSession, logs_url: str) -> None:
+    a, b = (
+        Section(f"/{name}", Span(name, 0, 4), 4, 2, records="start:^[A-Z]") for name in ("a", "b")
+    )
+    publish(
+        logs_url,
+        *(message("web01", (a, first), (b, second)) for first, second in _RECORDS),
+        *_LINES[1:],
+    )
+
+    rows = example(1, spark, logs_url)["records"].collect()
+
+    assert [(row.file, row.sequence, row.text) for row in rows] == [
+        ("/a", 1, "A\n1\n2\n3"),
+        ("/a", 3, "B\n4"),
+        ("/b", 1, "A"),
+        ("/b", 1, "B\n5\n6"),
+        ("/b", 3, "C"),
+        ("/b", 3, "D"),
+        (None, 4, "three"),
+    ]
 
 
 @pytest.mark.long
-def test_a_stream_counts_errors_by_minute(
-    spark: SparkSession, logs_url: str, tmp_path: Path
-) -> None:
+def test_a_stream_counts_errors_by_minute(spark: SparkSession, logs_url: str) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
-    query = example(1, spark, logs_url, tmp_path)["errors"]
+    query = example(2, spark, logs_url)["errors"]
     try:
         query.processAllAvailable()
         publish(logs_url, ("logs.p0.web01", b"ERROR one\nfine\nan ERROR\n", None))
@@ -55,21 +78,6 @@ def test_a_stream_counts_errors_by_minute(
 
     assert {tuple(row) for row in rows} == {("web01", 2), ("web02", 1)}
     assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
-
-
-def test_a_table_has_each_line_once(spark: SparkSession, logs_url: str, tmp_path: Path) -> None:
-    publish(logs_url, *_LINES)
-    example(2, spark, logs_url, tmp_path)
-    publish(logs_url, ("logs.p0.web01", b"four\n", None))
-    example(2, spark, logs_url, tmp_path)
-    example(2, spark, logs_url, tmp_path)
-
-    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence", "pos").collect()
-
-    found = [f"{row.host} {row.line}" for row in rows]
-    assert found == ["web01 one", "web01 two", "web02 three", "web01 four"]
-    (date,) = (tmp_path / "table").glob("date=*")
-    assert {path.name for path in date.iterdir()} == {"host=web01", "host=web02"}
 
 
 def test_the_page_names_every_option() -> None:

@@ -83,6 +83,17 @@ def test_lines_have_the_number_of_their_records_first_line(
     assert found == [*range(5), *records]
 
 
+def test_pieces_of_lines_are_marked() -> None:
+    sections = [Section("/a", Span("f1", 0, 7), 7, 1), Section("/b", Span("f2", 0, 2), 2, 1)]
+    whole = stored(encode_origin(Origin("1-aa", 99, tuple(sections))), b"one\ntwob\n")
+
+    found = rows(whole, stored({}, b"plain"), explode=True)
+
+    assert [(row["line"], row["piece"]) for row in found] == [
+        *(("one", False), ("two", True), ("b", False), ("plain", False))
+    ]
+
+
 def test_a_large_message_is_several_batches_with_continuous_numbers() -> None:
     payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
 
@@ -104,7 +115,7 @@ def test_a_damaged_message_is_one_row_without_a_line() -> None:
     found = lines(stored({}, b"a\nb\n"), stored(damaged, b"no\nframe\n"), stored({}, b"c\n"))
 
     assert (row["payload"], row["lines"], row["file"]) == (b"a\nbc\nmore\n", None, None)
-    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, None, None), (8, host, 0, "c")]
+    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, 0, None), (8, host, 0, "c")]
 
 
 def test_lines_equal_those_of_a_plain_split() -> None:
@@ -165,6 +176,7 @@ def test_options_mean_what_kafkas_mean(given: dict[str, str], meaning: dict[str,
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
         ({"servers": "http://me:s3cret@x"}, "servers: 'x' is not the address of a NATS server"),
         ({"servers": "nats://me:a://b@x"}, "servers: 'x' is not the address of a NATS server"),
+        ({"pushDown": "on"}, "pushDown 'on' is not true or false"),
         ({"explode": "yes"}, "explode 'yes' is not true or false"),
     ],
 )

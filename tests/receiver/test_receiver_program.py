@@ -59,7 +59,7 @@ def test_once_receives_waiting_lines_reports_gaps_and_ends(scene: Scene) -> None
     assert found == ("web01", "/var/log/a", 9, 20)
     log = receiver.log.read_text()
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in log
-    assert "received; all is committed, nothing waits" in log
+    assert "INFO driver: received 302 lines, 58.6 KiB; all is committed, nothing waits" in log
     assert log.count("INFO") == 2, log
 
 

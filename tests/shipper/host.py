@@ -110,6 +110,16 @@ class Host:
     def move(self, name: str, to: str) -> None:
         (self.folder / name).rename(self.folder / to)
 
+    def switch(self, link: str, target: str) -> None:
+        """Make or change a symbolic link at once."""
+        (self.folder / "new").symlink_to(target)
+        (self.folder / "new").replace(self.folder / link)
+
+    def backdate(self, name: str, nanoseconds: int) -> None:
+        path = self.folder / name
+        then = path.stat().st_mtime_ns - nanoseconds
+        os.utime(path, ns=(then, then))
+
     def pack(self, name: str, compression: Compression = Compression.GZIP) -> Path:
         return pack(self.folder / name, compression)
 

@@ -1,7 +1,8 @@
 """The files of a host: found, recognised through rotations, and read. Knows no broker.
 
 The front door is `follower.Follower`, with `paths.Selection` for what to follow; it gives
-`block.Block`s and `notices.Notice`s. It also tells how a rotation runs. What a file is: `decide`.
+`block.Block`s and `notices.Notice`s. Its comment describes how a rotation runs. What a file is:
+`decide`.
 
 The words of these modules:
 

@@ -321,8 +321,9 @@ class Follower(Source):
         entries = (file.entry for file in self._files.values() if file.unseen_since is None)
         took = time.monotonic() - began
         catalogue.notices += self._changes.watch(seen.folders, entries, took)
+        decided = [entry for entry in seen.entries if entry.group not in undecided]
         passing, shown = self._changes.passing, self._selection
-        catalogue.notices += passing.find_missed(seen.entries, seen.folders, shown)
+        catalogue.notices += passing.find_missed(decided, seen.folders, shown)
 
     def _compare(self, file: FollowedFile, now: int) -> None:
         """Find out whether a file was rewritten in place, if it can be read and is at rest."""

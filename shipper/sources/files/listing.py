@@ -21,6 +21,8 @@ from shipper.sources.notices import Notice, NoticeKind
 _MOST_FOLDERS = 200
 """Folders in which the files of one live path are looked for."""
 
+_DEEP = 100  # folders: each is resolved in the one above it
+
 _WRITTEN_BY_US = (
     "is written by a receiver, a broker or a shipper, so its files are left out; "
     "to follow them, name the folder in --file, and ship to another broker"
@@ -108,10 +110,23 @@ class Listing:
         self._allowed: dict[str, frozenset[str]] = {}  # marked folders that a pattern begins in
 
     def find_real(self, path: str) -> str:
-        """Return the path behind all symbolic links; found once for each path."""
+        """Return the path behind all symbolic links; found once for each path and folder."""
         if (real := self._real.get(path)) is None:
-            real = self._real[path] = os.path.realpath(path)
+            self._real[path] = path  # if it leads to itself
+            real = self._real[path] = self._resolve(path)
         return real
+
+    def _resolve(self, path: str) -> str:
+        home, name = os.path.split(path)
+        if not name or home == "/" or home.count("/") > _DEEP:
+            return os.path.realpath(path)
+        here = f"{self.find_real(home)}/{name}"
+        try:
+            target = os.readlink(here)  # noqa: PTH115 - a path of any bytes
+        except OSError:  # no link
+            return here
+        is_plain = target.startswith("/") and os.path.normpath(target) == target
+        return self.find_real(target) if is_plain else os.path.realpath(here)
 
     def expand_patterns(self, live_paths: Container[str]) -> dict[str, list[str]]:
         """Return the paths that each pattern shows; a path that exists is that path."""

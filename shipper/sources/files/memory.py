@@ -143,9 +143,8 @@ class Memory:
         found: dict[int, str] = {}
         if self.scanned_at is None:
             for cursor in self.remembered.values():
-                home, inode = group_of(cursor.path, self.live_paths), cursor.identity.inode
-                if home in self.live_paths and not (cursor.ended and inode in there):
-                    found[inode] = home
+                if (home := group_of(cursor.path, self.live_paths)) in self.live_paths:
+                    found[cursor.identity.inode] = home
         for key, file in self.files.items():
             if file.is_linked and key.inode not in there:
                 found[key.inode] = file.home

@@ -33,6 +33,9 @@ async def test_a_receiver_waits_for_a_broker_that_is_not_set_up(
     counter = RequestCounter(connection)
     waiting = asyncio.create_task(wait_for_partitions(connection, asyncio.Event(), None))
     await counter.wait(6)  # it asks again and again
+    async with asyncio.timeout(60):
+        while "waiting" not in caplog.text:  # noqa: ASYNC110 - for what is logged
+            await asyncio.sleep(0.05)
     assert not waiting.done()
 
     await connection.ask("$KV.LOGS_CONFIG.partitions", b"7")

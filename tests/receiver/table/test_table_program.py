@@ -9,6 +9,8 @@ import pytest
 
 from nats_logship.app.exits import Exit
 from nats_logship.app.faults import VARIABLE
+from tests.chaos.program import Supervisor
+from tests.chaos.spark import Cluster
 from tests.pages import page
 from tests.receiver.table.tabled import Tabled
 from tests.support.processes import Process, Processes, wait_until
@@ -58,3 +60,29 @@ def test_a_writer_goes_on_through_killed_workers_and_drivers_and_ends_in_order(
     progress = tabled.progress()
     assert progress
     assert (progress.released, progress.streams["LOGS"].next) == (True, 21)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_on_a_cluster_killed_executors_and_workers_lose_and_repeat_nothing(
+    tabled: Tabled, processes: Processes, tmp_path: Path
+) -> None:
+    def write_more(tag: str) -> None:
+        tabled.publish_some(10, tag)
+        has_all = lambda: tabled.read_by_polars() == tabled.sent  # noqa: E731
+        wait_until(f"the lines {tag} are there", has_all, 300)
+
+    cluster = Cluster(processes, tmp_path, "127.0.0.1", (), {})
+    spark = ("--master", cluster.url, "--executor-python", sys.executable, "--tasks", "2")
+    with Supervisor() as supervisor:  # where executors start slowly, the writer starts again
+        writer = start("writer", tabled, processes, tmp_path / "faults", *spark)
+        supervisor.take(writer)
+        wait_until("it writes", lambda: "writing table" in writer.read_log(), 300, [writer])
+        write_more("before")
+        first, second = cluster.workers
+        for executor in {*first.tree()} - {first.pid}:
+            os.kill(executor, signal.SIGKILL)
+        write_more("without an executor")
+        second.kill_tree()
+        write_more("without a worker")
+    tabled.has_each_line_once()

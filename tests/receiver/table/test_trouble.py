@@ -43,7 +43,7 @@ def need_newer_readers(lines: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (make_foreign, "no table of `logreceiver table`"),
         (drop_a_column, r"look at its columns \(level\)"),
@@ -51,7 +51,7 @@ def need_newer_readers(lines: str) -> None:
     ],
 )
 def test_a_table_that_is_not_ours_is_refused_and_left_as_it_is(
-    tabled: Tabled, change: Callable[[str], None], words: str
+    tabled: Tabled, change: Callable[[str], None], message: str
 ) -> None:
     tabled.publish_some(2)
     lines = tabled.location.child("lines").root
@@ -60,7 +60,7 @@ def test_a_table_that_is_not_ours_is_refused_and_left_as_it_is(
     change(lines)
     version = DeltaTable(lines).version()
 
-    with pytest.raises(ConfigurationError, match=words):
+    with pytest.raises(ConfigurationError, match=message):
         tabled.write()
 
     assert DeltaTable(lines).version() == version
@@ -136,8 +136,8 @@ def test_lines_that_vanish_after_their_gaps_were_written_are_a_gap_as_well(
     bad = {"Log-Agent": "1-1", "Log-Read-At": "x"}
     tabled.publish(("logs.p0.x", b"1\n", None), ("logs.p0.x", b"2", bad), ("logs.p0.x", b"3", None))
     with Processes(tmp_path) as processes:
-        words = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
-        once = processes.start("once", [sys.executable, *words], {VARIABLE: str(faults)})
+        command = ["-m", "tests.receiver.table.tabled", tabled.url, tabled.location.uri, "0"]
+        once = processes.start("once", [sys.executable, *command], {VARIABLE: str(faults)})
         assert once.wait(120) == -9
     api(tabled.url, "STREAM.PURGE.LOGS", {"seq": 3})
     tabled.write()

@@ -1,4 +1,4 @@
-"""The table of `decide`, row by row; random programs play all of it in `test_follower_model`."""
+"""What `decide` makes of a file that was found; programs of `test_follower_model` play the rest."""
 
 from dataclasses import replace
 
@@ -7,65 +7,19 @@ import pytest
 from nats_logship.wire.positions import Cursor
 from shipper.sources.files.decide import (
     Action,
-    Compared,
     Decision,
     Event,
     FileState,
     Known,
     Matched,
-    Observation,
     Presence,
-    Sampled,
     Unmatched,
-    Unseen,
     decide,
 )
 from shipper.sources.files.identity import HEAD_BYTES, FileEntry, FileKey, Sample, identify
 from shipper.sources.files.paths import Compression
 
-_, FOLLOWED, DOUBTFUL, DELETED, COPIED, LEFT_ALONE, REMEMBERED, REPLACED = FileState
-HELD = Unseen(is_open=True, has_all=True)
-DONE = HELD._replace(is_finished=True, is_stored=True)
-
-
-GONE, READ_ON = (Action.REPORT_GONE,), (Action.READ,)
-REWRITTEN_AND_DELETED = HELD._replace(has_all=False)
-
-
-@pytest.mark.parametrize(
-    ("states", "observation", "after", "actions"),
-    [
-        ((FOLLOWED, DELETED), Event.SEEN, FOLLOWED, ()),
-        ((DOUBTFUL,), Event.SEEN, DOUBTFUL, ()),
-        ((FOLLOWED, DELETED, DOUBTFUL), Event.DOUBTED, DOUBTFUL, ()),
-        ((FOLLOWED,), Compared(True, True), FOLLOWED, (Action.REPORT_TOUCHED,)),
-        ((DOUBTFUL,), Compared(True, True), DOUBTFUL, (Action.REPORT_TOUCHED,)),
-        ((FOLLOWED, DOUBTFUL), Compared(True, False), REPLACED, (Action.FOLLOW_REWRITTEN,)),
-        ((FOLLOWED, DOUBTFUL), Compared(False, True), DOUBTFUL, ()),
-        ((FOLLOWED, DOUBTFUL), Sampled(True), FOLLOWED, (Action.CONFIRM,)),
-        ((FOLLOWED, DOUBTFUL), Sampled(False), REMEMBERED, (Action.REPORT_TRUNCATED,)),
-        ((FOLLOWED, DELETED), HELD, DELETED, READ_ON),
-        ((DELETED,), HELD._replace(is_finished=True), DELETED, READ_ON),
-        ((DELETED,), DONE._replace(is_writable=True), DELETED, READ_ON),
-        ((DELETED,), DONE, REMEMBERED, GONE),
-        ((FOLLOWED,), Unseen(), REMEMBERED, GONE),
-        ((DELETED,), HELD._replace(is_overdue=True), REMEMBERED, (Action.REPORT_EXPIRED,)),
-        ((DELETED,), REWRITTEN_AND_DELETED, REMEMBERED, (Action.FOLLOW_REWRITTEN,)),
-        ((FOLLOWED, DOUBTFUL, DELETED), Event.LEFT_OUT, REMEMBERED, ()),
-    ],
-)
-def test_what_a_followed_file_becomes(
-    states: tuple[FileState, ...],
-    observation: Observation,
-    after: FileState,
-    actions: tuple[Action, ...],
-) -> None:
-    for state in states:
-        assert decide(state, observation) == Decision(after, actions)
-
-
-# files that were found
-
+FOLLOWED, COPIED, LEFT_ALONE = FileState.FOLLOWED, FileState.COPY, FileState.LEFT
 HEAD = b"1 one\n" * 200
 READ = Cursor("id", "/app.log", 600, identify(7, HEAD[:600], HEAD[536:600]), 1)
 SHORT = replace(READ, offset=30, identity=identify(7, HEAD[:30], HEAD[:30]))
@@ -139,7 +93,7 @@ def test_a_copy_of_two_truncated_files_inherits_from_the_one_read_last() -> None
     assert decide(FileState.FOUND, compressed, known) == inherit(READ)
 
 
-@pytest.mark.parametrize("state", [COPIED, REMEMBERED, FileState.FOUND])
+@pytest.mark.parametrize("state", [COPIED, FileState.REMEMBERED, FileState.FOUND])
 def test_an_observation_that_cannot_be_made_is_an_error(state: FileState) -> None:
     with pytest.raises(ValueError, match="not observed"):
         decide(state, Event.SEEN)

@@ -24,17 +24,12 @@ def host(make_host: MakeHost) -> Host:
     return make_host("current.log", "app-*.log")
 
 
-def switch(host: Host, link: str, target: str) -> None:
-    (host.folder / "new").symlink_to(target)
-    (host.folder / "new").replace(host.folder / link)
-
-
 async def test_a_link_and_its_target_that_are_both_matched_are_followed_once(host: Host) -> None:
     host.write("app-1.log", b"1\n")
-    switch(host, "current.log", "app-1.log")
+    host.switch("current.log", "app-1.log")
 
     assert await host.ship() == b"1\n"
-    switch(host, "current.log", "app-2.log")
+    host.switch("current.log", "app-2.log")
     host.write("app-1.log", b"2\n")
     host.write("app-2.log", b"3\n")
     assert sorted((await host.ship()).split()) == [b"2", b"3"]
@@ -47,7 +42,7 @@ async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
     host = make_host("current.log")
     for number in range(4):
         host.write(f"app-{number}", b"%d first\n" % number)
-        switch(host, "current.log", f"app-{number}")
+        host.switch("current.log", f"app-{number}")
         await host.ship()
         host.write(f"app-{number}", b"%d last\n" % number)
 

@@ -132,11 +132,6 @@ async def test_braces_stand_for_alternatives_each_of_which_is_missed(make_host: 
 DAY = 86_400 * SECOND
 
 
-def backdate(path: Path, nanoseconds: int) -> None:
-    then = path.stat().st_mtime_ns - nanoseconds
-    os.utime(path, ns=(then, then))
-
-
 @pytest.mark.parametrize(
     ("content", "offset"),
     [
@@ -186,7 +181,7 @@ async def test_an_old_file_is_passed_over_until_it_is_written_to(
     host = make_host("*.log", ignore_older=DAY)
     host.write("old.log", b"1\n")
     host.write("new.log", b"2\n")
-    backdate(tmp_path / "old.log", 2 * DAY)
+    host.backdate("old.log", 2 * DAY)
 
     assert await host.ship() == b"2\n"
     await host.scan()
@@ -196,6 +191,6 @@ async def test_an_old_file_is_passed_over_until_it_is_written_to(
     assert await host.ship() == b"1\n3\n"
 
     host.write("new.log", b"4\n")
-    backdate(tmp_path / "new.log", 2 * DAY)
+    host.backdate("new.log", 2 * DAY)
     await host.restart_with_saved_positions()
     assert await host.ship() == b"4\n"  # one that we know is never too old

@@ -14,16 +14,6 @@ from tests.shipper.sources.files.conftest import MakeHost
 HOUR = 3600 * SECOND
 
 
-def backdate(path: Path, nanoseconds: int = 2 * HOUR) -> None:
-    then = path.stat().st_mtime_ns - nanoseconds
-    os.utime(path, ns=(then, then))
-
-
-def switch(folder: Path, link: str, target: str) -> None:
-    (folder / "new").symlink_to(target)
-    (folder / "new").replace(folder / link)
-
-
 def lines(text: str) -> bytes:
     """Return enough lines to recognise a file by."""
     return b"".join(b"%s %d\n" % (text.encode(), number) for number in range(20))
@@ -94,7 +84,7 @@ async def test_a_file_that_came_and_was_rotated_while_the_agent_was_down_is_read
         if name.endswith(".gz"):
             host.pack(name.removesuffix(".gz"))
         host.write("app.log", lines("c" if name == first else "d"))
-    backdate(host.folder / second, older * 2 * HOUR)
+    host.backdate(second, older * 2 * HOUR)
 
     await host.ship_out()
 
@@ -128,7 +118,7 @@ async def test_rotated_files_in_a_folder_that_is_followed_too_are_read_in_order(
         await host.restart_with_saved_positions()
     for number in range(rotations):
         rotate(f"c{number}")
-    backdate(old / "app.log.1", older * 2 * HOUR)
+    host.backdate("old/app.log.1", older * 2 * HOUR)
 
     await host.ship_out()
 
@@ -179,9 +169,9 @@ async def test_what_the_old_target_of_a_link_gets_late_is_read(
     for version in ("v1", "v2"):
         (host.folder / version / "log").mkdir(parents=True)
     host.write("v1/log/app.log", lines("a"))
-    switch(host.folder, link, "v1" if of_folder else "v1/log/app.log")
+    host.switch(link, "v1" if of_folder else "v1/log/app.log")
     await host.ship()
-    switch(host.folder, link, "v2" if of_folder else "v2/log/app.log")
+    host.switch(link, "v2" if of_folder else "v2/log/app.log")
     host.write("v2/log/app.log", lines("new"))
     await host.ship_out()
     host.later += 60 * SECOND
@@ -291,7 +281,7 @@ async def test_a_sibling_that_may_be_unread_is_reported_with_its_size(host: Host
     await host.restart_with_saved_positions()
     (host.folder / "app.log.1").unlink()
     host.write("app.log.old", lines("x"))
-    backdate(host.folder / "app.log.old", -30 * SECOND)
+    host.backdate("app.log.old", -30 * SECOND)
 
     await host.ship()
 
@@ -364,7 +354,7 @@ async def test_late_lines_of_the_old_target_of_a_link_to_a_file_are_read_after_a
     (host.folder / "log/app.log").symlink_to("../opt/v1/app.log")
     await host.ship()
     host.write("opt/v2/app.log", lines("b"))
-    switch(host.folder, "log/app.log", "../opt/v2/app.log")
+    host.switch("log/app.log", "../opt/v2/app.log")
     await host.ship_out()
     await host.restart_with_saved_positions()
     if is_read:

@@ -1,0 +1,103 @@
+"""`logreceiver search` as a program: bad input, terminals, readers that stop, Ctrl-C."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+from contextlib import suppress
+
+import pytest
+
+from tests.receiver.partition import Partition
+from tests.receiver.search.searching import search
+from tests.support.processes import installed
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--match", "("], 2, "'(' is not a regular expression"),
+        (["--match", "a(?=b)"], 2, "RE2 has no lookarounds"),
+        (["--match", "(((a{99}){9}){9}){9}"], 2, "is not a regular expression"),
+        (["--since", "soon"], 2, "--since: 'soon' is not a time"),
+        (["--until", "seq:7"], 2, "--until: 'seq:7' is a sequence: give a time"),
+        (["--level", "loud"], 2, "--level"),
+        (["--limit", "0"], 2, "--limit"),
+        (["--context", "-1"], 2, "--context"),
+        (["--storage-option", "x"], 2, "'x' is no option"),
+        (["--no-stream"], 2, "nothing would be searched"),
+        (["--table", "t", "--output", "o"], 2, "give --table or --output, not both"),
+        (["--no-stream", "--table", "/no/table"], 1, "cannot read the table /no/table"),
+        (["--server", "nats://127.0.0.1:1"], 1, "127.0.0.1:1"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: list[str], code: int, message: str) -> None:
+    ended = search(*options, code=code)
+
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def on_terminal(*options: str) -> bytes:
+    """Run a search whose output and errors are a terminal, and return what that gets."""
+    ours, theirs = pty.openpty()
+    command = [installed("logreceiver"), "search", *options]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    got = b""
+    with suppress(OSError):  # the end of a terminal
+        while part := os.read(ours, 65536):
+            got += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    return got
+
+
+def test_a_terminal_gets_no_control_characters_of_others(partition: Partition) -> None:
+    partition.lines("web01", b"\x1b]0;owned\x07\x1b[2J red \xff\n")
+    partition.start()
+    partition.lines("web01", b"\x9b31m \xc2\x85 next\n")
+
+    folders = "--output", str(partition.output), "--state-dir", str(partition.state)
+    got = on_terminal("--server", partition.url, *folders)
+
+    assert rb"web01: \x1b]0;owned\x07\x1b[2J red \xff" in got
+    assert rb"\x9b31m \x85 next" in got
+    assert b"\x1b[2J" not in got.replace(rb"\x1b[2J", b"")
+
+
+def fill(partition: Partition) -> list[str]:
+    """Receive more lines than a pipe holds, and return the command that prints all."""
+    for _ in range(4):
+        partition.lines("web01", b"x" * 100 + b"\n" + b"y\n" * 100_000)
+    partition.start()
+    folders = "--output", str(partition.output), "--state-dir", str(partition.state)
+    return [installed("logreceiver"), "search", "--server", partition.url, *folders]
+
+
+def test_a_reader_that_has_enough_ends_the_search_quietly(partition: Partition) -> None:
+    command = " ".join(fill(partition))
+    ended = subprocess.run(
+        f"{command} | head -n 1", shell=True, capture_output=True, timeout=60, check=False
+    )
+
+    assert (ended.stdout, ended.stderr) == (b"web01: " + b"x" * 100 + b"\n", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_search_at_once_though_nobody_reads(
+    partition: Partition, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(fill(partition), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout
+    assert process.stderr
+    select.select([process.stdout], [], [], 60)  # it has begun to print, and the pipe is full soon
+    process.send_signal(number)
+
+    assert process.wait(60) == 128 + number
+    assert process.stderr.read() == b""
+    process.stdout.close()
+    process.stderr.close()
