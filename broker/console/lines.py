@@ -251,7 +251,7 @@ class _Pace:
             self.began, self.lines, self.size = now, 0, 0
         self.lines += len(shown)
         self.size += sum(min(_LONGEST, len(one.line)) for one in shown)
-        # by our clock; the message that came with the least delay tells how the clocks differ
+        # by our clock; the least delay of a message is how the clocks differ
         delay = stored_at / SECOND - now
         self.newest = max(self.newest, delay)
         return self.left <= 0 or self.size >= _MOST_BYTES or self.newest - delay > _LATE

@@ -76,9 +76,9 @@ export class Lines {
     on("around-copy", "click", async () =>
       (by("around-said").textContent = await copy(location.href)));
     const isWide = matchMedia("(min-width: 50rem)");
-    const unfold = () => (by("line-filters").open = isWide.matches);
-    isWide.addEventListener("change", unfold);
-    unfold();
+    const show = () => (by("line-filters").open = isWide.matches);
+    isWide.addEventListener("change", show);
+    show();
   }
 
   // Show what an address asks for; a search that is shown already goes on.
