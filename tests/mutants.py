@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "other lines wait for the end of a record that is in pieces",
         "shipper/sources/files/progress.py",
-        "in_line=bool(cursor.rest),",
-        "in_line=False,",
+        "in_line=bool(cursor.rest),\n            beginning",
+        "in_line=False,\n            beginning",
         "tests/shipper/sources/files/test_records.py",
     ),
     Mutant(
