@@ -86,7 +86,11 @@ def _text_bytes(lines: int) -> int:
 
 def _judge(table: Path, expected: Expected, lines: int) -> Verdict:
     is_delta = (table / "lines").exists()
-    whole = polars.scan_delta(str(table / "lines")) if is_delta else polars.scan_parquet(table / "**/*.parquet", hive_partitioning=True)
+    whole = (
+        polars.scan_delta(str(table / "lines"))
+        if is_delta
+        else polars.scan_parquet(table / "**/*.parquet", hive_partitioning=True)
+    )
     found = whole.select("host", "line", "sequence", "pos")
     for host, digest in expected.digests.items():
         own = found.filter(polars.col("host") == host).sort("sequence", "pos").collect()["line"]

@@ -14,7 +14,6 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
-from receiver.search.context import with_context
 from receiver.search.files import FilesFinder
 from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
 from receiver.search.found import Found, Printer, Status
@@ -86,8 +85,8 @@ async def _show(
 ) -> None:
     finder = await _open(settings, query, connection, status)
     groups = _choose(finder, settings.limit, is_first=query.since is not None)
-    if settings.context and not settings.output:  # files are searched with theirs
-        groups = with_context(finder, groups, settings.context)
+    if settings.context:
+        groups = finder.add_context(groups, settings.context)
     async with aclosing(groups):
         async for found in groups:
             status.clear()

@@ -26,7 +26,6 @@ from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from receiver.driver.partitions import request_partition_count
-from receiver.search.context import with_context
 from receiver.search.find import Groups, StreamFinder
 from receiver.search.found import Found, Status
 from receiver.search.newer import Newer
@@ -84,10 +83,14 @@ class FilesFinder:
                 yield found
         for streams in self.newer:
             groups = streams.find(None)
-            groups = with_context(streams, groups, self.context) if self.context else groups
+            groups = streams.add_context(groups, self.context) if self.context else groups
             async with aclosing(groups):
                 async for found in groups:
                     yield found
+
+    def add_context(self, groups: Groups, most: int) -> Groups:
+        """Return the groups: what is found in files has its context."""
+        return groups
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines: those of the streams, before them those of the newest files."""
@@ -171,8 +174,7 @@ class FilesFinder:
 
 
 def _make_found(part: Part, run: Run) -> Found:
-    known = {"is_context": run.is_context, "begins": run.begins}
-    return Found(part.host, part.source, run.lines, **known)
+    return Found(part.host, part.source, run.lines, is_context=run.is_context, begins=run.begins)
 
 
 def _put(queue: _Blocks, found: list[Found] | None, stopped: Event) -> bool:
