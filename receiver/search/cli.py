@@ -16,7 +16,7 @@ from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
 from receiver.search.files import FilesFinder
 from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
-from receiver.search.found import Found, Printer, Status
+from receiver.search.found import Found, Printer, SearchStatus
 from receiver.search.settings import SearchSettings
 
 _PROGRAM = "logreceiver search"
@@ -60,7 +60,7 @@ def _make_query(settings: SearchSettings) -> Query:
 
 
 async def _search(settings: SearchSettings, query: Query, printer: Printer) -> None:
-    connection, status = None, Status()
+    connection, status = None, SearchStatus()
     if settings.stream:
         connection = Connection(settings.server, _PROGRAM, access=settings.access)
     try:
@@ -80,7 +80,7 @@ async def _show(
     settings: SearchSettings,
     query: Query,
     connection: Connection | None,
-    status: Status,
+    status: SearchStatus,
     printer: Printer,
 ) -> None:
     finder = await _open(settings, query, connection, status)
@@ -94,7 +94,7 @@ async def _show(
 
 
 async def _open(
-    settings: SearchSettings, query: Query, connection: Connection | None, status: Status
+    settings: SearchSettings, query: Query, connection: Connection | None, status: SearchStatus
 ) -> Finder:
     if settings.table:
         options = dict(pair.split("=", 1) for pair in settings.storage_option)

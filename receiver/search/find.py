@@ -17,7 +17,7 @@ from nats_logship.client.line_search import LineFilter
 from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
 from receiver.search.context import with_context
-from receiver.search.found import Found, Status
+from receiver.search.found import Found, SearchStatus
 from receiver.search.newer import Newer
 from receiver.search.table import TableSide
 
@@ -44,7 +44,9 @@ class StreamFinder:
     streams: Newer
 
     @classmethod
-    async def open(cls, connection: Connection, query: Query, status: Status) -> "StreamFinder":
+    async def open(
+        cls, connection: Connection, query: Query, status: SearchStatus
+    ) -> "StreamFinder":
         """Ask the streams what they hold."""
         streams = Newer(connection, _make_filter(query), status)
         await streams.open(lambda state: (state.first, state.until), query.since, query.until)
@@ -75,7 +77,7 @@ class TableFinder:
     options: dict[str, str]
     query: Query
     connection: Connection | None
-    status: Status
+    status: SearchStatus
     _table: TableSide = field(init=False)
     _before: Newer | None = None  # what the streams have from before the table began
     _after: Newer | None = None
