@@ -21,7 +21,7 @@ BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""
 
 _AT_A_TIME = 4 * 1024 * 1024  # bytes
-_MOST = 900  # messages at a time
+_MOST = 300  # messages at a time; the broker refuses more when it is busy
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class History:
         """How far the search is."""
         self._version, self._limits = version, limits
         self._ended_by: Exception | None = None
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{limits.memory}B",
             "temp_directory": f"{tempfile.gettempdir()}/logship-search-{os.getpid()}",
             "autoinstall_known_extensions": False,

@@ -27,7 +27,7 @@ from pyspark_jetstream.schema import columns
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About the decompressed bytes of lines and headers in one Arrow batch."""
-_REST = pa.scalar(-1, pa.int32())  # stands for the rest of a record
+_REST = pa.scalar(-1, pa.int32())  # means the rest of a record
 
 
 _Row = tuple[Any, ...]

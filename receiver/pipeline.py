@@ -83,6 +83,8 @@ class _Pipeline:
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
         if not await self._service.run(notifier, reread, self._work(), self._pages()):
             logger.warning("ended within a batch; the next start does the batch again")
+        elif self._driver is None:
+            logger.info("stopped before a partition was claimed; nothing was received")
 
     def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:

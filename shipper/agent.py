@@ -121,6 +121,9 @@ class Agent:
             raise OperatorError("ended, and not all was read; stop the writers of pipes first")
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; run again to ship the rest")
+        if not self._loop.has_scanned:
+            logger.info("stopped before files were scanned; the next start ships their lines")
+            return
         left = self.report().behind_bytes
         text = "; the next start with the same --file ships them" if left else ""
         logger.info("stopped, %s unshipped%s", format_size(left), text)

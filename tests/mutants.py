@@ -152,8 +152,8 @@ MUTANTS = (
     Mutant(
         "other lines wait for the end of a record that is in pieces",
         "shipper/sources/files/progress.py",
-        "in_line=bool(cursor.rest),\n            beginning",
-        "in_line=False,\n            beginning",
+        "seen=cursor.seen,\n            in_line=bool(cursor.rest),\n            beginning",
+        "seen=cursor.seen,\n            in_line=False,\n            beginning",
         "tests/shipper/sources/files/test_records.py",
     ),
     Mutant(

@@ -149,7 +149,7 @@ class Feeds:
 
 
 def _state_of(host: HostStatus) -> str:
-    """Return what a host does, in a word."""
+    """Return the state of a host."""
     if host.paused:
         return "paused"
     if host.silent_seconds >= _SILENT:

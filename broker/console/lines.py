@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.console.request import MOST_LINES, LineRequest
-from broker.console.table import (
+from broker.inspect.around import LineKey, find_around
+from broker.inspect.old_lines import (
     count_in_table,
     find_begin,
     find_in_table,
-    join_records,
+    leave_to_table,
     open_table,
     run,
 )
-from broker.inspect.around import find_around
 from broker.inspect.ranges import (
     StreamRange,
     find_first_time,
@@ -47,7 +47,6 @@ from nats_logship.history import History, Line, Order
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
 _MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
-_MOST_DIGITS = 18
 _LATE = 10.0  # seconds that new lines may be late before some are skipped
 _HOUR = 3600
 _STEPS = (
@@ -61,7 +60,8 @@ class _Search:
     """A search that runs; times are in nanoseconds, and what is read is in bytes."""
 
     request: LineRequest
-    ranges: list[StreamRange]
+    newer: list[StreamRange]  # than the table, or all of the streams
+    older: list[StreamRange]  # from before the table began
     history: History | None
     since: int
     until: int
@@ -77,7 +77,7 @@ class _Search:
     @property
     def left(self) -> int:
         """The bytes of the streams that are not searched."""
-        return sum(one.size for one in self.ranges)
+        return sum(one.size for one in (*self.newer, *self.older))
 
     def document(self, found: WindowFound, read: int, of: int) -> Document:
         """Return what was found, and that so many bytes are searched."""
@@ -104,7 +104,11 @@ class LineFinder:
             history, note = await self._open_table(stack)
             search = await self._begin(request, states, history)
             yield {"range": search.range, "note": note}
-            parts = [self._search_streams(search), self._search_table(search)]
+            parts = [
+                self._search_streams(search, search.newer),
+                self._search_table(search),
+                self._search_streams(search, search.older),
+            ]
             for part in parts if request.order is Order.NEWEST else reversed(parts):
                 async with aclosing(part) as documents:
                     async for document in documents:
@@ -117,27 +121,13 @@ class LineFinder:
 
     async def around(self, key: str, most: int) -> Document:
         """Return a line by its key, and so many before and after it in its host and file."""
-        stream, sequence, pos = _parse_key(key)
-        states = await read_states(self._connection)
-        state = next((one for one in states if name_stream(one) == stream), None)
         async with AsyncExitStack() as stack:
             history, _ = await self._open_table(stack)
-            if state and state.first <= sequence < state.until:
-                found = await find_around(self._connection, state, sequence, pos, most)
-                before, line, after = found
-                if history and len(before) < most:
-                    oldest = (before or [line])[0]
-                    some = await asyncio.to_thread(history.around, oldest, most - len(before), 0)
-                    older = [one for one in join_records(some) if one.order < oldest.order]
-                    before = older + before
-            elif history and (one := await asyncio.to_thread(history.get, stream, sequence, pos)):
-                some = join_records(await asyncio.to_thread(history.around, one, most, most))
-                at = max(number for number, other in enumerate(some) if other.order <= one.order)
-                before, line, after = some[:at], some[at], some[at + 1 :]
-            else:
-                raise OperatorError("this line is no longer in the stream, nor in a table")
-        lines = [*before[-most:], line, *after[:most]]
-        return {"lines": list(map(describe_line, lines)), "chosen": len(before[-most:])}
+            before, line, after = await find_around(
+                self._connection, history, LineKey.parse(key), most
+            )
+        lines = [*before[-most:], line, *after[:most]] if most else [line]
+        return {"lines": list(map(describe_line, lines)), "chosen": lines.index(line)}
 
     async def _open_table(self, stack: AsyncExitStack) -> tuple[History | None, str]:
         """Open the table if there is one; return it, or why it cannot be read."""
@@ -157,11 +147,10 @@ class LineFinder:
         now = datetime.now(UTC)  # noqa: TID251 - the end of an axis
         end = to_nanoseconds(now) if until is None else until
         begin = since
-        if begin is None and history:
-            begin = await asyncio.to_thread(find_begin, history)
         if begin is None:
-            begin = await find_first_time(self._connection, states)
-        begin = end - SECOND if begin is None else begin
+            oldest = await asyncio.to_thread(find_begin, history) if history else None
+            first = await find_first_time(self._connection, states)
+            begin = min((one for one in (oldest, first) if one is not None), default=end - SECOND)
         if begin > end:
             raise ValueError("until is before since")
         step = _choose_step(end - begin, request.buckets)
@@ -171,21 +160,24 @@ class LineFinder:
             await find_range(self._connection, one, begin if since else None, until)
             for one in states
         ]
-        for one in ranges if history else ():
-            assert history
-            newer = history.next_sequence(one.state) or 0
-            one.first = max(one.first, newer)
-        return _Search(request, ranges, history, begin, end, step, request.most)
+        older = list[StreamRange]()
+        if history:
+            older = [await asyncio.to_thread(leave_to_table, history, one) for one in ranges]
+        return _Search(request, ranges, older, history, begin, end, step, request.most)
 
-    async def _search_streams(self, search: _Search) -> AsyncGenerator[Document, None]:
-        request, before, size = search.request, search.read, search.left
+    async def _search_streams(
+        self, search: _Search, ranges: list[StreamRange]
+    ) -> AsyncGenerator[Document, None]:
+        request, all_of_it = search.request, search.read + search.left
+        if search.wanted <= 0 and not request.buckets:
+            return
         found = search_streams(
-            self._connection, search.ranges, request.wanted, request.order, search.wanted
+            self._connection, ranges, request.wanted, request.order, search.wanted
         )
         async with aclosing(found) as windows:
             async for window in windows:
-                search.read = before + size - search.left
-                yield search.document(window, search.read, before + size)
+                search.read = all_of_it - search.left
+                yield search.document(window, search.read, all_of_it)
                 if search.wanted <= 0 and not request.buckets:
                     return
 
@@ -259,7 +251,7 @@ class _Pace:
             self.began, self.lines, self.size = now, 0, 0
         self.lines += len(shown)
         self.size += sum(min(_LONGEST, len(one.line)) for one in shown)
-        # by our clock; the message that came with the least delay tells how the clocks differ
+        # by our clock; the least delay of a message is how the clocks differ
         delay = stored_at / SECOND - now
         self.newest = max(self.newest, delay)
         return self.left <= 0 or self.size >= _MOST_BYTES or self.newest - delay > _LATE
@@ -270,7 +262,7 @@ def describe_line(line: Line) -> Document:
     more = len(line.line) - _LONGEST
     rest = f" … and {more:,} bytes more" if more > 0 else ""
     return {
-        "key": f"{line.stream}:{line.sequence}:{line.pos}",
+        "key": str(LineKey.of(line)),
         "time": line.time / 1e6,
         "host": line.host,
         "file": line.file,
@@ -291,12 +283,3 @@ def _choose_step(length: int, buckets: int) -> int:
     """Return the length of a bucket, so that there are about so many of them."""
     seconds = length / SECOND / max(1, buckets)
     return next((one for one in _STEPS if one >= seconds), math.ceil(seconds)) * SECOND
-
-
-def _parse_key(text: str) -> tuple[str, int, int]:
-    stream, _, rest = text.rpartition(":")[0].rpartition(":")
-    pos = text.rpartition(":")[2]
-    is_number = (rest + pos).isascii() and rest.isdigit() and pos.isdigit()
-    if not is_number or max(len(rest), len(pos)) > _MOST_DIGITS:
-        raise ValueError(f"{text[:200]!r} is not the key of a line")
-    return stream, int(rest), int(pos)

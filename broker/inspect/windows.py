@@ -6,14 +6,14 @@ becomes lines and counts in threads. A record of several lines is one `Line`, wi
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 
 from broker.inspect.message import StoredMessage
 from broker.inspect.ranges import StreamRange, name_stream
-from nats_logship.app.timestamps import to_datetime
+from nats_logship.app.timestamps import SECOND, to_datetime
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, find_sequence
 from nats_logship.client.line_search import FoundLines, LineFilter, count_lines, search, select
@@ -31,8 +31,9 @@ _LARGEST_OF_HOST = 1_000_000  # where the broker selects the messages of one hos
 class WindowFound:
     """The lines that are wanted, the oldest first, and the numbers of all lines that fit.
 
-    `counts` are by time of storage, in nanoseconds, and by severity: 2 for errors, 1 for warnings,
-    0 for others. `until` is the time that the search has reached, 0 if that is unknown.
+    `counts` are by the time of storage, in nanoseconds and in whole seconds, and by severity: 2 for
+    errors, 1 for warnings, 0 for others. `until` is the time that the search has reached, 0 if that
+    is unknown.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -126,9 +127,7 @@ def summarize_messages(
 
 def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int) -> WindowFound:
     """Return the first or the last `most` lines, or few more, and count all."""
-    result = WindowFound()
-    for some in found:
-        _count(some, result.counts)
+    result = WindowFound(counts=_count(found))
     for some in found if order is Order.OLDEST else reversed(found):
         if most <= 0:
             break
@@ -139,12 +138,20 @@ def summarize(found: Sequence[FoundLines], stream: str, order: Order, most: int)
     return result
 
 
-def _count(found: FoundLines, counts: Counter[tuple[int, int]]) -> None:
-    lines, size = found.lines, len(found.lines)
-    bad = len(level_runs("warning", lines, 0, size))
-    worse = len(level_runs("error", lines, 0, size)) if bad else 0
-    for severity, number in enumerate((count_lines(lines) - bad, bad - worse, worse)):
-        counts[found.stored_at, severity] += number
+def _count(found: Iterable[FoundLines]) -> Counter[tuple[int, int]]:
+    """Count all lines of a second at once: messages may be small."""
+    by_second: dict[int, list[bytes]] = {}
+    for some in found:
+        parts = by_second.setdefault(some.stored_at // SECOND * SECOND, [])
+        parts.append(some.lines if some.lines.endswith(b"\n") else some.lines + b"\n")
+    counts: Counter[tuple[int, int]] = Counter()
+    for second, parts in by_second.items():
+        lines = b"".join(parts)
+        bad = len(level_runs("warning", lines, 0, len(lines)))
+        worse = len(level_runs("error", lines, 0, len(lines))) if bad else 0
+        for severity, number in enumerate((lines.count(b"\n") - bad, bad - worse, worse)):
+            counts[second, severity] += number
+    return counts
 
 
 def _cut(found: FoundLines, order: Order, most: int) -> Iterator[FoundLines]:

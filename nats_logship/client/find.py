@@ -26,6 +26,7 @@ _OF_THE_SERVER = {
     *("Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"),
 }
 # the server writes these behind all headers of the client
+_SEQUENCE = b"\r\nNats-Sequence: "
 _HEAD_BEGINS = b"\r\nNats-Subject: "
 _HEAD = re.compile(
     rb"\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: ([0-9]{1,20})\r\n"
@@ -42,8 +43,8 @@ class AnswerHead(NamedTuple):
 
     @staticmethod
     def is_in(head: bytes) -> bool:
-        """Whether `read` returns something."""
-        return head.rfind(_HEAD_BEGINS) >= 0
+        """Whether `read` returns something; a status has a subject at most."""
+        return _SEQUENCE in head
 
     @classmethod
     def read(cls, head: bytes) -> "AnswerHead | None":

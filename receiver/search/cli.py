@@ -14,10 +14,9 @@ from nats_logship.app.selection import LineSelection
 from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
-from receiver.search.context import with_context
 from receiver.search.files import FilesFinder
 from receiver.search.find import Finder, Groups, StreamFinder, TableFinder
-from receiver.search.found import Found, Printer, Status
+from receiver.search.found import Found, Printer, SearchStatus
 from receiver.search.settings import SearchSettings
 
 _PROGRAM = "logreceiver search"
@@ -61,7 +60,7 @@ def _make_query(settings: SearchSettings) -> Query:
 
 
 async def _search(settings: SearchSettings, query: Query, printer: Printer) -> None:
-    connection, status = None, Status()
+    connection, status = None, SearchStatus()
     if settings.stream:
         connection = Connection(settings.server, _PROGRAM, access=settings.access)
     try:
@@ -81,13 +80,13 @@ async def _show(
     settings: SearchSettings,
     query: Query,
     connection: Connection | None,
-    status: Status,
+    status: SearchStatus,
     printer: Printer,
 ) -> None:
     finder = await _open(settings, query, connection, status)
     groups = _choose(finder, settings.limit, is_first=query.since is not None)
-    if settings.context and not settings.output:  # files are searched with theirs
-        groups = with_context(finder, groups, settings.context)
+    if settings.context:
+        groups = finder.add_context(groups, settings.context)
     async with aclosing(groups):
         async for found in groups:
             status.clear()
@@ -95,7 +94,7 @@ async def _show(
 
 
 async def _open(
-    settings: SearchSettings, query: Query, connection: Connection | None, status: Status
+    settings: SearchSettings, query: Query, connection: Connection | None, status: SearchStatus
 ) -> Finder:
     if settings.table:
         options = dict(pair.split("=", 1) for pair in settings.storage_option)

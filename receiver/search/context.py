@@ -1,15 +1,22 @@
 """Lines before and after those that were found, in their host and file."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
 
-from receiver.search.find import Finder
 from receiver.search.found import Found
 
 Key = tuple[str, int, int]
 
 
+class Around(Protocol):
+    """Knows the lines around a line."""
+
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """Return the lines before and after a line in its host and file."""
+
+
 async def with_context(
-    finder: Finder, groups: AsyncIterator[list[Found]], most: int
+    finder: Around, groups: AsyncIterator[list[Found]], most: int
 ) -> AsyncGenerator[list[Found], None]:
     """Yield lines with `most` lines of their host and file before and after, each line once."""
     shown: set[Key] = set()

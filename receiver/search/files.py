@@ -26,12 +26,11 @@ from nats_logship.client.line_search import LineFilter
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import Query
 from receiver.driver.partitions import request_partition_count
-from receiver.search.context import with_context
 from receiver.search.find import Groups, StreamFinder
-from receiver.search.found import Found, Status
+from receiver.search.found import Found, SearchStatus
 from receiver.search.newer import Newer
-from receiver.search.received import Part, Received
-from receiver.search.scan import Run, Search, scan
+from receiver.search.received import ReceivedFiles, ReceivedPart
+from receiver.search.scan import ScannedRun, Search, scan
 
 _BLOCKS = 16  # of a file that wait until those of the files before are shown
 _SOON = 0.1  # seconds
@@ -44,11 +43,11 @@ _Blocks = Queue[list[Found] | None]
 class FilesFinder:
     """Finds lines in received files, and in the streams those that are not in the files."""
 
-    received: Received
+    received: ReceivedFiles
     query: Query
     wanted: LineFilter
     context: int
-    status: Status
+    status: SearchStatus
     newer: list[StreamFinder] = field(default_factory=list)
 
     @classmethod
@@ -58,10 +57,10 @@ class FilesFinder:
         query: Query,
         context: int,
         connection: Connection | None,
-        status: Status,
+        status: SearchStatus,
     ) -> "FilesFinder":
         """Read the stores in `folders` (output, state), and then ask the streams what they hold."""
-        received = await asyncio.to_thread(Received.read, *folders)
+        received = await asyncio.to_thread(ReceivedFiles.read, *folders)
         if query.selection.files and not received.has_sources:
             raise ConfigurationError(
                 f"--file: the files in {folders[0]} do not say from which source file a line is; "
@@ -84,10 +83,14 @@ class FilesFinder:
                 yield found
         for streams in self.newer:
             groups = streams.find(None)
-            groups = with_context(streams, groups, self.context) if self.context else groups
+            groups = streams.add_context(groups, self.context) if self.context else groups
             async with aclosing(groups):
                 async for found in groups:
                     yield found
+
+    def add_context(self, groups: Groups, most: int) -> Groups:
+        """Return the groups: what is found in files has its context."""
+        return groups
 
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines: those of the streams, before them those of the newest files."""
@@ -106,7 +109,7 @@ class FilesFinder:
         return newest
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[ReceivedPart]:
         query = self.query
         return self.received.choose(query.selection, query.since, query.until)
 
@@ -130,7 +133,7 @@ class FilesFinder:
             until = min(until, state.in_common_with(batch.created) or 0)
         return min(max(state.first, until), state.until), state.until
 
-    async def _search(self, parts: Sequence[Part]) -> Groups:
+    async def _search(self, parts: Sequence[ReceivedPart]) -> Groups:
         """Yield the lines of some files in order; others are searched meanwhile."""
         stopped, queues = Event(), [_Blocks(_BLOCKS) for _ in parts]
         workers = ThreadPoolExecutor(os.cpu_count() or 1)
@@ -145,7 +148,7 @@ class FilesFinder:
             stopped.set()
             workers.shutdown(wait=False, cancel_futures=True)
 
-    def _scan(self, part: Part, queue: _Blocks, stopped: Event) -> None:
+    def _scan(self, part: ReceivedPart, queue: _Blocks, stopped: Event) -> None:
         """Put what is found in a part into a queue, and None at its end."""
         try:
             with self.received.open(part) as file:
@@ -157,7 +160,7 @@ class FilesFinder:
             logger.warning("lines are missing: %s cannot be read: %s", part.path, error)
         _put(queue, None, stopped)
 
-    def _make_search(self, part: Part) -> Search:
+    def _make_search(self, part: ReceivedPart) -> Search:
         """Return a function that finds the wanted lines of a part, by their times at its ends."""
         query = self.query
         since = query.since if query.since is not None and part.begins < query.since else None
@@ -170,9 +173,8 @@ class FilesFinder:
         return lambda block, start, end: times.choose(block, self.wanted.find(block, start, end))
 
 
-def _make_found(part: Part, run: Run) -> Found:
-    known = {"is_context": run.is_context, "begins": run.begins}
-    return Found(part.host, part.source, run.lines, **known)
+def _make_found(part: ReceivedPart, run: ScannedRun) -> Found:
+    return Found(part.host, part.source, run.lines, is_context=run.is_context, begins=run.begins)
 
 
 def _put(queue: _Blocks, found: list[Found] | None, stopped: Event) -> bool:

@@ -16,7 +16,8 @@ from nats_logship.client.connection import Connection
 from nats_logship.client.line_search import LineFilter
 from nats_logship.client.ranges import LostSequences
 from nats_logship.history import Order, Query
-from receiver.search.found import Found, Status
+from receiver.search.context import with_context
+from receiver.search.found import Found, SearchStatus
 from receiver.search.newer import Newer
 from receiver.search.table import TableSide
 
@@ -32,8 +33,8 @@ class Finder(Protocol):
     async def find_last(self, most: int) -> list[Found]:
         """Return the last lines in the order of storage."""
 
-    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
-        """Return the lines before and after a line in its host and file."""
+    def add_context(self, groups: Groups, most: int) -> Groups:
+        """Yield lines with `most` lines of their host and file before and after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class StreamFinder:
     streams: Newer
 
     @classmethod
-    async def open(cls, connection: Connection, query: Query, status: Status) -> "StreamFinder":
+    async def open(
+        cls, connection: Connection, query: Query, status: SearchStatus
+    ) -> "StreamFinder":
         """Ask the streams what they hold."""
         streams = Newer(connection, _make_filter(query), status)
         await streams.open(lambda state: (state.first, state.until), query.since, query.until)
@@ -57,8 +60,12 @@ class StreamFinder:
         """See `Finder`."""
         return await self.streams.find_last(most)
 
-    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    def add_context(self, groups: Groups, most: int) -> Groups:
         """See `Finder`."""
+        return with_context(self, groups, most)
+
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """See `Around`."""
         return await self.streams.find_around(one, most)
 
 
@@ -70,7 +77,7 @@ class TableFinder:
     options: dict[str, str]
     query: Query
     connection: Connection | None
-    status: Status
+    status: SearchStatus
     _table: TableSide = field(init=False)
     _before: Newer | None = None  # what the streams have from before the table began
     _after: Newer | None = None
@@ -111,8 +118,12 @@ class TableFinder:
             found = [*await self._before.find_last(left), *found]
         return found
 
-    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+    def add_context(self, groups: Groups, most: int) -> Groups:
         """See `Finder`."""
+        return with_context(self, groups, most)
+
+    async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
+        """See `Around`."""
         before, after = await self._table.find_around(one, most)
         if self._after:
             more_before, more_after = await self._after.find_around(one, most)

@@ -116,7 +116,7 @@ class Printer:
 
 
 @dataclass(slots=True)
-class Status:
+class SearchStatus:
     """Shows on a terminal how far the search is, in one line of standard error."""
 
     size: int = 0

@@ -14,9 +14,9 @@ from nats_logship.client.find import resolve_moment
 from nats_logship.client.line_search import LineFilter, search, search_newest
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import StreamState, require_stream
-from receiver.search.found import Found, Status
+from receiver.search.found import Found, SearchStatus
 
-Part = Callable[[StreamState], tuple[int, int]]
+StreamPart = Callable[[StreamState], tuple[int, int]]
 """Returns the sequences `[first, until)` of a stream that are to be searched."""
 
 
@@ -29,12 +29,12 @@ class Newer:
 
     connection: Connection
     wanted: LineFilter
-    status: Status
+    status: SearchStatus
     _left: dict[str, SequenceRange] = field(default_factory=dict)  # by stream and creation
     _whole: dict[str, SequenceRange] = field(default_factory=dict)  # the same, of all times
 
     async def open(
-        self, part: Part, since: int | None, until: int | None, *, is_seam: bool = False
+        self, part: StreamPart, since: int | None, until: int | None, *, is_seam: bool = False
     ) -> None:
         """Find what to search: the `part` of each stream, between two times of storage.
 

@@ -24,7 +24,7 @@ from receiver.verify.files import open_received
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReceivedPart:
     """A closed file, or the first `length` bytes of a live one, with lines of a host.
 
     Its lines were stored from `begins` to `ends`, in nanoseconds since the epoch.
@@ -49,17 +49,17 @@ class _Live(NamedTuple):
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedFiles:
     """The files of a receiver, and the batch of each partition that was stored last."""
 
     output: Path
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ReceivedPart] = field(default_factory=list)
     batches: dict[int, StoredBatch] = field(default_factory=dict)
     has_sources: bool = False
     """Whether each source file has files of its own."""
 
     @classmethod
-    def read(cls, output: Path, state: Path) -> "Received":
+    def read(cls, output: Path, state: Path) -> "ReceivedFiles":
         """Read all stores; raises `ConfigurationError` if there are none, `OperatorError`."""
         found = cls(output)
         live: dict[str, _Live] = {}
@@ -93,7 +93,9 @@ class Received:
             if row.path not in live or not row.left_in:
                 live[row.path] = _Live(row, segments.get(row.path, []), batch.number)
 
-    def choose(self, selection: LineSelection, since: int | None, until: int | None) -> list[Part]:
+    def choose(
+        self, selection: LineSelection, since: int | None, until: int | None
+    ) -> list[ReceivedPart]:
         """Return the parts that may have lines which are wanted, by host and in order."""
         return [
             part
@@ -105,7 +107,7 @@ class Received:
         ]
 
     @contextmanager
-    def open(self, part: Part) -> Iterator[IO[bytes]]:
+    def open(self, part: ReceivedPart) -> Iterator[IO[bytes]]:
         """Open a part; raises OSError, FileNotFoundError if it was deleted meanwhile."""
         with closing(Folders(self.output)) as folders, ExitStack() as stack:
             for path in filter(None, (part.path, part.otherwise)):
@@ -120,14 +122,14 @@ class Received:
             yield file
 
 
-def _list_parts(row: FileRow, segments: list[SegmentRow], stored: int) -> Iterator[Part]:
+def _list_parts(row: FileRow, segments: list[SegmentRow], stored: int) -> Iterator[ReceivedPart]:
     """Yield the parts of a live file in their order; the file of a past day is a segment.
 
     Segments of batches after `stored` are announced: they may not be renamed yet.
     """
     ends = 0
     for one in sorted(segments, key=lambda one: (one.path == one.live, one.number)):
-        yield Part(
+        yield ReceivedPart(
             host=row.host,
             source=row.source,
             path=one.path,
@@ -138,7 +140,7 @@ def _list_parts(row: FileRow, segments: list[SegmentRow], stored: int) -> Iterat
         )
         ends = max(ends, one.last_line)
     if row.length and row.inode and all(one.path != row.path for one in segments):
-        yield Part(
+        yield ReceivedPart(
             host=row.host,
             source=row.source,
             path=row.path,

@@ -15,7 +15,7 @@ Search = Callable[[bytearray, int, int], list[Range]]
 """Returns the half-open ranges of lines that match, of those in a range of a block."""
 
 
-class Run(NamedTuple):
+class ScannedRun(NamedTuple):
     """Lines in a row of a file: those that match, or the context of such.
 
     If it `begins`, lines were left out before it.
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
 def scan(
     file: IO[bytes], search: Search, context: int, length: int | None = None
-) -> Iterator[list[Run]]:
+) -> Iterator[list[ScannedRun]]:
     """Yield the runs of the lines of a file, of its first `length` bytes, for each block.
 
     The last line may lack its newline. Raises OSError, and what decompressing raises.
@@ -72,9 +72,9 @@ class _Block:
                 return
             self._held = end
 
-    def find(self, end: int) -> list[Run]:
+    def find(self, end: int) -> list[ScannedRun]:
         """Return the runs of the new lines, those up to `end`."""
-        hits, runs = self._search(self._data, self._new, end), list[Run]()
+        hits, runs = self._search(self._data, self._new, end), list[ScannedRun]()
         limits = [*(start for start, _ in hits), end]
         self._follow(runs, self._new, limits[0], end)
         for (start, stop), limit in zip(hits, limits[1:], strict=True):
@@ -84,7 +84,7 @@ class _Block:
             self._follow(runs, stop, limit, end)
         return runs
 
-    def _follow(self, runs: list[Run], start: int, limit: int, end: int) -> None:
+    def _follow(self, runs: list[ScannedRun], start: int, limit: int, end: int) -> None:
         """Add the lines that are owed, at most up to a limit; the rest is in the next block."""
         stop = start
         while self._owed and stop < limit:
@@ -100,10 +100,10 @@ class _Block:
             start = self._data.rfind(b"\n", 0, start - 1) + 1
         return start
 
-    def _add(self, runs: list[Run], start: int, stop: int, *, is_context: bool) -> None:
+    def _add(self, runs: list[ScannedRun], start: int, stop: int, *, is_context: bool) -> None:
         if start < stop:
             begins = self._context > 0 and (self._is_apart or start > self._shown)
-            runs.append(Run(bytes(self._data[start:stop]), is_context, begins))
+            runs.append(ScannedRun(bytes(self._data[start:stop]), is_context, begins))
             self._shown, self._is_apart = stop, False
 
     def _move(self, cut: int, end: int) -> int:

@@ -33,7 +33,10 @@ class SearchSettings(AccessSettings):
     program: ClassVar[str] = "logreceiver"
     credential_kinds = ("receiver", "admin", "monitor")
     sections: ClassVar[Mapping[str, Collection[str]]] = {
-        "Lines": ("host", "file", "since", "until", "match", "level", "context", "limit"),
+        "Lines": (
+            *("host", "file", "since", "until", "time_zone"),
+            *("match", "level", "context", "limit"),
+        ),
         "Where to search": ("table", "storage_option", "output", "state_dir", "stream"),
     }
 

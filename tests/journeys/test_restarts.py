@@ -71,5 +71,22 @@ def test_the_programs_log_nothing_while_nothing_happens(suite: Suite, tmp_path: 
     assert [one.read_log() for one in programs] == before
 
 
+def test_programs_that_never_had_a_broker_say_what_they_leave_behind(
+    suite: Suite, tmp_path: Path
+) -> None:
+    (log := tmp_path / "app.log").write_bytes(b"line\n")
+    receiver, shipper = suite.start_receiver((0,)), suite.start_shipper("web01", [log])
+    for program, last in (
+        (receiver, "INFO pipeline: stopped before a partition was claimed; nothing was received"),
+        (
+            shipper,
+            "INFO agent: stopped before files were scanned; the next start ships their lines",
+        ),
+    ):
+        wait_until("it waits", lambda log=program: "broker away" in log.read_log(), 60, [program])  # type: ignore[misc]
+        assert program.stop() == 0
+        assert program.read_log().splitlines()[-1] == last
+
+
 def misses_broker(program: Process) -> bool:
     return "waiting for the broker" in page(program, "/healthz")[1]

@@ -21,8 +21,8 @@ STREAM = "LOGS/2026-11-18T00:00:00Z"
 class Written:
     """A table that is written file by file, without a broker."""
 
-    def __init__(self, folder: Path) -> None:
-        self.address, self.stream, self._next = str(folder), STREAM, 1
+    def __init__(self, folder: Path, first: int = 1) -> None:
+        self.address, self.stream, self._next = str(folder), STREAM, first
         self._location = Location(str(folder)).child("lines")
         self._log = Log(self._location, "lines", SCHEMA, ("date",), STATISTICS)
         self._log.refresh()

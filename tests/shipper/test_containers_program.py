@@ -79,17 +79,17 @@ def test_every_line_of_every_container_arrives_once_after_a_kill_at_any_point(
 
 
 @pytest.mark.parametrize(
-    ("standing", "passing"), [(40, 30), pytest.param(1000, 600, marks=pytest.mark.long)]
+    ("lasting", "passing"), [(40, 30), pytest.param(1000, 600, marks=pytest.mark.long)]
 )
 def test_each_pod_of_many_that_live_shortly_is_read_to_its_end_or_reported(
-    logs_url: str, processes: Processes, tmp_path: Path, standing: int, passing: int
+    logs_url: str, processes: Processes, tmp_path: Path, lasting: int, passing: int
 ) -> None:
     node, chance = Node(tmp_path / "var"), random.Random(1)
-    every = [node.start_pod(f"long-{number}") for number in range(standing)]
+    every = [node.start_pod(f"long-{number}") for number in range(lasting)]
     for one in every:
         one.write(2)
     agent = start_agent(processes, node, logs_url, tmp_path / "faults")
-    wait_until("all are read", lambda: received(logs_url).count(b"\n") == 2 * standing, 60)
+    wait_until("all are read", lambda: received(logs_url).count(b"\n") == 2 * lasting, 60)
     living: list[tuple[float, Container]] = []
     for number in range(passing):
         pod = node.start_pod(f"job-{number}")

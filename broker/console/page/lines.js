@@ -76,9 +76,9 @@ export class Lines {
     on("around-copy", "click", async () =>
       (by("around-said").textContent = await copy(location.href)));
     const isWide = matchMedia("(min-width: 50rem)");
-    const unfold = () => (by("line-filters").open = isWide.matches);
-    isWide.addEventListener("change", unfold);
-    unfold();
+    const show = () => (by("line-filters").open = isWide.matches);
+    isWide.addEventListener("change", show);
+    show();
   }
 
   // Show what an address asks for; a search that is shown already goes on.
@@ -88,6 +88,7 @@ export class Lines {
     wanted.delete("line");
     if (wanted.has("zone")) setZone(wanted.get("zone"));
     wanted.set("zone", zone);
+    wanted.sort();
     if (String(wanted) !== this.#wanted || !this.#source) this.#begin(wanted);
     if (line) this.#around(line);
     else by("around").close();
@@ -115,6 +116,7 @@ export class Lines {
 
   #begin(wanted) {
     this.#source?.close();
+    wanted.sort();
     this.#wanted = String(wanted);
     [this.#waiting, this.#older, this.#counts, this.#state] = [[], [], [], {}];
     for (const name of FIELDS)

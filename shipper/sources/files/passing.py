@@ -12,7 +12,7 @@ from shipper.sources.notices import Notice, NoticeKind
 class PassingFiles:
     """What came since the last scan, and what of that was deleted; a renamed file is found again.
 
-    A folder that comes is watched only after the next scan, so it stands for its files. The paths
+    A folder that comes is watched only after the next scan, so it counts for its files. The paths
     of folders end with a slash.
     """
 

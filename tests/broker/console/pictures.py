@@ -1,7 +1,7 @@
 """Take the pictures of the pages: `python -m tests.broker.console.pictures docs/console 60`.
 
 Real programs ship what twelve hosts write in so many minutes: a broker, a receiver, shippers, and a
-console with a table. It needs Chromium.
+console with a table. It needs Chromium, and 50 minutes or more: a host is silent at the end.
 """
 
 import asyncio
@@ -18,6 +18,11 @@ from tests.support.ports import free_port
 from tests.support.processes import Processes, installed
 from tests.support.suite import Suite
 
+_WITHOUT = """folder => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode())
+    texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "");
+}"""
 _SIZE: ViewportSize = {"width": 1200, "height": 720}
 
 
@@ -36,12 +41,13 @@ def run(pictures: Path, minutes: float) -> None:
             for path in paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
-            suite.start_shipper(host, paths)
+            records = ["--record-start", "^[0-9]{4}-"] if host.startswith("worker") else []
+            suite.start_shipper(host, paths, *records)
         address = f"127.0.0.1:{free_port()}"
         console = ["console", "--listen", address, "--table", str(table), *server]
         programs.start("console", [installed("logbroker"), *console])
         _write_all(logs, 60 * minutes)
-        asyncio.run(take(f"http://{address}/", pictures))
+        asyncio.run(take(f"http://{address}/", pictures, folder))
 
 
 def _write_all(logs: Path, seconds: float) -> None:
@@ -55,8 +61,13 @@ def _write_all(logs: Path, seconds: float) -> None:
         time.sleep(1)
 
 
-async def take(url: str, pictures: Path) -> None:
-    """Take the pictures of a console that is served at `url`."""
+async def take(url: str, pictures: Path, folder: Path) -> None:
+    """Take the pictures of a console that is served at `url`; paths are shown without `folder`."""
+
+    async def show(name: str) -> None:
+        await page.evaluate(_WITHOUT, str(folder))
+        await page.screenshot(path=pictures / name)
+
     path = shutil.which("chromium") or shutil.which("google-chrome")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -67,20 +78,20 @@ async def take(url: str, pictures: Path) -> None:
         silent = page.locator("#cards .odd", has_text="silent")
         await expect(silent).to_be_visible(timeout=90_000)
         await page.locator("#chart-lines div").hover()
-        await page.screenshot(path=pictures / "overview.png")
+        await show("overview.png")
         await page.goto(f"{url}#hosts/db01")
         await expect(page.locator("#host .lines li")).to_have_count(10)
-        await page.screenshot(path=pictures / "hosts.png")
+        await show("hosts.png")
         await page.goto(f"{url}#lines?host=db01&since=1h&count=1000")
         await _finish_search(page)
         middle = "one => one.scrollIntoView({block: 'center'})"
         await page.locator("#line-list .critical").first.evaluate(middle)
-        await page.screenshot(path=pictures / "lines.png")
+        await show("lines.png")
         await page.goto(f"{url}#lines?host=worker*&since=1h&level=error&order=first")
         await _finish_search(page)
         await page.locator("#line-list .error").nth(2).click()
         await expect(page.locator("#around-list [aria-current]")).to_be_in_viewport()
-        await page.screenshot(path=pictures / "around.png")
+        await show("around.png")
         await browser.close()
 
 

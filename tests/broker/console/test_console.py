@@ -289,6 +289,32 @@ async def test_lines_that_the_stream_has_no_more_come_from_the_table(
         assert around["chosen"] == chosen
 
 
+async def test_what_the_stream_has_from_before_the_table_began_is_found(
+    start_console: StartConsole,
+    logs_url: str,
+    connection: Connection,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path / "table", first=4)
+    written.stream = f"LOGS/{(await connection.api('STREAM.INFO.LOGS'))['created']}"
+    texts = [f"web01 {number}" for number in range(1, 10)]
+    for number, text in enumerate(texts, 1):
+        await publish("web01", f"{text}\n".encode())
+        stored = await find_message(connection, "LOGS", {"seq": number})
+        if stored and 4 <= number < 8:
+            seconds = Fraction(stored.stored_at - BEGAN, SECOND)
+            written.add(("web01", "/var/log/app.log", seconds, f"{text}\n".encode()))
+    url = start_console(logs_url, "--table", written.address)
+
+    for asked, wanted in (("count=100", texts), ("count=2&order=first", texts[:2])):
+        found, last = await search(web, f"{url}/lines?until=now&buckets=50&{asked}")
+        assert found == wanted
+        assert sum(number for _, _, number in last["counts"]) == 9
+        assert last["progress"]["read"] == last["progress"]["of"]
+
+
 async def test_a_table_that_cannot_be_read_is_named_and_the_stream_is_searched(
     start_console: StartConsole,
     logs_url: str,

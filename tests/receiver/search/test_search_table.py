@@ -15,7 +15,7 @@ import pytest
 from nats_logship.client.connection import Connection
 from nats_logship.history import Query
 from receiver.search.find import TableFinder
-from receiver.search.found import Status
+from receiver.search.found import SearchStatus
 from receiver.table.location import Location
 from tests.receiver.partition import api, lines_of, message
 from tests.receiver.search.searching import found, search
@@ -93,7 +93,7 @@ async def test_lines_that_leave_the_stream_meanwhile_come_from_the_newer_table(
     await asyncio.to_thread(ship, tabled, *range(4, 8))
     connection = Connection([tabled.url], "tests")
     await connection.connect()
-    finder = TableFinder(tabled.location.uri, {}, Query(), connection, Status())
+    finder = TableFinder(tabled.location.uri, {}, Query(), connection, SearchStatus())
     await finder.open()
 
     await asyncio.to_thread(tabled.write)

@@ -1,4 +1,4 @@
-"""The table as the console asks it: in a thread, one search at a time, with progress."""
+"""Lines of a table, which may be older than the streams: read in a thread, one search at a time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import TypeVar
 
+from broker.inspect.ranges import StreamRange
 from broker.inspect.windows import WindowFound
 from nats_logship.history import History, Line, Order, Progress, Query, SearchLimits
 
@@ -40,6 +41,17 @@ async def run(
         if not running.done():
             history.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+def leave_to_table(history: History, whole: StreamRange) -> StreamRange:
+    """Cut a range to what is newer than the table; return what is from before the table began."""
+    older = StreamRange(whole.state, whole.first, whole.first)
+    following = history.next_sequence(whole.state)
+    if following is not None:
+        first = history.first_sequence(whole.state) or 0
+        older.until = max(whole.first, min(whole.until, first))
+        whole.first = max(whole.first, following)
+    return older
 
 
 def find_in_table(history: History, query: Query, most: int, order: Order) -> WindowFound:
