@@ -59,7 +59,7 @@ class Histogram:
     counts: tuple[Mapping[str, int], ...]
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How many bytes of files were searched, of how many, and the time that was reached.
 
     `until` is the last time of which all lines were searched, in the order of the search; None
@@ -86,7 +86,7 @@ class History:
         """Search a version; see `open`."""
         import duckdb
 
-        self.progress = Progress()
+        self.progress = SearchProgress()
         """How far the search is."""
         self._version, self._limits = version, limits
         self._ended_by: Exception | None = None
@@ -308,7 +308,7 @@ class History:
         import duckdb
 
         self._raise_end()
-        self.progress = Progress(0, sum(one.size for one in files))
+        self.progress = SearchProgress(0, sum(one.size for one in files))
         timer = self._start_timer()
         memory = format_size(self._limits.memory)
         try:
