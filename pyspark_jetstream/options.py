@@ -1,13 +1,14 @@
-"""Parses the options of the data source; names and meanings are those of Spark's Kafka source."""
+"""The options of the data source, as in Spark's Kafka source, and the columns of its rows."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from pyspark.sql.types import MapType, StringType, StructType
+
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, Moment
+from nats_logship.app.timestamps import EARLIEST, LATEST, Moment, parse_time, to_datetime
 from nats_logship.client.access import Access, check_servers
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
@@ -68,11 +69,11 @@ class SourceOptions:
         stream = _text(given, "stream")
         if not _STREAM.fullmatch(stream):
             raise _wrong("stream", stream, "the name of a stream")
-        explode = _flag(given, "explode", default=False)
         try:
             servers = check_servers((_text(given, "servers") or _DEFAULT_SERVER,))
         except ValueError as error:
             raise ConfigurationError(f"servers: {error}") from None
+        explode = _flag(given, "explode", default=False)
         return cls(
             servers=servers,
             access=_access(given),
@@ -125,25 +126,22 @@ def _access(given: _Given) -> Access:
     return Access(
         creds=path("creds"),
         nkey=path("nkey"),
-        user=_text(given, "user"),
-        password=given.get("password", ""),
         tls_ca=path("tlsCa"),
         tls_cert=path("tlsCert"),
         tls_key=path("tlsKey"),
+        user=_text(given, "user"),
+        password=given.get("password", ""),
         tls_first=_flag(given, "tlsFirst", default=False),
     )
 
 
 def _position(given: _Given, edge: str) -> Moment | None:
     if time := _text(given, f"{edge}Timestamp"):
-        try:
-            if time.isdigit():  # as in Spark's Kafka source
-                return EPOCH + timedelta(milliseconds=int(time))
-            moment = datetime.fromisoformat(time)
+        try:  # milliseconds as in Spark's Kafka source
+            return to_datetime(int(time) * 1_000_000 if time.isdigit() else parse_time(time))
         except (ValueError, OverflowError):
             wanted = "milliseconds since 1970 or a time such as 2026-11-20T12:00:00Z"
             raise _wrong(f"{edge}Timestamp", time, wanted) from None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     text = _text(given, f"{edge}Offsets").lower()
     if not text or text in {"earliest", "latest"}:
         return {"": None, "earliest": EARLIEST, "latest": LATEST}[text]
@@ -166,3 +164,38 @@ def _subjects(given: _Given) -> tuple[str, ...] | None:
     if not all(map(_PARTITION.fullmatch, numbers)):
         raise _wrong("partitions", _text(given, "partitions"), "`all` or a list such as 0,3")
     return tuple(map(partition_filter, sorted(set(map(int, numbers)))))
+
+
+_SPAN = StructType().add("file", "string").add("start", "long").add("end", "long")
+_TYPES = {"span": _SPAN, "map": MapType(StringType(), StringType())}
+_MESSAGE = (
+    "partition integer, sequence long, time timestamp, subject string, host string, file string"
+)
+_SECTION = "section integer, span span, lines integer, payload binary"
+_LINE = "pos integer, record integer, line string, piece boolean"
+
+
+def columns(options: SourceOptions) -> StructType:
+    """Return the columns of rows, sections or lines: those that the query wants, or all."""
+    text = f"{_MESSAGE}, {_LINE if options.explode else _SECTION}"
+    text += ", headers map" if options.headers else ""
+    known, found = dict(one.split() for one in text.split(", ")), StructType()
+    for name in options.columns or known:
+        found.add(name, _TYPES.get(known[name], known[name]))
+    return found
+
+
+def choose_columns(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
+    """Return the names of the columns that a query wants by its own schema.
+
+    Raises `ConfigurationError` for a column that rows do not have, or not of this type.
+    """
+    known = columns(options)
+    for column in schema:
+        if column not in known.fields:
+            wanted = ", ".join(one.simpleString().replace(":", " ") for one in known)
+            raise ConfigurationError(
+                f"jetstream has no column {column.simpleString().replace(':', ' ', 1)!r}"
+                f"{'' if column.nullable else ' NOT NULL'}; with these options it has {wanted}"
+            )
+    return tuple(schema.names)

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, TypedDict
 
+import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -16,24 +17,23 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import LATEST
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import resolve_moment
-from nats_logship.client.ranges import LostSequences, SequenceRange, require_unread
+from nats_logship.client.ranges import LostSequences, require_unread
 from nats_logship.client.stream_state import StreamState
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.planning import (
-    Reader,
-    choose_streams,
-    list_streams,
-    plan_ranges,
-    states_of,
-)
+from pyspark_jetstream.planning import Reader, choose_streams, list_streams, states_of
 
 _POLLS, _POLL_EVERY = 10, 0.05  # for new messages, and seconds between them
 
-StreamOffset = dict[str, Any]
-"""`{"sequence": <next to read>, "created": <when its stream was created>}`."""
+
+class StreamOffset(TypedDict):
+    """The sequence of a stream to read next, and when the stream was created."""
+
+    sequence: Annotated[int, msgspec.Meta(gt=0)]
+    created: str
+
+
 Offsets = dict[str, StreamOffset]
 """How far a query has read each stream, by its name; Spark keeps them in the checkpoint."""
-States = Mapping[str, StreamState]
 
 
 class MicroBatchReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -121,46 +121,46 @@ class MicroBatchReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableN
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
         self._require_own(start)
-        return self._partitions(self._ask(lambda c: self._plan(c, start, end)))
+        return self._ask(lambda c: self._plan(c, start, end))
 
     async def _plan(
         self, connection: Connection, start: Offsets, end: Offsets
-    ) -> list[SequenceRange]:
-        planned = list[SequenceRange]()
+    ) -> list[InputPartition]:
+        planned = list[InputPartition]()
         for name, state in (await states_of(connection, end)).items():
             until = end[name]["sequence"]
-            begin = start.get(name) or {**end[name], "sequence": min(state.first, until)}
+            begin = start.get(name, end[name] | {"sequence": min(state.first, until)})
             if end[name]["created"] != begin["created"]:
                 continue  # this batch moved the query to a new stream
             if self._fail:
                 _require_same_stream(end[name], state)
                 require_unread(begin["sequence"], until, state)
             if _is_same_stream(end[name], state):
-                span = max(begin["sequence"], state.first), until
-                planned += await plan_ranges(connection, self._options, span, state)
+                first = max(begin["sequence"], state.first)
+                planned += await self._plan_ranges(connection, first, until, state)
         return planned
 
     def _require_own(self, start: Offsets) -> None:
         """Raise `ConfigurationError` if a checkpoint is that of another query."""
-        chosen = self._options.stream
         try:
-            is_own = all(one["sequence"] > 0 and one["created"] for one in start.values())
-        except (AttributeError, KeyError, TypeError):
-            is_own = False
-        if not is_own:
-            raise ConfigurationError(f"the checkpoint is not one of jetstream: it has {start}")
+            msgspec.convert(start, Offsets)
+        except msgspec.ValidationError:
+            raise ConfigurationError(
+                f"the checkpoint is not one of jetstream: it has {start}"
+            ) from None
+        chosen = self._options.stream
         if chosen is not None and set(start) != {chosen}:
             raise ConfigurationError(
                 f"the checkpoint is of {', '.join(start)}, and the option stream is {chosen}: "
                 "start with a new checkpoint"
             )
 
-    def _poll(self, start: Offsets) -> States:
+    def _poll(self, start: Offsets) -> Mapping[str, StreamState]:
         """Return the streams' states, after a short wait if there is no new message.
 
         Spark asks a hundred times a second.
         """
-        names = self._ask(lambda c: list_streams(c, self._options)) or ()
+        names = self._ask(lambda c: list_streams(c, self._options))
         names = tuple(dict.fromkeys((*start, *names)))
         for _ in range(_POLLS):
             states = self._ask(lambda c: states_of(c, names))
