@@ -13,7 +13,6 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import resolve_moment
-from nats_logship.client.ranges import require_unread
 from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 from pyspark_jetstream.options import SourceOptions
 from pyspark_jetstream.planning import Reader, choose_streams
@@ -37,7 +36,7 @@ class BatchReader(Reader, DataSourceReader):
             raise ConfigurationError("the query ends before it starts: see the ending offset")
         # `earliest` begins with the messages that there are, whichever expire meanwhile
         super().__init__(options, fail=options.fail_on_data_loss and starting != EARLIEST)
-        self._edges = starting, LATEST if ending is None else ending
+        self._starting, self._ending = starting, LATEST if ending is None else ending
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the batch."""
@@ -47,12 +46,9 @@ class BatchReader(Reader, DataSourceReader):
         options, found = self._options, list[InputPartition]()
         for state in (await choose_streams(connection, options)).values():
             resolve = partial(resolve_moment, connection, state=state)
-            first, until = [await resolve(one) for one in self._edges]
-            if self._fail:
-                require_unread(first, until, state)
-            first = max(first, state.first, *[await resolve(one) for one in options.since])
-            until = min(until, state.until, *[await resolve(one) for one in options.before])
-            found += await self._plan_ranges(connection, first, until, state)
+            first = max([await resolve(one) for one in (self._starting, *options.since)])
+            until = min([await resolve(one) for one in (self._ending, *options.before)])
+            found += await self._plan_ranges(connection, first, min(until, state.until), state)
         return found
 
 

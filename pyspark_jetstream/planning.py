@@ -17,7 +17,7 @@ from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message
-from nats_logship.client.ranges import AWAY, SequenceRange, read_range
+from nats_logship.client.ranges import AWAY, SequenceRange, read_range, require_unread
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.message import MalformedMessage, decode_origin, decode_payload
 from nats_logship.wire.streams import STREAM
@@ -64,8 +64,11 @@ class Reader:
         """Return ranges of `[first, until)` of a stream, one for each task, of about 32 MiB lines.
 
         There are at least `minPartitions` of them if there are as many sequences. Each subject
-        filter has its own ranges, however many lines match it.
+        filter has its own ranges, however many lines match it. Raises `LostSequences`.
         """
+        if self._fail:
+            require_unread(first, until, state)
+        first = max(first, state.first)
         subjects = (">",) if self._options.subjects is None else self._options.subjects
         if not subjects or first >= until:
             return []
