@@ -22,8 +22,7 @@ from nats_logship.wire.message import (
 )
 from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
-from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.schema import columns
+from pyspark_jetstream.options import SourceOptions, columns
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About the decompressed bytes of lines and headers in one Arrow batch."""
