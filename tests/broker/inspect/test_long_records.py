@@ -75,7 +75,7 @@ async def test_pieces_that_the_shipper_continues_are_joined(
     assert await _show(connection, "at", lines) == [shown]
 
 
-async def test_pieces_with_a_gap_between_them_stay_pieces(connection: Connection) -> None:
+async def test_pieces_with_a_gap_between_them_are_not_joined(connection: Connection) -> None:
     await _publish(connection, b"1 a\n at x\n", 0, "kept")
     await _publish(connection, b" at y\n2 b\n", 99)
 
