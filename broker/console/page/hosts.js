@@ -178,12 +178,13 @@ export class Hosts {
       ["Now", `${rate(known.rate.lines)} lines/s in ${rate(known.rate.rounds)} rounds/s`],
       ["In the stream", counted(known.messages, "round")],
     ] : [];
-    const gaps = found.gaps.map(({ partition, host }) => {
-      const number = host === null ? "unknown: its receiver does not answer" : count(host);
-      return ["Gaps of a day", [`${number}, in .gaps.p${partition}.jsonl`, host ? "odd" : ""]];
-    });
+    const gaps = found.gaps === null ? "unknown, as no receiver answers"
+      : `${count(found.gaps)}, in .gaps.p${found.partition}.jsonl`;
     const agent = plain(found.version || "of an unknown version");
-    const facts = [...shown, ...gaps, ["Agent", agent], ["Positions saved", saved]];
+    const facts = [
+      ...shown, ["Gaps of a day", [gaps, found.gaps ? "odd" : ""]], ["Agent", agent],
+      ["Positions saved", saved],
+    ];
     return Object.assign(table([], facts), { className: "facts" });
   }
 
