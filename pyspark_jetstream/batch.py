@@ -1,17 +1,25 @@
-"""Plans a batch query: the ranges between its starting and its ending offsets."""
+"""Plans a batch query: the ranges between its offsets, and what its filters say of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from nats_logship.app.exits import ConfigurationError
-from nats_logship.app.timestamps import EARLIEST, LATEST
+from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
 from nats_logship.client.connection import Connection
 from nats_logship.client.find import resolve_moment
-from nats_logship.client.ranges import SequenceRange, require_unread
-from pyspark_jetstream.filters import narrow
+from nats_logship.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.planning import Reader, choose_streams, plan_ranges
+from pyspark_jetstream.planning import Reader, choose_streams
+
+_MOST_SUBJECTS = 100  # each has ranges of its own, so more are not faster
+# servers write the times of storage, and after an election the next one may have a slower clock
+_SKEW = timedelta(seconds=10)
 
 
 class BatchReader(Reader, DataSourceReader):
@@ -28,22 +36,19 @@ class BatchReader(Reader, DataSourceReader):
             raise ConfigurationError("the query ends before it starts: see the ending offset")
         # `earliest` begins with the messages that there are, whichever expire meanwhile
         super().__init__(options, fail=options.fail_on_data_loss and starting != EARLIEST)
-        self._edges = starting, LATEST if ending is None else ending
+        self._starting, self._ending = starting, LATEST if ending is None else ending
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the batch."""
-        return self._partitions(self._ask(self._plan))
+        return self._ask(self._plan)
 
-    async def _plan(self, connection: Connection) -> list[SequenceRange]:
-        options, found = self._options, list[SequenceRange]()
+    async def _plan(self, connection: Connection) -> list[InputPartition]:
+        options, found = self._options, list[InputPartition]()
         for state in (await choose_streams(connection, options)).values():
-            first, until = [await resolve_moment(connection, one, state) for one in self._edges]
-            if self._fail:
-                require_unread(first, until, state)
-            low = [await resolve_moment(connection, one, state) for one in options.since]
-            high = [await resolve_moment(connection, one, state) for one in options.before]
-            span = max(first, state.first, *low), min(until, state.until, *high)
-            found += await plan_ranges(connection, options, span, state)
+            resolve = partial(resolve_moment, connection, state=state)
+            first = max([await resolve(one) for one in (self._starting, *options.since)])
+            until = min([await resolve(one) for one in (self._ending, *options.before)])
+            found += await self._plan_ranges(connection, first, min(until, state.until), state)
         return found
 
 
@@ -53,7 +58,49 @@ class FilteredReader(BatchReader):
     Spark refuses a reader with this method while its push-down is off, so `pushDown` asks for it.
     """
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:  # noqa: N802 - Spark's name
         """Note what the filters say of hosts, partitions, sequences and times; return them all."""
-        self._options = narrow(self._options, filters)
+        self._options = _narrow(self._options, filters)
         return filters
+
+
+def _narrow(options: SourceOptions, filters: Iterable[spark.Filter]) -> SourceOptions:
+    """Return options for what all filters may let through, and maybe for some more."""
+    for one in filters:
+        column, value = getattr(one, "attribute", ()), getattr(one, "value", None)
+        match column, one:
+            case ("host",) | ("partition",), spark.EqualTo():
+                options = _choose_subjects(options, (value,))
+            case ("host",) | ("partition",), spark.In():
+                options = _choose_subjects(options, tuple(value or ()))
+            case ("sequence",) | ("time",), spark.GreaterThan() | spark.GreaterThanOrEqual():
+                options = replace(options, since=(*options.since, *_moments(value, -_SKEW, 0)))
+            case ("sequence",) | ("time",), spark.LessThan() | spark.LessThanOrEqual():
+                options = replace(options, before=(*options.before, *_moments(value, _SKEW, 1)))
+            case _:
+                pass
+    return options
+
+
+def _choose_subjects(options: SourceOptions, values: tuple[Any, ...]) -> SourceOptions:
+    if options.subjects is not None or None in values or len(values) > _MOST_SUBJECTS:
+        return options
+    return replace(options, subjects=tuple(filter(None, map(_subject, dict.fromkeys(values)))))
+
+
+def _subject(value: str | int) -> str:
+    """Return the filter for a host or a partition; empty for what no subject has."""
+    if isinstance(value, int):
+        return partition_filter(value) if value >= 0 else ""
+    try:
+        return host_filter(validate_host(value))
+    except InvalidHost:
+        return ""
+
+
+def _moments(value: object, skew: timedelta, more: int) -> tuple[Moment, ...]:
+    """Return a sequence and `more`, or a time with the skew of clocks; nothing for what is none."""
+    if isinstance(value, datetime):
+        is_usable = value.tzinfo is not None and 1 < value.year < 9999
+        return (value + skew,) if is_usable else ()
+    return (value + more,) if isinstance(value, int) else ()

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.schema import choose_columns, columns
+from pyspark_jetstream.options import SourceOptions, choose_columns, columns
 
 
 class JetStreamSource(DataSource):

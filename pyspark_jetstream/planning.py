@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from nats_logship.client.answer import Rejected
 from nats_logship.client.config import read_layout
 from nats_logship.client.connection import Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message
-from nats_logship.client.ranges import AWAY, SequenceRange, read_range
+from nats_logship.client.ranges import AWAY, SequenceRange, read_range, require_unread
 from nats_logship.client.stream_state import StreamState, require_stream
 from nats_logship.wire.message import MalformedMessage, decode_origin, decode_payload
 from nats_logship.wire.streams import STREAM
@@ -43,9 +45,6 @@ class Reader:
             for messages in read_range(self._connection(), partition.value):
                 yield from record_batches(messages, self._options)
 
-    def _partitions(self, ranges: Iterable[SequenceRange]) -> list[InputPartition]:
-        return [InputPartition(replace(one, fail_on_data_loss=self._fail)) for one in ranges]
-
     def _connection(self) -> Connection:
         return background.connection(self._options.servers, self._options.access, _PROGRAM)
 
@@ -59,27 +58,30 @@ class Reader:
                 f"{connection.servers}: no answer about the streams in {_PLANNING:g} s"
             ) from None
 
+    async def _plan_ranges(
+        self, connection: Connection, first: int, until: int, state: StreamState
+    ) -> list[InputPartition]:
+        """Return ranges of `[first, until)` of a stream, one for each task, of about 32 MiB lines.
 
-async def plan_ranges(
-    connection: Connection, options: SourceOptions, span: tuple[int, int], state: StreamState
-) -> list[SequenceRange]:
-    """Return the ranges of `[first, until)` of a stream, one for each task, of about 32 MiB lines.
-
-    There are at least `minPartitions` of them if there are as many sequences. Each subject filter
-    has its own ranges, however many lines match it.
-    """
-    (first, until), chosen = span, (">",) if options.subjects is None else options.subjects
-    if not chosen or first >= until:
-        return []
-    length = max(1, (until - first) * len(chosen) // options.min_partitions)
-    if options.subjects is None:
-        width = await _measure_lines(connection, state, first, until)
-        length = min(length, max(1, int(_TASK_BYTES / width)))
-    return [
-        SequenceRange(subject, begin, min(begin + length, until), state.name)
-        for subject in chosen
-        for begin in range(first, until, length)
-    ]
+        There are at least `minPartitions` of them if there are as many sequences. Each subject
+        filter has its own ranges, however many lines match it. Raises `LostSequences`.
+        """
+        if self._fail:
+            require_unread(first, until, state)
+        first = max(first, state.first)
+        subjects = (">",) if self._options.subjects is None else self._options.subjects
+        if not subjects or first >= until:
+            return []
+        length = max(1, (until - first) * len(subjects) // self._options.min_partitions)
+        if self._options.subjects is None:
+            width = await _measure_lines(connection, state, first, until)
+            length = min(length, max(1, int(_TASK_BYTES / width)))
+        cuts = [*range(first, until, length), until]
+        return [
+            InputPartition(SequenceRange(subject, begin, end, state.name, self._fail))
+            for subject in subjects
+            for begin, end in pairwise(cuts)
+        ]
 
 
 async def _measure_lines(
@@ -90,18 +92,13 @@ async def _measure_lines(
     That is as many as are stored, if these are more or the range has few messages or bytes.
     """
     stored = max(1.0, state.size / max(1, state.messages))
-    samples = min(_SAMPLES, (until - first) // _SAMPLED)
-    if not samples or (until - first) * stored < _SAMPLED_BYTES:
+    if (until - first) * stored < _SAMPLED_BYTES:
         return stored
-
-    async def find(at: int) -> StreamMessage | None:
-        request = {"seq": at, "next_by_subj": ">"}
-        ask = lambda c: find_message(c, state.name, request)  # noqa: E731 - asked again
-        return await retry_until_answered(connection, ask, AWAY)
-
-    sample = await asyncio.gather(*map(find, range(first, until, (until - first) // samples)))
-    found = [_sizes(message) for message in sample if message]
-    lines, as_stored = (sum(sizes) for sizes in zip(*found, strict=True)) if found else (0, 1)
+    step = max(_SAMPLED, (until - first) // _SAMPLES)
+    requests = [{"seq": at, "next_by_subj": ">"} for at in range(first, until - _SAMPLED, step)]
+    asks = [partial(find_message, stream=state.name, request=one) for one in requests]
+    sample = await asyncio.gather(*(retry_until_answered(connection, ask, AWAY) for ask in asks))
+    lines, as_stored = map(sum, zip((0, 1), *map(_sizes, filter(None, sample)), strict=True))
     return stored * max(1.0, lines / as_stored)
 
 
@@ -109,26 +106,22 @@ def _sizes(message: StreamMessage) -> tuple[int, int]:
     """Return the bytes of a message's lines, and of all that is stored of it."""
     headers, payload = message.headers, message.payload
     stored = len(payload) + sum(len(name) + len(value) + 4 for name, value in headers.items())
-    try:
+    with suppress(MalformedMessage):
         origin = decode_origin(headers)
         return origin.size if origin else len(decode_payload(headers, payload)), stored
-    except MalformedMessage:
-        return len(payload), stored
+    return len(payload), stored
 
 
 async def states_of(connection: Connection, names: Iterable[str]) -> dict[str, StreamState]:
     """Return the states of streams, as their leaders report them; raises as `require_stream`."""
-
-    async def ask_all(connection: Connection) -> dict[str, StreamState]:
-        return {name: await require_stream(connection, name) for name in names}
-
-    return await retry_until_answered(connection, ask_all, AWAY)
+    asks = {name: partial(require_stream, name=name) for name in names}
+    return {n: await retry_until_answered(connection, ask, AWAY) for n, ask in asks.items()}
 
 
-async def list_streams(connection: Connection, options: SourceOptions) -> Sequence[str] | None:
+async def list_streams(connection: Connection, options: SourceOptions) -> Sequence[str]:
     """Return the names of the streams that a query reads: the named one, or all with partitions.
 
-    None if the broker does not say how many there are. Raises `ConfigurationError`, `BrokerAway`,
+    Empty if the broker does not say how many there are. Raises `ConfigurationError`, `BrokerAway`,
     `ConnectionLost`.
     """
     await connection.connect()
@@ -137,8 +130,8 @@ async def list_streams(connection: Connection, options: SourceOptions) -> Sequen
     try:
         layout = await retry_until_answered(connection, read_layout, AWAY)
     except Rejected:
-        return None  # that's fine: a stream without our buckets
-    return layout.names if layout else None
+        return ()  # that's fine: a stream without our buckets
+    return layout.names if layout else ()
 
 
 async def choose_streams(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:

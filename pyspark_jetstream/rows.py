@@ -3,7 +3,7 @@
 Python does nothing line by line: Arrow splits the payloads of many sections at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
@@ -22,13 +22,11 @@ from nats_logship.wire.message import (
 )
 from nats_logship.wire.records import PIECE, RecordForm, Records, parse_records
 from nats_logship.wire.subjects import InvalidHost, InvalidSubject, Subject
-from pyspark_jetstream.options import SourceOptions
-from pyspark_jetstream.schema import columns
+from pyspark_jetstream.options import SourceOptions, columns
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About the decompressed bytes of lines and headers in one Arrow batch."""
 _REST = pa.scalar(-1, pa.int32())  # means the rest of a record
-
 
 _Row = tuple[Any, ...]
 """A section, with the fields of `_Sections`.
@@ -38,31 +36,30 @@ The garbage collector passes over plain tuples of texts and numbers, so these co
 
 
 class _Sections(NamedTuple):
-    """Sections of messages: the values that they have of each property.
+    """Sections of messages: the values of the columns that they have, and what their lines need.
 
-    `lines` None marks a payload that could not be decoded. `widths` are how many characters the
-    other columns have, for the payload or for each line. `numbers` count the sections of a message;
-    `before` counts the lines of the message before a section. All but `payloads`, `numbers` and
-    what describes the message are None, empty or 0 without headers of a shipper.
+    `lines` None marks a payload that could not be decoded. `width` is how many characters the other
+    columns have, for the payload or for each line. `before` counts the lines of the message before
+    a section. What is behind `width` is None, 0 or empty without headers of a shipper.
     """
 
-    subjects: Sequence[str]
-    sequences: Sequence[int]
-    times: Sequence[int]
+    partition: Sequence[int | None]
+    host: Sequence[str | None]
+    sequence: Sequence[int]
+    time: Sequence[int]
+    subject: Sequence[str]
     headers: Sequence[dict[str, str]]
-    payloads: Sequence[bytes]
+    payload: Sequence[bytes]
     lines: Sequence[int | None]
-    widths: Sequence[int]
-    paths: Sequence[str | None]
-    file_ids: Sequence[str | None]
-    starts: Sequence[int | None]
-    ends: Sequence[int | None]
-    records: Sequence[str]
-    numbers: Sequence[int]
+    width: Sequence[int]
+    file: Sequence[str | None]
+    span: Sequence[tuple[str, int, int] | None]
+    section: Sequence[int]
     before: Sequence[int]
+    records: Sequence[str]
 
 
-_PAYLOAD, _WIDTH = (_Sections._fields.index(name) for name in ("payloads", "widths"))
+_PAYLOAD, _WIDTH = (_Sections._fields.index(name) for name in ("payload", "width"))
 
 
 def record_batches(
@@ -90,12 +87,14 @@ def record_batches(
 def _split(
     message: StreamMessage, options: SourceOptions, decompressor: ZstdDecompressor
 ) -> Iterator[_Row]:
-    subject, sequence, time, headers, stored = message
+    subject, sequence, stored_at, headers, stored = message
+    shown = headers if options.headers else None
     width = len(subject)
-    if options.headers:  # a message may have many and long ones
-        width += sum(map(len, chain.from_iterable(headers.items())))
-    of_message = subject, sequence, time, headers if options.headers else None
-    alone = width, None, None, None, None, "", 0, 0
+    if shown:  # a message may have many and long ones
+        width += sum(map(len, chain.from_iterable(shown.items())))
+    # the broker writes nanoseconds; Spark counts microseconds
+    of_message = *_parse_subject(subject), sequence, stored_at // 1000, subject, shown
+    alone = width, None, None, 0, 0, ""
     try:
         origin = decode_origin(headers)
         payload = decode_payload(headers, stored, decompressor)
@@ -108,28 +107,58 @@ def _split(
         yield *of_message, payload, payload.count(b"\n"), *alone
     before = 0
     for number, (section, part) in enumerate(parts):
-        path, span, count = section.path, section.span, part.count(b"\n")
+        path, count = section.path, part.count(b"\n")
         if part or not options.explode:  # else a filter left out all of its lines
-            about = width + len(path), path, span.file_id, span.start, span.end, section.records
-            yield *of_message, part, count, *about, number, before
+            span = section.span
+            place = None if options.explode else (span.file_id, span.start, span.end)
+            about = width + len(path), path, place, number, before, section.records
+            yield *of_message, part, count, *about
         before += count + bool(part and not part.endswith(b"\n"))
+
+
+@lru_cache(maxsize=10_000)
+def _parse_subject(subject: str) -> tuple[int, str] | tuple[None, None]:
+    """Return the partition and host of a subject; None for the subject of no host."""
+    try:
+        found = Subject.parse(subject)
+    except (InvalidSubject, InvalidHost):
+        return None, None
+    return found.partition, found.host
 
 
 def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     schema, sections = _arrow_schema(options), _Sections(*zip(*rows, strict=True))
-    shared = {name: _COLUMNS[name](sections) for name in schema.names if name in _COLUMNS}
+    of_sections = [one for one in schema if one.name in _Sections._fields]
+    shared = {one.name: _array(getattr(sections, one.name), one.type) for one in of_sections}
     if not options.explode:
         yield _batch(shared, schema, len(rows))
         return
-    exploded = _Lines(sections)
-    made = {name: _LINE_COLUMNS[name](exploded) for name in schema.names if name in _LINE_COLUMNS}
+    lines = _Lines(sections)
+    made = {name: getattr(lines, name) for name in schema.names if name not in shared}
     # the other columns may be much longer than the line
-    step = max(1, _BATCH_BYTES // (64 + max(sections.widths)))
-    for begin in range(0, len(exploded.parents), step):
-        part = exploded.parents.slice(begin, step)
+    step = max(1, _BATCH_BYTES // (64 + max(sections.width)))
+    for begin in range(0, len(lines.parents), step):
+        part = lines.parents.slice(begin, step)
         columns = {name: column.take(part) for name, column in shared.items()}
         columns |= {name: column.slice(begin, step) for name, column in made.items()}
         yield _batch(columns, schema, len(part))
+
+
+@lru_cache
+def _arrow_schema(options: SourceOptions) -> pa.Schema:
+    return to_arrow_schema(columns(options), timezone="UTC")
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):  # half the work of pairs of Python
+        offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        texts = chain.from_iterable(values), chain.from_iterable(one.values() for one in values)
+        return pa.MapArray.from_arrays(offsets, *(_array(list(one), pa.string()) for one in texts))
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # a path, subject or header has bytes that are not UTF-8
+        raw = [one and one.encode("utf-8", "surrogateescape") for one in values]
+        return pa.array([one and one.decode("utf-8", "replace") for one in raw], kind)
 
 
 def _batch(columns: dict[str, pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
@@ -138,17 +167,12 @@ def _batch(columns: dict[str, pa.Array], schema: pa.Schema, rows: int) -> pa.Rec
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-@lru_cache
-def _arrow_schema(options: SourceOptions) -> pa.Schema:
-    return to_arrow_schema(columns(options), timezone="UTC")
-
-
 class _Lines:
-    """The lines of sections: `parents` are the indices of their sections."""
+    """The columns that only lines have; `parents` are the indices of the lines' sections."""
 
     def __init__(self, sections: _Sections) -> None:
         self._sections = sections
-        known = zip(sections.payloads, sections.lines, strict=True)
+        known = zip(sections.payload, sections.lines, strict=True)
         self._payloads = [b"" if n is None else lines.removesuffix(b"\n") for lines, n in known]
         self._lists = pc.split_pattern(pa.array(self._payloads, pa.binary()), "\n")
         self.parents = pc.list_parent_indices(self._lists)
@@ -160,6 +184,7 @@ class _Lines:
         begins = pc.subtract(before, self._lists.offsets[:-1])
         return pc.add(self._numbers, begins.take(self.parents))
 
+    @cached_property
     def line(self) -> pa.Array:
         line = _as_text(self._lists.flatten(), self._payloads)
         if None not in self._sections.lines:
@@ -167,15 +192,17 @@ class _Lines:
         known = pa.array(self._sections.lines, pa.int32()).is_valid()
         return pc.if_else(known.take(self.parents), line, None)
 
+    @cached_property
     def piece(self) -> pa.Array:
-        """Return which lines end without a newline: last ones of a section, where it has none."""
-        payloads = enumerate(self._sections.payloads, 1)
+        """Which lines end without a newline: last ones of a section, where it has none."""
+        payloads = enumerate(self._sections.payload, 1)
         ends = [number for number, lines in payloads if not lines.endswith(b"\n")]
         last = pc.subtract(self._lists.offsets.take(pa.array(ends, pa.int32())), 1)
         return pc.is_in(self._numbers, last)
 
+    @cached_property
     def record(self) -> pa.Array:
-        """Return the `pos` of the line that begins the record of each line."""
+        """The `pos` of the line that begins the record of each line."""
         named, offsets = self._sections.records, self._lists.offsets
         if not any(named):
             return self.pos
@@ -184,7 +211,7 @@ class _Lines:
             end = begin + len(list(group))
             first, last = offsets[begin].as_py(), offsets[end].as_py()
             pos, lines = (one.slice(first, last - first) for one in (self.pos, self._lists.values))
-            if records := parse_records(name) if name else None:
+            if records := parse_records(name):
                 pos = _find_records(records, lines, pc.subtract(offsets[begin:end], first), pos)
             columns.append(pos)
             begin = end
@@ -223,71 +250,3 @@ def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:
     except pa.ArrowInvalid:  # Spark's strings are UTF-8; other bytes become U+FFFD
         readable = [payload.decode("utf-8", "replace") for payload in payloads]
         return pc.split_pattern(pa.array(readable, pa.string()), "\n").flatten()
-
-
-@lru_cache(maxsize=10_000)
-def _subject(subject: str) -> tuple[int, str] | tuple[None, None]:
-    """Return the partition and host of a subject; None for the subject of no host."""
-    try:
-        found = Subject.parse(subject)
-    except (InvalidSubject, InvalidHost):
-        return None, None
-    return found.partition, found.host
-
-
-def _texts(values: Sequence[str | None]) -> pa.Array:
-    """Return texts; a path or subject may have bytes that are not UTF-8, Spark's strings not."""
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:
-        return pa.array([one and _readable(one) for one in values], pa.string())
-
-
-def _readable(value: str) -> str:
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _spans(sections: _Sections) -> pa.Array:
-    columns = [
-        _texts(sections.file_ids),
-        pa.array(sections.starts, pa.int64()),
-        pa.array(sections.ends, pa.int64()),
-    ]
-    is_missing = columns[0].is_null()
-    return pa.StructArray.from_arrays(columns, ["file", "start", "end"], mask=is_missing)
-
-
-def _headers(sections: _Sections) -> pa.Array:
-    found = sections.headers
-    names, values = chain.from_iterable(found), chain.from_iterable(one.values() for one in found)
-    offsets = pa.array(accumulate(map(len, found), initial=0), pa.int32())
-    return pa.MapArray.from_arrays(offsets, _texts(list(names)), _texts(list(values)))
-
-
-def _hosts(sections: _Sections) -> pa.Array:
-    return pa.array([_subject(one)[1] for one in sections.subjects], pa.string())
-
-
-# the broker writes nanoseconds; Spark counts microseconds
-_MICROSECONDS = pa.timestamp("us", tz="UTC")
-_COLUMNS: dict[str, Callable[[_Sections], pa.Array]] = {
-    "partition": lambda all_: pa.array([_subject(one)[0] for one in all_.subjects], pa.int32()),
-    "sequence": lambda all_: pa.array(all_.sequences, pa.int64()),
-    "time": lambda all_: pa.array([one // 1000 for one in all_.times], pa.int64()).cast(
-        _MICROSECONDS
-    ),
-    "subject": lambda all_: _texts(all_.subjects),
-    "host": _hosts,
-    "file": lambda all_: _texts(all_.paths),
-    "section": lambda all_: pa.array(all_.numbers, pa.int32()),
-    "span": _spans,
-    "lines": lambda all_: pa.array(all_.lines, pa.int32()),
-    "payload": lambda all_: pa.array(all_.payloads, pa.binary()),
-    "headers": _headers,
-}
-_LINE_COLUMNS: dict[str, Callable[[_Lines], pa.Array]] = {
-    "pos": lambda lines: lines.pos,
-    "record": _Lines.record,
-    "line": _Lines.line,
-    "piece": _Lines.piece,
-}

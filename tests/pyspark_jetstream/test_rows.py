@@ -14,9 +14,8 @@ from nats_logship.app.exits import ConfigurationError
 from nats_logship.app.timestamps import EARLIEST, LATEST
 from nats_logship.client.find import StreamMessage
 from nats_logship.wire.message import Identity, Origin, Section, Span, encode_origin
-from pyspark_jetstream.options import SourceOptions
+from pyspark_jetstream.options import SourceOptions, columns
 from pyspark_jetstream.rows import record_batches
-from pyspark_jetstream.schema import columns
 
 AS_STORED = 1_795_176_000_123_456_789
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
