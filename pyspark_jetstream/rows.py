@@ -4,7 +4,7 @@ Python does nothing line by line: Arrow splits the payloads of many sections at 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
@@ -28,11 +28,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 """About the decompressed bytes of lines and headers in one Arrow batch."""
 _REST = pa.scalar(-1, pa.int32())  # means the rest of a record
 
-_Row = tuple[Any, ...]
-"""A section, with the fields of `_Sections`.
-
-The garbage collector passes over plain tuples of texts and numbers, so these cost least.
-"""
+_Row = tuple[Any, ...]  # of a section; tuples of texts and numbers cost no garbage collection
 
 
 class _Sections(NamedTuple):
@@ -59,7 +55,7 @@ class _Sections(NamedTuple):
     records: Sequence[str]
 
 
-_PAYLOAD, _WIDTH = (_Sections._fields.index(name) for name in ("payload", "width"))
+_PAYLOAD, _WIDTH = map(_Sections._fields.index, ("payload", "width"))
 
 
 def record_batches(
@@ -72,14 +68,14 @@ def record_batches(
     decoded has its payload as stored, and NULL for `lines`; with `explode` it is a single row whose
     `line` is NULL.
     """
-    rows, size, decompressor = list[_Row](), 0, ZstdDecompressor()
-    for message in messages:
-        for row in _split(message, options, decompressor):
-            rows.append(row)
-            size += len(row[_PAYLOAD]) + row[_WIDTH]
-            if size >= _BATCH_BYTES:
-                yield from _batches(rows, options)
-                rows, size = [], 0
+    rows, size = list[_Row](), 0
+    split = partial(_split, options=options, decompressor=ZstdDecompressor())
+    for row in chain.from_iterable(map(split, messages)):
+        rows.append(row)
+        size += len(row[_PAYLOAD]) + row[_WIDTH]
+        if size >= _BATCH_BYTES:
+            yield from _batches(rows, options)
+            rows, size = [], 0
     if rows:
         yield from _batches(rows, options)
 
