@@ -1,6 +1,7 @@
 """Plans a batch query: the ranges between its offsets, and what its filters say of them."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -85,22 +86,16 @@ def _narrow(options: SourceOptions, filters: Iterable[Filter]) -> SourceOptions:
 def _choose_subjects(options: SourceOptions, values: tuple[Any, ...]) -> SourceOptions:
     if options.subjects is not None or None in values or len(values) > _MOST_SUBJECTS:
         return options
-    return replace(options, subjects=tuple(filter(None, map(_subject, dict.fromkeys(values)))))
-
-
-def _subject(value: str | int) -> str:
-    """Return the filter for a host or a partition; empty for what no subject has."""
-    if isinstance(value, int):
-        return partition_filter(value) if value >= 0 else ""
-    try:
-        return host_filter(validate_host(value))
-    except InvalidHost:
-        return ""
+    found = list[str]()
+    for value in dict.fromkeys(values):
+        with suppress(InvalidHost):  # no subject has it
+            number = isinstance(value, int)
+            found.append(partition_filter(value) if number else host_filter(validate_host(value)))
+    return replace(options, subjects=tuple(found))
 
 
 def _moments(value: object, skew: timedelta, more: int) -> tuple[Moment, ...]:
     """Return a sequence and `more`, or a time with the skew of clocks; nothing for what is none."""
-    if isinstance(value, datetime):
-        is_usable = value.tzinfo is not None and 1 < value.year < 9999
-        return (value + skew,) if is_usable else ()
+    if isinstance(value, datetime) and value.tzinfo and 1 < value.year < 9999:
+        return (value + skew,)
     return (value + more,) if isinstance(value, int) else ()
