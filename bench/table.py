@@ -3,7 +3,7 @@
 import hashlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -101,9 +101,14 @@ def _judge(table: Path, expected: Expected, lines: int) -> Verdict:
     return Verdict(lines, lines)
 
 
-@compare(Question("table", _ABOUT, ("MB/s", "CPU s/GB")), lambda _: (Logship(), Streaming()))
+def _add_streaming(chosen: Sequence[System]) -> tuple[System, ...]:
+    """Return us, and Structured Streaming too unless one system was chosen."""
+    return (Logship(), Streaming()) if len(chosen) > 1 else (Logship(),)
+
+
+@compare(Question("table", _ABOUT, ("MB/s", "CPU s/GB")), _add_streaming)
 @click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
-@click.option("--hosts", multiple=True, type=int, default=(1_000,), show_default=True)
+@click.option("--hosts", multiple=True, type=int, default=(1_000,), help="Live; 0: none.")
 @click.option("--rate", default=5.0, show_default=True, help="Lines per second of a live host.")
 @click.option("--seconds", default=240.0, show_default=True, help="Of live hosts that count.")
 def main(
@@ -119,6 +124,7 @@ def main(
             alone=True,
         )
         for number in hosts
+        if number
     ]
     return [*backlog_cases(measure, megabytes), *live]
 

@@ -15,88 +15,36 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from itertools import groupby, islice
 from threading import Timer
 from typing import Any, NamedTuple
 
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import to_datetime
 from nats_logship.app.units import format_size
 from nats_logship.client.stream_state import StreamState
 from nats_logship.table_files import TableFile, TableVersion
-from nats_logship.wire.expressions import bounded_expression
-from nats_logship.wire.levels import LEVELS
+from nats_logship.table_query import COLUMNS, Line, Order, Query, make_condition, order_by
+
+__all__ = [
+    "Cancelled",
+    "Histogram",
+    "History",
+    "Line",
+    "Order",
+    "Progress",
+    "Query",
+    "SearchLimits",
+]
 
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress
 _FETCHED = 2000  # rows at a time
-_COLUMNS = (
-    "epoch_us(time) * 1000, host, coalesce(file, ''), stream, sequence, pos, "
-    "coalesce(raw, encode(line)), coalesce(level, ''), piece, record"
-)
 _RECORD = "stream, sequence, file, record"
 
 
 class Cancelled(Exception):
     """`History.cancel` was called."""
-
-
-class Order(Enum):
-    """Which lines come first."""
-
-    OLDEST = "ASC"
-    NEWEST = "DESC"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Which lines are wanted: those stored in `[since, until)` that fit everything else.
-
-    `match` is a regular expression of RE2, which is searched in each line; `level` is the least
-    level. Both choose whole records, where lines belong to one. With `following` only lines of
-    these streams are wanted, from a sequence on. Raises ValueError for a bad expression or level.
-    """
-
-    selection: LineSelection = field(default_factory=LineSelection)
-    since: int | None = None
-    until: int | None = None
-    match: str = ""
-    level: str = ""
-    following: tuple[tuple[str, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the expression and the level."""
-        if self.match:
-            bounded_expression(self.match)
-        if self.level and self.level not in LEVELS:
-            raise ValueError(f"{self.level!r} is no level: {', '.join(LEVELS)}")
-
-
-class Line(NamedTuple):
-    """A line without its newline; `stream`, `sequence` and `pos` are its key.
-
-    `stream` has the time of its creation: `LOGS/2026-11-20T10:00:00Z`. `file` is empty for lines of
-    other NATS clients. If it `is_piece`, the line goes on in the next one of its file. `record` is
-    the `pos` of the line that begins its record, None if that is in an earlier message.
-    """
-
-    time: int
-    host: str
-    file: str
-    stream: str
-    sequence: int
-    pos: int
-    line: bytes = b""
-    level: str = ""
-    is_piece: bool = False
-    record: int | None = None
-
-    @property
-    def order(self) -> tuple[int, str, int, int]:
-        """By this lines are ordered: the time in microseconds, then the key."""
-        return self.time // 1000, self.stream, self.sequence, self.pos
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +59,7 @@ class Histogram:
     counts: tuple[Mapping[str, int], ...]
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How many bytes of files were searched, of how many, and the time that was reached.
 
     `until` is the last time of which all lines were searched, in the order of the search; None
@@ -138,7 +86,7 @@ class History:
         """Search a version; see `open`."""
         import duckdb
 
-        self.progress = Progress()
+        self.progress = SearchProgress()
         """How far the search is."""
         self._version, self._limits = version, limits
         self._ended_by: Exception | None = None
@@ -242,7 +190,7 @@ class History:
         until = until if query.until is None else query.until // 1000
         width = max(1, -(-(until - since) // buckets))
         counts: list[dict[str, int]] = [{} for _ in range(buckets)]
-        condition, values = _condition(query)
+        condition, values = make_condition(query)
         sql = (
             "SELECT (epoch_us(time) - ?) // ?, coalesce(level, ''), count(*) FROM lines "
             f"WHERE {condition} GROUP BY ALL"
@@ -267,7 +215,7 @@ class History:
 
     def get(self, stream: str, sequence: int, pos: int) -> Line | None:
         """Return the line with a key, None if it is not in the table. Raises as `find`."""
-        sql = f"SELECT {_COLUMNS} FROM lines WHERE stream = ? AND sequence = ? AND pos = ?"
+        sql = f"SELECT {COLUMNS} FROM lines WHERE stream = ? AND sequence = ? AND pos = ?"
         low_high = ((one, *one.sequences) for one in self._version.files)
         files = [one for one, low, high in low_high if low <= sequence <= high]
         with self._searching(files):
@@ -297,9 +245,9 @@ class History:
         else:
             files, sides = [one for one in files if one.ends >= time], (">=", ">=")
         sql = (
-            f"SELECT {_COLUMNS} FROM lines WHERE host = ? AND coalesce(file, '') = ? "
+            f"SELECT {COLUMNS} FROM lines WHERE host = ? AND coalesce(file, '') = ? "
             f"AND time {sides[0]} ? AND (epoch_us(time), stream, sequence, pos) {sides[1]} "
-            f"(?, ?, ?, ?) {_order_by(order)} LIMIT {most}"
+            f"(?, ?, ?, ?) {order_by(order)} LIMIT {most}"
         )
         values = [line.host, line.file, to_datetime(line.time), time, *key]
         found: list[Line] = []
@@ -314,14 +262,14 @@ class History:
         self, files: Sequence[TableFile], query: Query, limit: str, order: Order
     ) -> Iterator[Line]:
         """Yield the lines of some files in order, records whole."""
-        condition, values = _condition(query)
-        by = _order_by(order)
-        sql = f"SELECT {_COLUMNS} FROM lines WHERE {condition} {by} {limit}"
+        condition, values = make_condition(query)
+        by = order_by(order)
+        sql = f"SELECT {COLUMNS} FROM lines WHERE {condition} {by} {limit}"
         if (query.match or query.level) and self._have_records(files):
             sql = (
                 f"WITH hits AS (SELECT {_RECORD}, min(lines.time) AS time, min(pos) AS pos "
                 f"FROM lines WHERE {condition} GROUP BY {_RECORD} {by} {limit}) "
-                f"SELECT {_COLUMNS} FROM lines WHERE EXISTS (FROM hits WHERE "
+                f"SELECT {COLUMNS} FROM lines WHERE EXISTS (FROM hits WHERE "
                 "hits.stream = lines.stream AND hits.sequence = lines.sequence AND "
                 "hits.file IS NOT DISTINCT FROM lines.file AND "
                 f"hits.record IS NOT DISTINCT FROM lines.record) {by}"
@@ -360,7 +308,7 @@ class History:
         import duckdb
 
         self._raise_end()
-        self.progress = Progress(0, sum(one.size for one in files))
+        self.progress = SearchProgress(0, sum(one.size for one in files))
         timer = self._start_timer()
         memory = format_size(self._limits.memory)
         try:
@@ -402,49 +350,6 @@ class History:
         until = min(one.begins for one in files) if is_newest else max(one.ends for one in files)
         read = self.progress.bytes + sum(one.size for one in files)
         self.progress = self.progress._replace(bytes=read, until=until * 1000)
-
-
-def _condition(query: Query) -> tuple[str, list[Any]]:
-    """Return a condition of SQL for the lines that are wanted, and its parameters."""
-    found = [*_conditions(query)]
-    condition = " AND ".join(f"({part})" for part, _ in found)
-    return condition or "true", [value for _, values in found for value in values]
-
-
-def _conditions(query: Query) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each condition with its parameters."""
-    hosts, files = query.selection.hosts, query.selection.files
-    of_path = "regexp_extract(file, '[^/]*$') GLOB ?", "file GLOB ?"
-    levels = LEVELS[LEVELS.index(query.level) :] if query.level else ()
-    for part, values in (
-        ("time >= ?", [] if query.since is None else [to_datetime(query.since)]),
-        ("time < ?", [] if query.until is None else [to_datetime(query.until)]),
-        (_any_of("host GLOB ?" for _ in hosts), [*map(_as_text, hosts)]),
-        (_any_of(of_path["/" in glob] for glob in files), [*map(_as_text, files)]),
-        (
-            _any_of("stream = ? AND sequence >= ?" for _ in query.following),
-            [value for pair in query.following for value in pair],
-        ),
-        (_any_of("level = ?" for _ in levels), [*levels]),
-        ("regexp_matches(line, ?)", [_as_text(query.match)] if query.match else []),
-    ):
-        if values:
-            yield part, values
-
-
-def _any_of(parts: Iterable[str]) -> str:
-    return " OR ".join(parts)
-
-
-def _as_text(value: str) -> str:
-    """Return a text as the table has it: with U+FFFD for bytes that are not UTF-8."""
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _order_by(order: Order) -> str:
-    return "ORDER BY " + ", ".join(
-        f"{name} {order.value}" for name in ("time", "stream", "sequence", "pos")
-    )
 
 
 def _sort(files: Iterable[TableFile], order: Order) -> list[TableFile]:

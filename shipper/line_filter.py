@@ -49,7 +49,7 @@ def _find(
     return found if records is None else records.widen(run, found)
 
 
-class LineFilter:
+class ExpressionFilter:
     """Filters blocks by `rules`, which may be changed at any time; reading begins at `cursors`."""
 
     def __init__(self, rules: Rules, cursors: Iterable[Cursor] = ()) -> None:

@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 
 from nats_logship.app.faults import fault
-from shipper.line_filter import LineFilter, Rules
+from shipper.line_filter import ExpressionFilter, Rules
 from shipper.once import Goals
 from shipper.publish.publisher import Publisher
 from shipper.sender import Sender, Task
@@ -98,7 +98,7 @@ class ShippingLoop:
         self.source.stored = self.acknowledged.position
         self.sender.begin_session()
         cursors = self.acknowledged.positions.files.values()
-        self._filter = LineFilter(_rules(self._settings), cursors)
+        self._filter = ExpressionFilter(_rules(self._settings), cursors)
         self._sizes = (0, 0)  # of blocks and lines, as the source gives them
         self._sent_at, self._interval = -math.inf, 0.0  # the last round, and the seconds after it
         self.acknowledged.is_unsaved = False

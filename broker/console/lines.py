@@ -33,21 +33,16 @@ from broker.inspect.ranges import (
     read_states,
     to_nanoseconds,
 )
-from broker.inspect.reader import MessageReader, follow
-from broker.inspect.streams import read_known_layout
-from broker.inspect.windows import WindowFound, search_streams, summarize_messages
+from broker.inspect.windows import WindowFound, search_streams
 from nats_logship.app.exits import OperatorError
 from nats_logship.app.timestamps import SECOND
 from nats_logship.client.connection import Connection
-from nats_logship.client.line_search import LineFilter
-from nats_logship.client.stream_reader import at_sequence
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order
 
 Document = dict[str, Any]
 _LONGEST = 16 * 1024  # bytes shown of a line
-_MOST_BYTES = 1024 * 1024  # of new lines for a page, per second
-_LATE = 10.0  # seconds that new lines may be late before some are skipped
+_MOST_CHARACTERS = 1024 * 1024  # of new lines for a page, per second
 _HOUR = 3600
 _STEPS = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
@@ -201,60 +196,29 @@ class LineFinder:
     async def _follow(
         self, request: LineRequest, states: Sequence[StreamState]
     ) -> AsyncGenerator[Document, None]:
-        """Yield new lines, at most a thousand a second; say so if lines were skipped."""
-        clock = asyncio.get_running_loop().time
-        layout = await read_known_layout(self._connection)
+        """Yield what each second adds, at most a thousand lines; say so if lines were skipped."""
         while True:
-            names = {one.name: name_stream(one) for one in states}
-            began = clock()
-            async with AsyncExitStack() as stack:
-                readers = [self._reader(one, request.wanted) for one in states]
-                for one in readers:
-                    stack.push_async_callback(one.close)
-                pace = _Pace(clock)
-                async for some in follow(readers):
-                    stream = layout.stream_of(some[0].subject.partition) if some[0].subject else ""
-                    what = (some, names.get(stream, stream), request.wanted, pace.left)
-                    found = await asyncio.to_thread(summarize_messages, *what)
-                    lines = list(map(describe_line, found.lines))
-                    yield {"lines": lines, "counts": _list_counts(found, SECOND)}
-                    if pace.is_exceeded(found.lines, some[-1].stored_at):
-                        break
-            await asyncio.sleep(max(0.0, began + 1.0 - clock()))
-            yield {"sampled": True}
+            await asyncio.sleep(1.0)
+            known = {name_stream(one): one.until for one in states}
             states = await read_states(self._connection)
-
-    def _reader(self, state: StreamState, wanted: LineFilter) -> MessageReader:
-        start = at_sequence(state.until)
-        return MessageReader(self._connection, state.name, start, wanted.subjects)
-
-
-@dataclass(slots=True)
-class _Pace:
-    """Counts what is shown in a second, and how late it is."""
-
-    clock: Callable[[], float]
-    began: float = 0.0
-    lines: int = 0
-    size: int = 0
-    newest: float = float("-inf")
-
-    @property
-    def left(self) -> int:
-        """How many more lines may be shown."""
-        return MOST_LINES - self.lines
-
-    def is_exceeded(self, shown: Sequence[Line], stored_at: int) -> bool:
-        """Count lines, the last one stored at a time; whether some must be skipped."""
-        now = self.clock()
-        if now - self.began >= 1.0:
-            self.began, self.lines, self.size = now, 0, 0
-        self.lines += len(shown)
-        self.size += sum(min(_LONGEST, len(one.line)) for one in shown)
-        # by our clock; the least delay of a message is how the clocks differ
-        delay = stored_at / SECOND - now
-        self.newest = max(self.newest, delay)
-        return self.left <= 0 or self.size >= _MOST_BYTES or self.newest - delay > _LATE
+            ranges = [
+                StreamRange(one, known.get(name_stream(one), one.first), one.until)
+                for one in states
+            ]
+            left, size = MOST_LINES, 0
+            found = search_streams(
+                self._connection, ranges, request.wanted, Order.OLDEST, MOST_LINES
+            )
+            async with aclosing(found) as windows:
+                async for window in windows:
+                    lines = list(map(describe_line, window.lines))
+                    yield {"lines": lines, "counts": _list_counts(window, SECOND)}
+                    left -= len(lines)
+                    size += sum(len(one["text"]) for one in lines)
+                    if left <= 0 or size >= _MOST_CHARACTERS:
+                        yield {"sampled": True}
+                        states = await read_states(self._connection)
+                        break
 
 
 def describe_line(line: Line) -> Document:

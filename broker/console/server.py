@@ -96,7 +96,12 @@ class Console:
 
         Raises `ConfigurationError` for an address that is in use.
         """
-        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_SHUTDOWN_PATIENCE)
+        runner = web.AppRunner(
+            self._app(),
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_PATIENCE,
+            handler_cancellation=True,  # a page that closes ends its search
+        )
         await runner.setup()
         asking = asyncio.ensure_future(self._feeds.run())
         try:

@@ -103,6 +103,8 @@ def _collect_status(status: BrokerStatus) -> Iterator[Metric]:
     yield from _make_gauges(
         "partition_", ["partition", "stream"], partitions, "behind", "behind_seconds"
     )
+    tables = [([one.table, one.id], one) for one in status.tables if one.readable]
+    yield from _make_gauges("table_", ["table", "id"], tables, "behind", "behind_seconds")
     lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
     lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
     text = "Operations that the replica is behind the leader."

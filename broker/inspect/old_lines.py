@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from broker.inspect.ranges import StreamRange
 from broker.inspect.windows import WindowFound
-from nats_logship.history import History, Line, Order, Progress, Query, SearchLimits
+from nats_logship.history import History, Line, Order, Query, SearchLimits, SearchProgress
 
 Value = TypeVar("Value")
 _LIMITS = SearchLimits(seconds=120.0, memory=256 * 1024 * 1024)
@@ -27,7 +27,7 @@ async def open_table(table: str) -> AsyncGenerator[History, None]:
 
 async def run(
     history: History, work: Callable[[], Value]
-) -> AsyncGenerator[tuple[Progress, Value | None], None]:
+) -> AsyncGenerator[tuple[SearchProgress, Value | None], None]:
     """Yield the progress of a search in a thread, at last with its result.
 
     The search ends with the generator. Raises what `work` raises.

@@ -16,11 +16,12 @@ _LIMITS = SearchLimits(seconds=None, memory=1024 * 1024 * 1024)
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableSide:
     """A version of a table; methods raise what those of `History` raise."""
 
     history: History
+    _other: History | None = None  # for lines around those that `history` finds
 
     @classmethod
     def open(cls, address: str, options: Mapping[str, str]) -> "TableSide":
@@ -51,8 +52,8 @@ class TableSide:
     async def find_around(self, one: Found, most: int) -> tuple[list[Found], list[Found]]:
         """Return the lines before and after a line in its host and file."""
         line = one.as_line()
-        with self.history.another() as another:
-            found = await asyncio.to_thread(another.around, line, most, most)
+        self._other = self._other or self.history.another()
+        found = await asyncio.to_thread(self._other.around, line, most, most)
         before = [Found.from_table(other) for other in found if other.order < line.order]
         after = [Found.from_table(other) for other in found if other.order > line.order]
         return before, after

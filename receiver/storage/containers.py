@@ -10,8 +10,8 @@ from functools import lru_cache
 _NAME = "[a-z0-9][a-z0-9.-]{0,252}"
 _KUBERNETES = re.compile(
     # a link in /var/log/containers; its name is cut at 255 bytes, so the id may be shorter
-    rf"containers/(?P<pod>{_NAME})_(?P<namespace>{_NAME})_(?P<container>{_NAME})-[0-9a-f]{{1,64}}\.log"
-    r"(?:\..*)?"
+    rf"containers/(?P<pod>{_NAME})_(?P<namespace>{_NAME})_(?P<container>{_NAME})"
+    r"-[0-9a-f]{1,64}\.log(?:\..*)?"
 )
 _PODS = re.compile(
     rf"pods/(?P<namespace>{_NAME})_(?P<pod>{_NAME})_[a-z0-9-]+/(?P<container>{_NAME})/[0-9]+\.log"

@@ -121,7 +121,8 @@ class Store(Database):
         """Return the batch that was stored last; None for a new store."""
         if self._batch is None or self._version is None:
             found = self.rows(f"SELECT {_BATCH} FROM batch")
-            self._batch = StoredBatch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
+            # the schema has these types
+            self._batch = StoredBatch(*found[0]) if found else None  # type: ignore[arg-type]
         return self._batch
 
     def put_batch(self, batch: StoredBatch) -> None:

@@ -121,7 +121,7 @@ class Log:
         )
 
     def _require_ours(self) -> None:
-        """Raise if another program or person has made this table, or made it anew meanwhile."""
+        """Raise if another program or person has made this table, or made it again meanwhile."""
         found = {one.name: one.type for one in pa.schema(self.table.schema())}
         strange = [one.name for one in self.schema if found.get(one.name) != one.type]
         if strange or tuple(self.table.metadata().partition_columns) != self.partitioned:

@@ -13,6 +13,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nats_logship.client.access import Access
+from nats_logship.wire.streams import OFFSETS_BUCKET
+from nats_logship.wire.table_progress import TableProgress, table_key
 from tests.docs.commands import untrue_commands
 from tests.pages import page
 from tests.support.commands import run_command
@@ -100,6 +102,9 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
         "logshipper": suite.start_shipper("web01", [log], *options),
         "logreceiver": suite.start_receiver([0, 1], *options),
     }
+
+    table = TableProgress("/srv/logs", "there:1").encode()  # nobody writes it
+    suite.publish(f"$KV.{OFFSETS_BUCKET}.{table_key('7')}", table)
 
     def scrape() -> tuple[Sample, ...]:
         return tuple(one for job, program in programs.items() for one in samples(job, program))

@@ -33,7 +33,7 @@ def commands(text: str) -> list[tuple[str, str]]:
 def find_missing(shown: str, written: str) -> list[str]:
     """Return the lines of an output on a page that were not written.
 
-    Numbers and the widths of columns may differ, and `…` stands for any text.
+    Numbers and the widths of columns may differ, and `…` is any text.
     """
     lines = set(map(_normal, written.splitlines()))
     wanted = {line: re.escape(_normal(line)).replace("…", ".*") for line in shown.splitlines()}

@@ -15,7 +15,7 @@ _NOT_PROSE = re.compile(
 _MARKS = re.compile(r"(?<![\w*])\*(?=\w)|(?<=\w)\*(?![\w*])|!?\[([^]]*)\]\([^)]*\)|\*\*|<[^>]+>")
 _CODE = re.compile(r"`[^`]*`")
 _END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`(])|;\s|:\s")
-_HARD_BEGINNINGS = re.compile(r"(?:Of|Whoever|Whichever|Whatever|What (?!to))\b.*[.]$")
+_HARD_BEGINNINGS = re.compile(r"(?:Of|(?:Who|Which|What)ever|What (?!to))\b.*[.]$")
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -50,9 +50,9 @@ def test_sentences_begin_with_their_subject(page: str) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("Of a host with one file they go at once.", True),
+        ("Of one host the files go at once.", True),
         ("- What was not shipped is lost.", True),
-        ("Whoever reads this waits.", True),
+        ("Whatever comes waits.", True),
         ("What did a host say around 14:03?", False),
         ("The lines are lost. See there.", False),
     ],

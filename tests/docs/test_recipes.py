@@ -45,7 +45,7 @@ wait
 
 
 class Kitchen:
-    """The machine of a recipe: a folder that stands for `/`, and programs that stand for others."""
+    """The machine of a recipe: a folder that is its `/`, and stand-ins of programs."""
 
     def __init__(self, folder: Path, processes: Processes) -> None:
         self.root, self.processes = folder / "root", processes
@@ -66,7 +66,7 @@ class Kitchen:
         return file
 
     def stand_in(self, program: str, script: str) -> None:
-        """Have a shell script stand for a program."""
+        """Have a shell script replace a program."""
         self.write(f"bin/{program}", f"#!/bin/bash\n{script}\n").chmod(0o755)
 
     def ship(self, lines: str = APP_LINES) -> None:

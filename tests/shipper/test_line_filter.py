@@ -11,7 +11,7 @@ from nats_logship.wire.expressions import expression
 from nats_logship.wire.positions import Cursor, Positions
 from nats_logship.wire.records import parse_records
 from receiver.consume.judging import judge
-from shipper.line_filter import LineFilter, Rules
+from shipper.line_filter import ExpressionFilter, Rules
 from shipper.sources.block import Block
 from shipper.sources.files.cutter import end_of_run
 from tests.shipper.shipped import block, origins
@@ -119,7 +119,7 @@ def test_blocks_of_any_size_give_the_same_lines_without_a_gap_also_after_restart
         run = bytes(data[at:until])
         blocks.append(block(at, run, continues=continues))
         at, continues = until, not run.endswith(b"\n")
-    line_filter = LineFilter(Rules.of((), ("x",)))
+    line_filter = ExpressionFilter(Rules.of((), ("x",)))
 
     left, n = [], 0
     while n < len(blocks):
@@ -128,7 +128,7 @@ def test_blocks_of_any_size_give_the_same_lines_without_a_gap_also_after_restart
         n += together
         if left and n in restarts:
             restarts.discard(n)
-            line_filter = LineFilter(line_filter.rules, cursors_of(left))
+            line_filter = ExpressionFilter(line_filter.rules, cursors_of(left))
             n = next((m for m, b in enumerate(blocks) if b.section.span.start >= reach(left)), n)
 
     first = [line if len(line) < 12 else line[:12] for line in lines]
@@ -153,19 +153,19 @@ def reach(blocks: list[Block]) -> int:
 
 
 def test_the_excluded_rest_of_a_file_is_covered_with_later_bytes() -> None:
-    line_filter = LineFilter(Rules.of((), ("x",)))
+    line_filter = ExpressionFilter(Rules.of((), ("x",)))
     rest = replace(block(4, b"x is", continues=False), is_rest=True)
 
     assert line_filter.filter([block(0, b"one\n"), rest]) == [block(0, b"one\n")]
     (covering,) = line_filter.cover_left_out()
     assert (covering.section.span.end, line_filter.cover_left_out()) == (8, [])
-    for later in (line_filter, LineFilter(line_filter.rules, cursors_of([covering]))):
+    for later in (line_filter, ExpressionFilter(line_filter.rules, cursors_of([covering]))):
         (left,) = later.filter([block(8, b" left out\ntwo\n", continues=True)])
         assert (left.lines, left.section.filtered) == (b"two\n", True)
 
 
 def test_a_hole_covers_the_excluded_lines_before_it() -> None:
-    line_filter = LineFilter(Rules.of((), ("x",)))
+    line_filter = ExpressionFilter(Rules.of((), ("x",)))
     hole = block(6, b"", left_out=4096)
 
     (covering,) = line_filter.filter([block(0, b"x one\n"), hole])

@@ -17,7 +17,7 @@ from shipper.sources.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """How files are read: runs of `block_size` bytes at most, or one line of `max_line` bytes.
 
     `open_files` files are open at most. The end of a line is waited for `grace` nanoseconds, a
@@ -129,7 +129,7 @@ class FollowedFile(NamedTuple):
         has_moved = entry.path != self.home and entry.real == entry.path
         return has_moved or not entry.is_live
 
-    def describe(self, now: int, limits: Limits) -> SourceState:
+    def describe(self, now: int, limits: ReadLimits) -> SourceState:
         """Return what others see of it."""
         return SourceState(
             file=self.file,
@@ -152,14 +152,14 @@ class FollowedFile(NamedTuple):
             return "deleted"
         return "rotated" if self.is_rotated else "following"
 
-    def is_at_rest(self, now: int, limits: Limits) -> bool:
+    def is_at_rest(self, now: int, limits: ReadLimits) -> bool:
         """Whether it was rotated and did not grow for the grace.
 
         Its last line is then taken as finished, with or without a newline.
         """
         return self.is_rotated and now >= self.grown_at + limits.grace
 
-    def is_waited_for(self, now: int, limits: Limits) -> bool:
+    def is_waited_for(self, now: int, limits: ReadLimits) -> bool:
         """Whether the files behind this one wait for the end of its last line.
 
         They wait for at most twice the grace after the file lost its live path, however often it
@@ -169,15 +169,15 @@ class FollowedFile(NamedTuple):
             return False
         return self.entry.compression is not None or now < self.unnamed_at + 2 * limits.grace
 
-    def is_quiet(self, now: int, limits: Limits) -> bool:
+    def is_quiet(self, now: int, limits: ReadLimits) -> bool:
         """Whether lines wait for the end of their record, and it did not grow for the timeout."""
         return self.holds_lines and now >= self.grown_at + limits.records.timeout
 
-    def has_ended(self, now: int, limits: Limits) -> bool:
+    def has_ended(self, now: int, limits: ReadLimits) -> bool:
         """Whether more of its last record is waited for no longer."""
         return self.is_at_rest(now, limits) or self.is_quiet(now, limits)
 
-    def is_due(self, now: int, limits: Limits) -> bool:
+    def is_due(self, now: int, limits: ReadLimits) -> bool:
         """Whether something can be read: new bytes, or a last record that has ended."""
         if self.readable_since is not None:
             return True
@@ -287,7 +287,7 @@ class FollowedFile(NamedTuple):
 
     # what is read
 
-    def accept(self, reading: Reading, now: int, limits: Limits) -> Accepted:
+    def accept(self, reading: Reading, now: int, limits: ReadLimits) -> Accepted:
         """Return the file behind what was read, and the lines as blocks.
 
         An unfinished last record is taken only if the file is at rest, as a block of its own; its

@@ -19,11 +19,11 @@ from shipper.sources.block import Block
 from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.changes import ChangeDetection
 from shipper.sources.files.decide import Unseen
-from shipper.sources.files.file import FollowedFile, Limits
+from shipper.sources.files.file import FollowedFile, ReadLimits
 from shipper.sources.files.gathering import Gathering
 from shipper.sources.files.identity import FileEntry, FileKey, Sample
 from shipper.sources.files.paths import Selection
-from shipper.sources.files.reader import Reader
+from shipper.sources.files.reader import FileReader
 from shipper.sources.files.records import LINES_ALONE, RecordRules
 from shipper.sources.files.sampling import sample
 from shipper.sources.files.scan import Scan, scan
@@ -94,7 +94,7 @@ class Follower(Source):
         self._is_only = is_only
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._worker = Worker("files")
-        self._limits = Limits(block_size, max_line, open_files)
+        self._limits = ReadLimits(block_size, max_line, open_files)
         self._begin(selection, known)
         self.change_limits(grace, hold, records)
 
@@ -105,7 +105,7 @@ class Follower(Source):
         self._catalogue = Catalogue(selection, known, self._new_id)
         self._memory = self._catalogue.memory
         self._files: Mapping[FileKey, FollowedFile] = self._memory.files
-        self._reader = Reader(self._files, self._limits)
+        self._reader = FileReader(self._files, self._limits)
         self._gathering = Gathering(
             self._catalogue, self._reader, self._clock, is_only=self._is_only
         )

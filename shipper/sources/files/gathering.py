@@ -12,7 +12,7 @@ from shipper.sources.files.catalogue import Catalogue
 from shipper.sources.files.file import FollowedFile
 from shipper.sources.files.identity import FileKey
 from shipper.sources.files.progress import Reading
-from shipper.sources.files.reader import Reader
+from shipper.sources.files.reader import FileReader
 from shipper.sources.notices import NoticeKind
 
 _SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ class Gathering:
     """
 
     def __init__(
-        self, catalogue: Catalogue, reader: Reader, clock: Callable[[], int], *, is_only: bool
+        self, catalogue: Catalogue, reader: FileReader, clock: Callable[[], int], *, is_only: bool
     ) -> None:
         self.is_scan_due = False
         self._catalogue = catalogue

@@ -15,7 +15,7 @@ from functools import partial
 from nats_logship.wire.records import Records
 from shipper.sources.files.cutter import Cutter
 from shipper.sources.files.decompress import Decompressor
-from shipper.sources.files.file import FollowedFile, Limits
+from shipper.sources.files.file import FollowedFile, ReadLimits
 from shipper.sources.files.holes import LEAST_HOLE, find_nuls, measure_nuls
 from shipper.sources.files.identity import TAIL_BYTES, ContentHash, FileKey, Sample, fingerprint
 from shipper.sources.files.paths import Compression
@@ -35,14 +35,14 @@ def most_open_files() -> int:
     return 16_384 if soft == resource.RLIM_INFINITY else max(16, min(16_384, soft // 2))
 
 
-class Reader:
+class FileReader:
     """The descriptors of some of the `files`; the least recently read file is closed first.
 
     An open file can be read to its end whatever becomes of its name, and its inode is not reused.
     Serves one caller at a time.
     """
 
-    def __init__(self, files: Mapping[FileKey, FollowedFile], limits: Limits) -> None:
+    def __init__(self, files: Mapping[FileKey, FollowedFile], limits: ReadLimits) -> None:
         self.limits = limits
         self._files = files
         self._open: dict[FileKey, int] = {}  # descriptors, the least recently read file first

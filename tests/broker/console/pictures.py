@@ -1,7 +1,7 @@
 """Take the pictures of the pages: `python -m tests.broker.console.pictures docs/console 60`.
 
 Real programs ship what twelve hosts write in so many minutes: a broker, a receiver, shippers, and a
-console with a table. It needs Chromium.
+console with a table. It needs Chromium, and 50 minutes or more: a host is silent at the end.
 """
 
 import asyncio

@@ -282,6 +282,25 @@ async def test_the_page_says_that_the_broker_is_away_until_it_is_back(
     await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
 
 
+async def test_stop_ends_a_search(
+    page: Page, start_console: StartConsole, own_server: Server
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    await page.goto(start_console(own_server.url))
+    await expect(page.locator("#partitions tbody tr")).to_have_count(1, timeout=20_000)
+
+    with own_server.process.stopped():  # so that the search takes long
+        await page.keyboard.press("3")
+        await expect(page.locator("#line-note")).to_have_text("0 lines · searching")
+        async with page.expect_event("requestfailed", lambda one: "/lines?" in one.url):
+            await page.click("#line-stop")
+        await expect(page.locator("#line-note")).to_have_text("0 lines · stopped")
+        await expect(page.locator("#line-stop")).to_be_hidden()
+
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.locator("#line-note")).to_contain_text("following", timeout=30_000)
+
+
 @pytest.mark.long
 async def test_a_row_keeps_the_focus_and_a_phone_shows_a_pause_and_entries(
     page: Page,

@@ -38,12 +38,9 @@ def test_a_block_has_the_matches_of_its_lines(
     runs = matching_runs((expression(pattern),), block)
 
     found = b"".join(block[start:end] for start, end in runs)
-    assert found == b"".join(line for line in block.splitlines(True) if one.search(_bare(line)))
+    every = re.findall(rb"[^\n]*\n|[^\n]+\Z", block)  # `splitlines` also splits at \r
+    assert found == b"".join(line for line in every if one.search(line.removesuffix(b"\n")))
     assert all(before[1] < after[0] for before, after in pairwise(runs))
-
-
-def _bare(line: bytes) -> bytes:
-    return line.removesuffix(b"\n")
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from nats_logship.history import Query
 from receiver.search.find import TableFinder
 from receiver.search.found import SearchStatus
 from receiver.table.location import Location
-from tests.receiver.partition import api, lines_of, message
+from tests import secured
+from tests.receiver.partition import api, lines_of, message, publish
 from tests.receiver.search.searching import found, search
 from tests.receiver.table.tabled import Tabled
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 
@@ -235,3 +237,20 @@ def test_a_missing_package_is_named_with_the_extra_that_has_it(tmp_path: Path) -
 
     assert ended.returncode == 78
     assert ended.stderr == "logreceiver: duckdb is missing: install nats-logship[table]\n"
+
+
+@pytest.mark.parametrize("name", ["all", "m1"])
+def test_the_rights_of_a_receiver_of_all_partitions_and_of_a_monitor_suffice(
+    processes: Processes, tmp_path: Path, name: str
+) -> None:
+    granted = secured.receiver("all"), secured.monitor("m1")
+    server = secured.start_secured(processes, tmp_path, *granted)
+    tabled = Tabled(server.address, Location(str(tmp_path / "t")), access=server.access("all"))
+    payloads = [b"", b"1\n", b"", b"2\n", b""]  # empty messages are dangerous across accounts
+    publish(server.url(), *(("logs.p0.web01", data, None) for data in payloads))
+    tabled.write()
+    publish(server.url(), *(("logs.p0.web01", data, None) for data in [b"", b"3\n", b""]))
+
+    shown = found(*server.options(name), "--table", tabled.location.uri, "--context", "1")
+    assert shown == b"web01: 1\nweb01: 2\nweb01: 3\n"
+    assert "Violation" not in server.read_log()
