@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
-from nats_logship.app.units import parse_moment
+from nats_logship.app.units import parse_range
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Order, Query
 
@@ -57,10 +57,11 @@ def parse_line_request(parameter: Callable[[str], str], now: datetime) -> LineRe
     selection.wants_host(""), selection.wants_file("x")  # fnmatch keeps what it has compiled
     if parameter("order") not in _ORDERS:
         raise ValueError("order must be first or last")
+    since, until = parse_range(parameter("since"), parameter("until"), now, zone)
     return LineRequest(
         wanted=LineFilter(selection, match=match, level=parameter("level")),
-        since=_parse_moment(parameter("since"), now, zone),
-        until=_parse_moment(parameter("until"), now, zone),
+        since=since,
+        until=until,
         order=_ORDERS[parameter("order")],
         most=parse_number("count", parameter("count") or "100", MOST_LINES),
         buckets=parse_number("buckets", parameter("buckets") or "0", _MOST_BUCKETS),
@@ -80,7 +81,3 @@ def parse_zone(name: str) -> tzinfo:
         return UTC if name in {"", "UTC"} else ZoneInfo(name)
     except (ValueError, KeyError, OSError):
         raise ValueError(f"{name!r} is not a time zone that this machine knows") from None
-
-
-def _parse_moment(text: str, now: datetime, zone: tzinfo) -> Moment | None:
-    return parse_moment(text, now, zone) if text else None
