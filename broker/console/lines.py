@@ -31,11 +31,10 @@ from broker.inspect.ranges import (
     find_time,
     name_stream,
     read_states,
-    to_nanoseconds,
 )
 from broker.inspect.windows import WindowFound, search_streams
 from nats_logship.app.exits import OperatorError
-from nats_logship.app.timestamps import SECOND
+from nats_logship.app.timestamps import SECOND, to_nanoseconds
 from nats_logship.client.connection import Connection
 from nats_logship.client.stream_state import StreamState
 from nats_logship.history import History, Line, Order, Query

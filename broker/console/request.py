@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import Moment
-from nats_logship.app.units import parse_moment
+from nats_logship.app.units import parse_range
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Order
 
@@ -54,8 +54,7 @@ def parse_line_request(parameters: Mapping[str, str], now: datetime) -> LineRequ
     selection.wants_host(""), selection.wants_file("x")  # fnmatch keeps what it has compiled
     if given["order"] not in _ORDERS:
         raise ValueError("order must be first or last")
-    times = given["since"], given["until"]
-    since, until = [parse_moment(one, now, zone) if one else None for one in times]
+    since, until = parse_range(given["since"], given["until"], now, zone)
     return LineRequest(
         wanted=LineFilter(selection, match=match, level=given["level"]),
         since=since,

@@ -179,7 +179,16 @@ async def test_lines_have_their_origin_and_an_invalid_query_is_refused(
     asked = [
         *(f"count={one}" for one in ("-1", "100000", "x")),
         *(f"match={one}" for one in wrong_match),
-        *("since=never", "until=x", "zone=../etc/passwd", "level=bad", "order=none", "buckets=1e9"),
+        *(
+            "since=1h&until=2h",
+            "since=7&until=7",
+            "since=never",
+            "until=x",
+            "zone=../etc/passwd",
+            "level=bad",
+            "order=none",
+            "buckets=1e9",
+        ),
     ]
     for wrong in asked:
         async with web.get(f"{url}/lines?{wrong}") as answer:
