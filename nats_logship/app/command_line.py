@@ -234,7 +234,7 @@ def parse_range_options(
 
 
 def note_no_line(since: Moment | None, until: Moment | None = None) -> None:
-    """Tell a person at a terminal that no line was found in `[since, until)`."""
+    """Say on a terminal that no line was found in `[since, until)`."""
     if sys.stderr.isatty():
         click.echo(f"no line matches{format_range(since, until)}", err=True)
 

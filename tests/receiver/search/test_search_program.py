@@ -70,7 +70,7 @@ def test_a_terminal_gets_no_control_characters_of_others(partition: Partition) -
     assert b"\x1b[2J" not in got.replace(rb"\x1b[2J", b"")
 
 
-def test_a_person_is_told_that_no_line_matches(partition: Partition) -> None:
+def test_a_terminal_shows_that_no_line_matches(partition: Partition) -> None:
     day = "2020-01-01T00:00:00Z"
 
     at = "--server", partition.url, "--since", day
