@@ -33,9 +33,9 @@ __all__ = [
     "History",
     "Line",
     "Order",
-    "Progress",
     "Query",
     "SearchLimits",
+    "SearchProgress",
 ]
 
 _STEP_BYTES = 64 * 1024 * 1024  # of files that are read between two reports of progress

@@ -17,12 +17,12 @@ from broker.inspect.reader import get_last_message, get_message
 from broker.inspect.streams import choose_stream, list_streams
 from broker.inspect.tail import Searched, TailOptions, tail
 from broker.settings import BrokerSettings
-from nats_logship.app.command_line import SectionedCommand
+from nats_logship.app.command_line import SectionedCommand, note_no_line
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.text import escape, format_count, prefix_lines, printable
 from nats_logship.app.timestamps import Moment, format_time
 from nats_logship.client.connection import Connection
-from nats_logship.client.line_search import FoundLines
+from nats_logship.client.found_lines import FoundLines
 from nats_logship.wire.endings import Endings
 
 _COUNT = click.IntRange(min=0)
@@ -70,13 +70,15 @@ def tail_(
     )
     printer = _Printer(options, as_json=as_json)
     shared.show_each(settings, "tail", partial(tail, wanted=options), printer.show)
+    if not (printer.has_shown or lines == 0):
+        note_no_line(since)
 
 
 class _Printer:
     """Prints the lines of `tail`: with the host before each, unless only one host is wanted."""
 
     def __init__(self, options: TailOptions, *, as_json: bool) -> None:
-        self._endings, self._as_json = Endings(), as_json
+        self._endings, self._as_json, self.has_shown = Endings(), as_json, False
         self._prefixed, self._for_terminal = options.wanted.only_host is None, sys.stdout.isatty()
 
     async def show(self, one: FoundLines | Searched) -> None:
@@ -86,6 +88,7 @@ class _Printer:
                 format_count(one.messages, "message", "were"),
             )
             return
+        self.has_shown = True
         await shared.write_to_stdout(_format_json(one) if self._as_json else self._format(one))
 
     def _format(self, piece: FoundLines) -> bytes:

@@ -37,7 +37,8 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
 
     show(*(f"{name:<8}{text}" for name, text in describe(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
-    show(table(PARTITION_HEAD, list(map(format_partition, found.partitions)), left))
+    rows = list(map(format_partition, found.partitions))
+    show(table(PARTITION_HEAD, rows, left, less=("epoch", "offset", "committed")))
     for one in checks.judge(checks.CHECKS, found):
         if one.grade is not checks.Grade.OK:
             show(plain(f"{one.grade.name}: {one.text}", "yellow"))
@@ -94,7 +95,8 @@ def hosts(
     from nats_logship.app.table import show, table
 
     rows = [one.row() for one in chosen]
-    show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
+    left = 0, len(HOST_HEAD) - 1
+    show(table(HOST_HEAD, rows, left, less=("part", "messages", "last seen")))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
     show("", f"{len(chosen)} of {format_count(len(found), 'host')}", *pauses)
 

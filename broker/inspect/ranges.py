@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from broker.inspect.streams import list_streams
-from nats_logship.app.timestamps import EARLIEST, EPOCH, LATEST, Moment
+from nats_logship.app.timestamps import EARLIEST, LATEST, Moment, to_datetime, to_nanoseconds
 from nats_logship.client.connection import ELECTION, Connection, retry_until_answered
 from nats_logship.client.find import StreamMessage, find_message, resolve_moment
 from nats_logship.client.stream_state import StreamState, get_stream_state
@@ -30,11 +30,6 @@ class StreamRange:
 def name_stream(state: StreamState) -> str:
     """Return a stream's name with its creation, as tables have it."""
     return f"{state.name}/{state.created}"
-
-
-def to_nanoseconds(moment: datetime) -> int:
-    """Return a moment since the epoch."""
-    return (moment - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 async def read_states(connection: Connection) -> list[StreamState]:
@@ -68,7 +63,7 @@ async def find_range(
     """Return the messages of a stream that were stored in `[since, until)`; None is no bound."""
     ends = []
     for time, default in ((since, EARLIEST), (until, LATEST)):
-        moment = default if time is None else EPOCH + timedelta(microseconds=time // 1000)
+        moment = default if time is None else to_datetime(time)
         ends.append(await resolve_moment(connection, moment, state))
     return StreamRange(state, max(state.first, ends[0]), ends[1])
 

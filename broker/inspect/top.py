@@ -21,6 +21,7 @@ from nats_logship.client.stream_reader import at_sequence
 _PATIENCE = 5.0  # seconds for the broker's answers
 _MOST_ROWS = 15  # of partitions, and of hosts
 _PARTITIONS = (*PARTITION_HEAD, "bytes/s in", "lines/s in", "lines/s out")
+_LESS = "epoch", "offset", "committed", "owner"  # on a narrow terminal
 _HOSTS = ("host", "bytes/s in", "lines/s in")
 
 
@@ -141,4 +142,6 @@ def draw(view: TopView) -> Group:
     head = f"{status.server}  {status.now[:19]}Z  {', '.join(filter(None, facts))}"
     trouble = [plain(f"NO ANSWER: {view.trouble}", "bold red")] if view.trouble else []
     hosts = table(_HOSTS, [(name, *rate.row()) for name, rate in busiest])
-    return Group(plain(head, "bold"), *trouble, "", table(_PARTITIONS, partitions), "", hosts)
+    return Group(
+        plain(head, "bold"), *trouble, "", table(_PARTITIONS, partitions, less=_LESS), "", hosts
+    )

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
@@ -16,7 +16,8 @@ from pydantic.fields import FieldInfo
 
 from nats_logship.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
 from nats_logship.app.exits import ConfigurationError, OperatorError
-from nats_logship.app.units import format_duration
+from nats_logship.app.timestamps import Moment
+from nats_logship.app.units import format_duration, format_range, parse_range
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=ProgramSettings)
@@ -219,6 +220,23 @@ def repeat_option(
             taken = True
         result.append(one)
     return result
+
+
+def parse_range_options(
+    since: str, until: str, zone: tzinfo
+) -> tuple[Moment | None, Moment | None]:
+    """Return what `--since` and `--until` mean, as `parse_range`; raises click.UsageError."""
+    now = datetime.now(UTC)  # noqa: TID251 - texts such as 2h count back from it
+    try:
+        return parse_range(since, until, now, zone)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}") from None
+
+
+def note_no_line(since: Moment | None, until: Moment | None = None) -> None:
+    """Say on a terminal that no line was found in `[since, until)`."""
+    if sys.stderr.isatty():
+        click.echo(f"no line matches{format_range(since, until)}", err=True)
 
 
 YES_OPTION = click.option("--yes", is_flag=True, help="Do it without asking.")

@@ -30,6 +30,11 @@ def to_datetime(nanoseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
+def to_nanoseconds(moment: datetime) -> int:
+    """Return an aware datetime as nanoseconds since the epoch."""
+    return (moment - EPOCH) // _MICROSECOND * 1000
+
+
 def format_datetime(moment: datetime, timespec: str = "microseconds") -> str:
     """Write an aware datetime as RFC 3339 in UTC, cut to `timespec`."""
     return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ByteSize, PlainSerializer, TypeAdapter, ValidationError
 
-from nats_logship.app.timestamps import Moment
+from nats_logship.app.timestamps import Moment, format_datetime
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -94,6 +94,13 @@ def _last_time(clock: time, now: datetime, zone: tzinfo) -> datetime:
     return found if found <= now else datetime.combine(day - timedelta(days=1), clock, zone)
 
 
+def _next_time(clock: time, since: datetime, zone: tzinfo) -> datetime:
+    zone = clock.tzinfo or zone
+    day = since.astimezone(zone).date()
+    found = datetime.combine(day, clock, zone)
+    return found if found > since else datetime.combine(day + timedelta(days=1), clock, zone)
+
+
 def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     """Read a moment; a time without a zone is in `zone`. Raises ValueError with the forms allowed.
 
@@ -116,3 +123,50 @@ def parse_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     with suppress(ValueError, OverflowError):
         return now - parse_duration(value)
     raise ValueError(f"{text!r} is not a time: give {ACCEPTED}")
+
+
+def parse_range(
+    since: str, until: str, now: datetime, zone: tzinfo = UTC
+) -> tuple[Moment | None, Moment | None]:
+    """Read a range `[since, until)`; an empty text is None, for no bound.
+
+    As its end, a time of the day is the first one behind a beginning that is a time, so it may be
+    in the future. Raises ValueError, which begins with the name of the bound.
+    """
+    begin = _parse_bound("since", since, now, zone)
+    end = _parse_bound("until", until, now, zone)
+    if isinstance(begin, datetime):
+        with suppress(ValueError):
+            end = _next_time(time.fromisoformat(until.strip()), begin, zone)
+    if _is_empty(begin, end):
+        raise ValueError(f"until: {format_moment(end)} is not after since, {format_moment(begin)}")
+    return begin, end
+
+
+def _parse_bound(name: str, text: str, now: datetime, zone: tzinfo) -> Moment | None:
+    try:
+        return parse_moment(text, now, zone) if text else None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _is_empty(begin: Moment | None, end: Moment | None) -> bool:
+    if isinstance(begin, datetime) and isinstance(end, datetime):
+        return end <= begin
+    return isinstance(begin, int) and isinstance(end, int) and end <= begin
+
+
+def format_moment(moment: Moment | None) -> str:
+    """Write a time in UTC, or a sequence."""
+    if isinstance(moment, datetime):
+        return format_datetime(moment, "auto")
+    return f"sequence {moment}"
+
+
+def format_range(since: Moment | None, until: Moment | None) -> str:
+    """Write a range to follow a verb: ` between A and B`, ` since A`, ` before B`, or nothing."""
+    if since is not None and until is not None:
+        return f" between {format_moment(since)} and {format_moment(until)}"
+    if since is not None:
+        return f" since {format_moment(since)}"
+    return "" if until is None else f" before {format_moment(until)}"

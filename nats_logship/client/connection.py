@@ -81,6 +81,7 @@ class Connection:
         self.away = ""
         """Why there is no broker; empty if there is one."""
         self._away_since, self._logged = 0.0, ""  # the reason in the log
+        self._is_missed = False  # it was there before
         self.connected_at = 0.0
         """When the present client connected, by the clock of the event loop."""
 
@@ -103,7 +104,7 @@ class Connection:
     async def client(self) -> BrokerClient:
         """Return a live client, however long that takes.
 
-        Logs one line for a broker that starts or restarts, and two for one that is away longer.
+        Logs one line for a broker that restarts, and two for one that is away longer.
         """
         if self._client is not None and not self.away and self.is_current(self._client):
             return self._client
@@ -122,7 +123,7 @@ class Connection:
     def _note_away(self, error: BrokerAway | ConfigurationError) -> None:
         now = asyncio.get_running_loop().time()
         if not self.away:
-            self._away_since = now
+            self._away_since, self._is_missed = now, bool(self.connected_at)
         self.away = str(error)
         # log a refusal also if another reason was logged before: a person must act
         keeps_out = isinstance(error, ConfigurationError) or error.keeps_out
@@ -132,7 +133,7 @@ class Connection:
             self._logged = self.away
 
     def _note_back(self, client: BrokerClient) -> None:
-        if self.away:
+        if self._logged or (self.away and self._is_missed):
             seconds = asyncio.get_running_loop().time() - self._away_since
             logger.info("broker at %s is back after %.0f s", client.address, seconds)
         self.away = self._logged = ""

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import merge
 
 import click
 
 from nats_logship.app.selection import LineSelection
 from nats_logship.app.timestamps import EARLIEST, LATEST, Moment
-from nats_logship.app.units import parse_moment
 from nats_logship.client import background
 from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection, raise_for_operator
@@ -22,7 +21,6 @@ from receiver.consume.batch import UNEXPECTED
 from receiver.consume.judging import Judge, Piece
 from receiver.driver.partitions import request_partition_count
 from receiver.settings import StreamSettings
-from receiver.storage.rotation import load_zone
 
 _MOST_MESSAGES = 2000  # of a run
 
@@ -35,25 +33,21 @@ class LineRun:
     refused: list[str] = field(default_factory=list)
 
 
-def parse_moment_option(settings: StreamSettings, option: str, text: str) -> Moment:
-    """Return the time or sequence that an option names; raises click.UsageError."""
-    now = datetime.now(UTC)  # noqa: TID251 - texts such as 2h count back from it
-    try:
-        return LATEST if text == "now" else parse_moment(text, now, load_zone(settings.time_zone))
-    except ValueError as error:
-        raise click.UsageError(f"--{option}: {error}") from None
-
-
 async def find_ranges(
-    connection: Connection, settings: StreamSettings, since: Moment, until: Moment = LATEST
+    connection: Connection,
+    settings: StreamSettings,
+    since: Moment | None,
+    until: Moment | None,
 ) -> tuple[tuple[int, ...], list[SequenceRange]]:
     """Return the selected partitions, and the range of each stream between two moments.
 
-    A range includes what the stream does not hold any more. Raises OperatorError and its kinds,
-    click.UsageError.
+    None is no bound. A range includes what the stream does not hold any more. Raises OperatorError
+    and its kinds, click.UsageError.
     """
     layout = await require_layout(connection)
     partitions = settings.select_partitions(await request_partition_count(connection, layout))
+    since = EARLIEST if since is None else since
+    until = LATEST if until is None else until
     sequences = [one for one in (since, until) if isinstance(one, int)]
     if len(layout.names) > 1 and not {EARLIEST, LATEST}.issuperset(sequences):
         raise click.UsageError(

@@ -13,15 +13,17 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from stat import S_ISREG
 
+from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.files import open_folder
 from nats_logship.app.progress import progress
 from nats_logship.app.text import format_count
+from nats_logship.app.timestamps import LATEST
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import require_stream
 from nats_logship.wire.endings import Endings
-from receiver.replay.lines import LineRun, find_ranges, parse_moment_option, read_lines
+from receiver.replay.lines import LineRun, find_ranges, read_lines
 from receiver.settings import ReplaySettings
 from receiver.storage.disk import write_all
 from receiver.storage.folders import Folders, make_synced_folder
@@ -61,8 +63,11 @@ def replay(settings: ReplaySettings) -> ReplaySummary:
     If it is killed, the folder still has a file `.unfinished`.
     """
     os.umask(0o027)
-    since = parse_moment_option(settings, "since", settings.since)
-    until = parse_moment_option(settings, "until", settings.until)
+    since, until = parse_range_options(
+        settings.since, settings.until, load_zone(settings.time_zone)
+    )
+    if settings.until == "now":
+        until = LATEST  # the clocks may differ
     _, ranges = ask_broker(
         settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION
     )

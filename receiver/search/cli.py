@@ -8,9 +8,15 @@ from typing import Any
 
 import click
 
-from nats_logship.app.command_line import SectionedCommand, settings_from_options, settings_options
+from nats_logship.app.command_line import (
+    SectionedCommand,
+    note_no_line,
+    settings_from_options,
+    settings_options,
+)
 from nats_logship.app.program import log_to_stderr
 from nats_logship.app.selection import LineSelection
+from nats_logship.app.timestamps import to_nanoseconds
 from nats_logship.client.connection import Connection, raise_for_operator
 from nats_logship.client.line_search import LineFilter
 from nats_logship.history import Query
@@ -36,27 +42,26 @@ def search(as_json: bool, **options: Any) -> None:
     if not (settings.table or settings.output or settings.stream):
         raise click.UsageError("--no-stream needs --table or --output: nothing would be searched")
     log_to_stderr(settings)
-    query = _make_query(settings)
+    since, until = settings.parse_times()
+    query = Query(
+        selection=LineSelection(settings.host, settings.file),
+        since=None if since is None else to_nanoseconds(since),
+        until=None if until is None else to_nanoseconds(until),
+        match=settings.match,
+        level=settings.level or "",
+    )
     wanted = LineFilter(query.selection)
     printer = Printer(is_prefixed=wanted.only_host is None, as_json=as_json)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     asyncio.run(_search(settings, query, printer))
+    if not printer.has_written:
+        note_no_line(since, until)
 
 
 def _end(number: int, _: object) -> None:
     """End at once: a thread may wait for a reader of standard output who reads no more."""
     os._exit(128 + number)
-
-
-def _make_query(settings: SearchSettings) -> Query:
-    return Query(
-        selection=LineSelection(settings.host, settings.file),
-        since=settings.moment("since"),
-        until=settings.moment("until"),
-        match=settings.match,
-        level=settings.level or "",
-    )
 
 
 async def _search(settings: SearchSettings, query: Query, printer: Printer) -> None:

@@ -11,7 +11,7 @@ from nats_logship.app.progress import TERMINAL
 from nats_logship.app.text import escape, prefix_lines
 from nats_logship.app.timestamps import format_time
 from nats_logship.app.units import format_size
-from nats_logship.client.line_search import FoundLines
+from nats_logship.client.found_lines import FoundLines
 from nats_logship.history import Line
 
 
@@ -81,12 +81,14 @@ class Printer:
 
     is_prefixed: bool
     as_json: bool
+    has_written: bool = False
     _is_terminal: bool = field(default_factory=sys.stdout.isatty)
     _has_begun: bool = False
 
     def write(self, some: Iterable[Found]) -> None:
         """Write lines; raises BrokenPipeError when nobody reads them any more."""
         rest = memoryview(b"".join(map(self._format_json if self.as_json else self._format, some)))
+        self.has_written |= bool(rest)
         while rest:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
 

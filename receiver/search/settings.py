@@ -1,7 +1,7 @@
 """The settings of `logreceiver search`."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -9,9 +9,9 @@ import click
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt
 from pydantic_settings import SettingsConfigDict
 
+from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.configuration import Many, option
-from nats_logship.app.timestamps import EPOCH
-from nats_logship.app.units import parse_moment
+from nats_logship.app.timestamps import EARLIEST
 from nats_logship.client.access_settings import AccessSettings
 from nats_logship.wire.expressions import bounded_expression
 from receiver.settings import TimeZone
@@ -81,16 +81,12 @@ class SearchSettings(AccessSettings):
     )
     time_zone: TimeZone = option("UTC", "ZONE", "Time zone of --since and --until.")
 
-    def moment(self, name: Literal["since", "until"]) -> int | None:
-        """Return a time in nanoseconds since the epoch, None for none; raises click.UsageError."""
-        text: str = getattr(self, name)
-        if not text or text == "earliest":
-            return None
-        now = datetime.now(UTC)  # noqa: TID251 - texts such as 2h count back from it
-        try:
-            moment = parse_moment(text, now, load_zone(self.time_zone))
-        except ValueError as error:
-            raise click.UsageError(f"--{name}: {error}") from None
-        if isinstance(moment, int):
-            raise click.UsageError(f"--{name}: {text!r} is a sequence: give a time")
-        return (moment - EPOCH) // timedelta.resolution * 1000
+    def parse_times(self) -> tuple[datetime | None, datetime | None]:
+        """Return the bounds of the time, None for no bound; raises click.UsageError."""
+        since, until = parse_range_options(self.since, self.until, load_zone(self.time_zone))
+        since = None if since == EARLIEST else since
+        if isinstance(since, int):
+            raise click.UsageError(f"--since: {self.since!r} is a sequence: give a time")
+        if isinstance(until, int):
+            raise click.UsageError(f"--until: {self.until!r} is a sequence: give a time")
+        return since, until

@@ -38,6 +38,7 @@ _HEAD = (
     *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "epoch", "running"),
     *("owner", "last commit"),
 )
+_LESS = "epoch", "bytes", "next", "lines", "last commit", "lines/s"  # on a narrow terminal
 
 
 class ReceivedPartition(PartitionReport):
@@ -114,7 +115,7 @@ class Status(BaseModel):
 
     def show(self, *, with_hosts: bool = False) -> None:
         """Print the status as tables."""
-        _show_table(_HEAD, [one.row() for one in self.partitions])
+        _show_table(_HEAD, [one.row() for one in self.partitions], _LESS)
         for one in self.partitions:
             if why := one.blocked:
                 reason = f"{why.cause}: {why.detail}"
@@ -129,11 +130,11 @@ class Status(BaseModel):
         if with_hosts and files:
             rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
             show("")
-            _show_table(("file", "last line", "bytes", "closed"), rows)
+            _show_table(("file", "last line", "bytes", "closed"), rows, ("closed", "bytes"))
 
 
-def _show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    show(table(head, rows, left=range(len(head))))
+def _show_table(head: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str]) -> None:
+    show(table(head, rows, range(len(head)), less))
 
 
 async def collect_partitions(

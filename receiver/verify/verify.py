@@ -10,16 +10,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from nats_logship.app.command_line import parse_range_options
 from nats_logship.app.exits import ConfigurationError, OperatorError
 from nats_logship.app.progress import Advance, progress
 from nats_logship.client.connection import ELECTION, Connection, ask_broker
 from nats_logship.client.ranges import SequenceRange
 from nats_logship.client.stream_state import get_stream_state
-from receiver.replay.lines import find_ranges, parse_moment_option
+from receiver.replay.lines import find_ranges
 from receiver.settings import StreamSettings
 from receiver.storage.damage import Damaged
 from receiver.storage.layout import Layout
 from receiver.storage.partition_folders import require_template
+from receiver.storage.rotation import load_zone
 from receiver.storage.store import Store, make_store_path
 from receiver.verify.comparison import PROGRAM, Lines, PartitionComparison
 from receiver.verify.files import Files
@@ -32,8 +34,8 @@ def verify(settings: StreamSettings) -> VerifyReport:
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
     require_template(settings.state.absolute(), settings.path_template)
-    since = parse_moment_option(settings, "since", settings.since)
-    find = partial(find_ranges, settings=settings, since=since)
+    since, until = parse_range_options(settings.since, "", load_zone(settings.time_zone))
+    find = partial(find_ranges, settings=settings, since=since, until=until)
     partitions, ranges = ask_broker(settings, PROGRAM, find, ELECTION)
     moved = ask_broker(settings, PROGRAM, lambda c: _find_moved_hosts(c, ranges), ELECTION)
     items = {number: ranges[number % len(ranges)] for number in partitions}

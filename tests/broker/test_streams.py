@@ -13,6 +13,8 @@ from nats_logship.client.config import require_layout
 from nats_logship.client.connection import Connection
 from nats_logship.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
 from tests.broker.conftest import StartBroker, ask, logbroker
+from tests.support.processes import installed
+from tests.support.terminal import run_on_terminal
 
 pytestmark = pytest.mark.nats
 
@@ -136,6 +138,10 @@ def test_commands_show_all_streams_and_remove_from_all(url: str) -> None:
     some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
     rest = logbroker("purge", "--everything", "--yes", "--server", url)
 
+    tail = [installed("logbroker"), "tail", "--no-follow", "--since", "2020-01-01"]
+    told = run_on_terminal([*tail, "--server", url])
+
+    assert told == (0, "no line matches since 2020-01-01T00:00:00Z\n")
     done = [status, hosts, last, one, named, some, rest]
     assert [ended.returncode for ended in done] == [0] * 7, [ended.stderr for ended in done]
     assert [one["behind"] for one in json.loads(status.stdout)["partitions"]] == [3] * 5

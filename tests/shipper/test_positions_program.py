@@ -190,6 +190,19 @@ def test_an_agent_runs_on_a_read_only_disk_and_writes_nothing(
     assert list(no_disk.iterdir()) == []
 
 
+def test_a_stop_is_no_trouble_if_the_broker_is_going_too(
+    logs_url: str, ship: Ship, log: Path, own_host: str
+) -> None:
+    append(log, lines(0, 100))
+    process = ship(host=own_host)
+    wait_for_lines(logs_url, lines(0, 100), process)
+    # nobody answers there, as when the broker ends at the same moment
+    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
+
+    assert process.stop() == 0
+    assert "WARNING" not in process.read_log()
+
+
 def test_status_without_an_agent_shows_the_brokers_positions_or_one_line_of_error(
     logs_url: str, ship: Ship, log: Path, own_host: str
 ) -> None:

@@ -18,13 +18,14 @@ def run_on_terminal(
     command: Sequence[str | Path],
     seconds: float = 120,
     environment: Mapping[str, str] | None = None,
+    columns: int = _COLUMNS,
 ) -> tuple[int, str]:
     """Run a command in the foreground of a new terminal; return its exit code and all it wrote.
 
     A command that takes more than `seconds` is killed.
     """
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     program = subprocess.Popen(
         command,
         stdin=theirs,

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from nats_logship.app.address import Address, parse_address
 from nats_logship.app.text import format_count, format_ranges
 from nats_logship.app.timestamps import Moment
-from nats_logship.app.units import format_duration, parse_duration, parse_moment, parse_rate
+from nats_logship.app.units import (
+    format_duration,
+    parse_duration,
+    parse_moment,
+    parse_range,
+    parse_rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,42 @@ def test_a_moment_is_read(text: str, meant: Moment) -> None:
 def test_any_other_moment_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):
         parse_moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "ends"),
+    [
+        ("01:00", "02:05", datetime(2026, 11, 21, 1, 5, tzinfo=UTC)),  # later today
+        ("23:30", "00:15", datetime(2026, 11, 20, 23, 15, tzinfo=UTC)),  # over midnight
+        ("yesterday", "14:05", datetime(2026, 11, 20, 13, 5, tzinfo=UTC)),
+        ("2026-11-18", "00:00", datetime(2026, 11, 18, 23, tzinfo=UTC)),
+        ("01:00", "01:00", datetime(2026, 11, 22, 0, tzinfo=UTC)),  # a whole day
+        ("today", "1m", NOW - timedelta(minutes=1)),
+        ("", "14:05", datetime(2026, 11, 20, 13, 5, tzinfo=UTC)),
+        ("seq:7", "14:05", datetime(2026, 11, 20, 13, 5, tzinfo=UTC)),
+        ("seq:7", "8", 8),
+        ("2h", "", None),
+    ],
+)
+def test_a_time_of_day_that_ends_a_range_is_the_first_one_in_it(
+    since: str, until: str, ends: Moment | None
+) -> None:
+    assert parse_range(since, until, NOW, BERLIN)[1] == ends
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "message"),
+    [
+        ("1h", "2h", "until: 2026-11-20T22:30:00Z is not after since, 2026-11-20T23:30:00Z"),
+        ("today", "today", "until: 2026-11-20T23:00:00Z is not after since, 2026-11-20T23:00:00Z"),
+        ("seq:7", "7", "until: sequence 7 is not after since, sequence 7"),
+        ("soon", "7", "since: 'soon' is not a time"),
+        ("7", "soon", "until: 'soon' is not a time"),
+    ],
+)
+def test_a_range_without_an_extent_is_refused(since: str, until: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_range(since, until, NOW, BERLIN)
 
 
 @pytest.mark.parametrize(

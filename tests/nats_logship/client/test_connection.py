@@ -73,6 +73,27 @@ async def test_a_starting_broker_causes_one_warning_and_a_refusal_another(
     assert "refuses a client without --creds" in warnings[1]
 
 
+async def test_a_broker_that_starts_a_moment_after_us_is_not_called_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(INFO)
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reader.read()
+
+    caplog.set_level("INFO")
+    connection = Connection([f"nats://127.0.0.1:{(port := free_port())}"], "test")
+    connecting = asyncio.create_task(connection.client())
+    await until(lambda: bool(connection.away))
+    async with served(serve, port):
+        await connecting
+        await connection.close()
+
+    # a machine that is so slow that the broker is missed says both
+    assert ("is back after" in caplog.text) is ("broker away" in caplog.text)
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - what is said is waited for

@@ -157,6 +157,9 @@ def test_an_hour_is_replayed_into_new_files(filled: Partition) -> None:
     soon = program(filled, "--since", "soon", "--output", "-")
     assert (soon.returncode, soon.stdout, soon.stderr.count("\n")) == (Exit.USAGE, "", 1)
     assert "2h" in soon.stderr
+    ended = program(filled, "--since", "1h", "--until", "2h", "--output", "-")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (Exit.USAGE, "", 1)
+    assert "is not after since" in ended.stderr
 
 
 def test_a_reader_that_closes_the_pipe_ends_a_replay_without_an_error(filled: Partition) -> None:

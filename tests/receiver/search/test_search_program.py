@@ -24,6 +24,7 @@ pytestmark = pytest.mark.nats
         (["--match", "(((a{99}){9}){9}){9}"], 2, "is not a regular expression"),
         (["--since", "soon"], 2, "--since: 'soon' is not a time"),
         (["--until", "seq:7"], 2, "--until: 'seq:7' is a sequence: give a time"),
+        (["--since", "1h", "--until", "2h"], 2, "is not after since"),
         (["--level", "loud"], 2, "--level"),
         (["--limit", "0"], 2, "--limit"),
         (["--context", "-1"], 2, "--context"),
@@ -67,6 +68,18 @@ def test_a_terminal_gets_no_control_characters_of_others(partition: Partition) -
     assert rb"web01: \x1b]0;owned\x07\x1b[2J red \xff" in got
     assert rb"\x9b31m \x85 next" in got
     assert b"\x1b[2J" not in got.replace(rb"\x1b[2J", b"")
+
+
+def test_a_terminal_shows_that_no_line_matches(partition: Partition) -> None:
+    day = "2020-01-01T00:00:00Z"
+
+    at = "--server", partition.url, "--since", day
+    got = on_terminal(*at, "--until", "2020-01-02", "--match", "x"), on_terminal(*at, "--limit=1")
+    ended = search(*at)
+
+    said = f"no line matches between {day} and 2020-01-02T00:00:00Z", f"no line matches since {day}"
+    assert got == tuple(f"{one}\r\n".encode() for one in said)
+    assert (ended.stdout, ended.stderr) == ("", "")
 
 
 def fill(partition: Partition) -> list[str]:
